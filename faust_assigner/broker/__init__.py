@@ -1,0 +1,1 @@
+"""The embedded Kafka-protocol broker around the coordinator."""

@@ -1,0 +1,1 @@
+"""One small module per API family of the Kafka protocol."""

@@ -1,0 +1,1 @@
+"""Kafka group coordination as pure state machines: ``step(event, now) -> effects``, no sockets, no clock."""

@@ -1,0 +1,68 @@
+"""The words of the planner as frozen values: names outside, numpy arrays inside.
+
+A *group* is a set of co-partitioned topics; (group, partition number) is the *task*, the unit of
+assignment. Members are known by their index into the sorted tuple of member ids, so that every
+order below is the order of member ids and never that of a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+#: Partition numbers as a caller may give them: a list, a range, a set, a numpy array.
+PartitionNumbers: TypeAlias = Iterable[int] | npt.NDArray[Any]
+Claims: TypeAlias = Mapping[str, PartitionNumbers]
+
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Member:
+    """One consumer of the group, as the leader sees it in this rebalance.
+
+    ``actives`` and ``standbys`` are what the member claims from before: topic -> partition numbers.
+    A claim on a topic that is not in ``topics``, or on a partition that does not exist, is ignored.
+    ``generation`` dates the claims: the highest wins a contested task, equal ones void each other
+    (KIP-341). ``capacity`` weighs loads, as threads do in Kafka Streams.
+    """
+
+    member_id: str
+    topics: Collection[str]
+    actives: Claims = field(default_factory=dict, kw_only=True)
+    standbys: Claims = field(default_factory=dict, kw_only=True)
+    generation: int = field(default=-1, kw_only=True)
+    instance_id: str | None = field(default=None, kw_only=True)
+    rack_id: str | None = field(default=None, kw_only=True)
+    capacity: float = field(default=1.0, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Co-partitioned topics: one partition count, one set of subscribers, one owner per number.
+
+    ``members`` are the subscribers' indexes, ascending. ``changelogs`` are those of ``topics`` that
+    carry state. A *follower* (``follows`` is the index of a wider group in the same tuple of groups)
+    is a changelog whose subscribers differ from its source's: it adds no load and goes where its
+    number's owner is, when that owner subscribes to it.
+    """
+
+    group_id: int
+    topics: tuple[str, ...]
+    partitions: int
+    members: Ints
+    changelogs: tuple[str, ...] = ()
+    follows: int | None = None
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether a task of this group has state to move or to replicate."""
+        return bool(self.changelogs)

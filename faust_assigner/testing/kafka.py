@@ -1,0 +1,192 @@
+"""A real Apache Kafka for tests: one KRaft node on loopback, temporary data, stopped by its owner.
+
+The jars come from Maven once and stay in a cache folder, so a second run needs no registry:
+
+    python -m faust_assigner.testing.kafka        # fetch the jars, start, say hello, stop
+
+>>> with kafka_server() as server:                                        # doctest: +SKIP
+...     print(server.bootstrap)                                           # '127.0.0.1:40123'
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+POM = Path(__file__).with_name("kafka-pom.xml")
+START_TIMEOUT_S = 60.0
+
+SETTINGS: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.min.session.timeout.ms": "1000",
+    "log.cleaner.enable": "true",
+}
+
+
+class KafkaUnavailable(RuntimeError):
+    """Kafka could not be fetched or did not start; the message carries the reason."""
+
+
+def cache_dir() -> Path:
+    """The folder that keeps fetched jars: ``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``."""
+    return Path(os.environ.get("FAUST_ASSIGNER_CACHE", Path.home() / ".cache" / "faust-assigner"))
+
+
+def fetch_jars(pom: Path, name: str) -> Path:
+    """Copy the dependencies of ``pom`` into the cache folder ``name`` with Maven; return the folder.
+
+    Cost: one Maven run (about 5 s) the first time, nothing after that.
+    """
+    target = cache_dir() / name
+    if (target / ".complete").exists():
+        return target
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailable(f"Maven (mvn) is not on PATH; it fetches the jars of {name}")
+    target.mkdir(parents=True, exist_ok=True)
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
+               f"-DoutputDirectory={target}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise KafkaUnavailable(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    (target / ".complete").touch()
+    return target
+
+
+def kafka_jars() -> Path:
+    """The folder of Apache Kafka's jars, fetched when missing."""
+    return fetch_jars(POM, f"kafka-{KAFKA_VERSION}")
+
+
+def free_port() -> int:
+    """A TCP port on loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class KafkaServer:
+    """A running broker: where it listens, where its data and its log are."""
+
+    bootstrap: str
+    data: Path
+    process: subprocess.Popen[bytes]
+
+    def log_tail(self, characters: int = 4000) -> str:
+        """The end of the server's own log, for error messages."""
+        return (self.data / "server.log").read_text(errors="replace")[-characters:]
+
+    def tool(self, main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
+        """Run one of Kafka's command-line tools (``org.apache.kafka.tools.TopicCommand``, ...)."""
+        done = subprocess.run(
+            ["java", "-Xmx256m", "-cp", f"{kafka_jars()}/*", main_class, *arguments],
+            capture_output=True, text=True, timeout=timeout_s,
+        )
+        if done.returncode != 0:
+            raise KafkaUnavailable(f"{main_class} {arguments}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+
+@contextlib.contextmanager
+def kafka_server(settings: Mapping[str, str] | None = None) -> Iterator[KafkaServer]:
+    """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit."""
+    jars = kafka_jars()
+    data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
+    port, controller_port = free_port(), free_port()
+    properties = {
+        **SETTINGS,
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(data / "logs"),
+        **(settings or {}),
+    }
+    config = data / "server.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        _format_storage(jars, config)
+        process = _launch(jars, config, data)
+        server = KafkaServer(f"127.0.0.1:{port}", data, process)
+        _wait_until_listening(server, port)
+        yield server
+    finally:
+        if process is not None:
+            _stop(process)
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _format_storage(jars: Path, config: Path) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    done = subprocess.run(
+        ["java", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id,
+         "-c", str(config), "--standalone"],
+        capture_output=True, text=True,
+    )
+    if done.returncode != 0:
+        raise KafkaUnavailable(f"storage format failed:\n{done.stdout}{done.stderr}")
+
+
+def _launch(jars: Path, config: Path, data: Path) -> subprocess.Popen[bytes]:
+    log4j = data / "log4j2.yaml"
+    log4j.write_text(
+        "Configuration:\n  Appenders:\n    Console:\n      name: STDOUT\n"
+        "      PatternLayout:\n        pattern: '%d %p %c: %m%n'\n"
+        "  Loggers:\n    Root:\n      level: WARN\n      AppenderRef:\n        - ref: STDOUT\n"
+    )
+    with open(data / "server.log", "wb") as log:
+        return subprocess.Popen(
+            ["java", "-Xmx768m", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*",
+             "kafka.Kafka", str(config)],
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )
+
+
+def _wait_until_listening(server: KafkaServer, port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            raise KafkaUnavailable(f"Kafka exited with {server.process.returncode}:\n{server.log_tail()}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.1)
+    raise KafkaUnavailable(f"Kafka did not listen within {START_TIMEOUT_S} s:\n{server.log_tail()}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    with kafka_server() as _server:
+        print(f"Apache Kafka {KAFKA_VERSION} answered on {_server.bootstrap}; jars in {kafka_jars()}")
