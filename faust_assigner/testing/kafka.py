@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import shutil
 import signal
 import socket
@@ -23,6 +22,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from faust_assigner.maven import fetch_jars
 
 KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("kafka-pom.xml")
@@ -49,32 +50,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 class KafkaUnavailable(RuntimeError):
-    """Kafka could not be fetched or did not start; the message carries the reason."""
-
-
-def cache_dir() -> Path:
-    """The folder that keeps fetched jars: ``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``."""
-    return Path(os.environ.get("FAUST_ASSIGNER_CACHE", Path.home() / ".cache" / "faust-assigner"))
-
-
-def fetch_jars(pom: Path, name: str) -> Path:
-    """Copy the dependencies of ``pom`` into the cache folder ``name`` with Maven; return the folder.
-
-    Cost: one Maven run (about 5 s) the first time, nothing after that.
-    """
-    target = cache_dir() / name
-    if (target / ".complete").exists():
-        return target
-    if shutil.which("mvn") is None:
-        raise KafkaUnavailable(f"Maven (mvn) is not on PATH; it fetches the jars of {name}")
-    target.mkdir(parents=True, exist_ok=True)
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-               f"-DoutputDirectory={target}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise KafkaUnavailable(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    (target / ".complete").touch()
-    return target
+    """Kafka did not start, or one of its tools failed; the message carries the reason."""
 
 
 def kafka_jars() -> Path:

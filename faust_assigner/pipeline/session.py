@@ -1,0 +1,84 @@
+"""One way to get a Spark session, on a laptop, under ``spark-submit`` and in tests.
+
+PySpark is imported inside the functions, so that ``spark doctor`` can tell what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG4J = Path(__file__).with_name("log4j2.xml")
+
+#: What every session of ours relies on, wherever it runs.
+SETTINGS: Mapping[str, str] = {
+    # Days (``dt``) are UTC days on every machine.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Timestamps are written the way pandas and pyarrow read them without a legacy switch.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+#: What only a session on one machine wants: no page, loopback only, tasks as wide as the cores.
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J}",
+}
+
+
+def spark_session(
+    master: str | None = "local[*]",
+    app_name: str = "faust-assigner",
+    *,
+    jars: Iterable[str | Path] = (),
+    packages: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The running session, or a new one on ``master`` (None: as ``spark-submit`` says).
+
+    ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both count only
+    when the session starts. Cost of a start: 3-8 s.
+    """
+    # Workers must run this very interpreter; on a cluster the submitter names its own.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    wanted = dict(SETTINGS)
+    if master is not None and master.startswith("local"):
+        wanted |= LOCAL_SETTINGS
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        wanted["spark.sql.shuffle.partitions"] = str(_local_width(master))
+    wanted |= settings or {}
+    if jar_list := [str(jar) for jar in jars]:
+        wanted["spark.jars"] = ",".join(jar_list)
+    if packages:
+        wanted["spark.jars.packages"] = ",".join(packages)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    # py4j says every call at DEBUG and every broken pipe at INFO; neither helps a reader.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _local_width(master: str) -> int:
+    """How many tasks ``local[N]`` runs at once."""
+    inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
+    if inside.isdigit():
+        return max(1, int(inside))
+    return os.cpu_count() or 1 if inside == "*" else 1

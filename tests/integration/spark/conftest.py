@@ -1,0 +1,30 @@
+"""One Spark session for all Spark tests: local[2], two shuffle partitions, no web page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from faust_assigner.pipeline.jars import connector_jars
+from faust_assigner.pipeline.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session everyone shares, with the Kafka connector's jars on its path."""
+    warehouse = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "local[2]",
+        "faust-assigner-tests",
+        jars=connector_jars(),
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
+            "spark.local.dir": str(warehouse / "local"),
+            "spark.driver.memory": "1g",
+        },
+    )
+    yield session
+    session.stop()
