@@ -1,0 +1,1 @@
+"""Programs to run and to read; each is run by a test."""

@@ -14,7 +14,7 @@ import os
 
 import faust
 
-PARTITIONS = 12
+from examples.orders import PARTITIONS
 
 app = faust.App(
     os.environ.get("ORDERS_APP_ID", "shop"),

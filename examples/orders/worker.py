@@ -16,9 +16,10 @@ from typing import Any
 
 import faust
 
-from examples.orders.app import app, orders_topic, rates, totals
+from examples.orders.app import app, customers_topic, orders_topic, rates, totals
 
 JOURNAL = Path(os.environ["ORDERS_JOURNAL"])
+SOURCES = {customers_topic.get_topic_name(), orders_topic.get_topic_name()}
 
 
 class Journal(faust.Sensor):
@@ -33,10 +34,10 @@ class Journal(faust.Sensor):
         os.write(self.file, json.dumps(row).encode() + b"\n")
 
     def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
-        """Journal each order once its agent is done with it."""
+        """Journal each record once its agent is done with it."""
         super().on_stream_event_out(tp, offset, stream, event, state)
-        if tp.topic == orders_topic.get_topic_name():
-            self.write("order", partition=tp.partition, offset=offset)
+        if tp.topic in SOURCES:
+            self.write(tp.topic, partition=tp.partition, offset=offset)
 
 
 journal = Journal()

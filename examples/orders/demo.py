@@ -1,0 +1,191 @@
+"""Watch workers join, grow, lose one to kill -9 and carry on; then stock against ours on one script.
+
+    python -m examples.orders.demo                              # embedded broker, both assignors
+    python -m examples.orders.demo --bootstrap 127.0.0.1:9092   # a Kafka of yours, loopback only
+
+Exit code 0 only if, under our assignor, every record of the final tables equals the model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from examples.orders import PARTITIONS
+from examples.orders.fleet import ROOT, Fleet
+from examples.orders.load import Load, Verdict, compare
+from examples.orders.score import EventScore, Settled, score, standstill
+from examples.orders.screen import Screen, comparison
+
+ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
+SESSION_TIMEOUT_S = 6.0
+SETTLE_TIMEOUT_S = 60.0
+QUIET_S = 1.5
+
+
+class NotSettledError(RuntimeError):
+    """The group did not come to rest in time."""
+
+
+@dataclass
+class Result:
+    """What one run of the script came to."""
+
+    assignor: str
+    events: list[EventScore] = field(default_factory=list)
+    verdict: Verdict | None = None
+    orders: int = 0
+
+
+@dataclass
+class Script:
+    """The same events for either assignor: 3 start, a 4th joins, one bounces, one dies and returns."""
+
+    fleet: Fleet
+    load: Load
+    screen: Screen
+    result: Result
+    files: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    async def run(self) -> Result:
+        """Play it; return the scores and the verdict on the tables."""
+        await self.load.create_topics()
+        await self.load.send_customers()
+        for name in ("worker-1", "worker-2", "worker-3"):
+            self.fleet.start(name)
+        await self._drain("customers", len(self.load.rates))
+        sender = asyncio.create_task(self.load.send_orders())
+        try:
+            state = await self._settle("three workers start", Settled({}, {}))
+            state = await self._event("a fourth worker joins", state, self._join)
+            state = await self._event("worker-2 is killed and back within its session", state, self._bounce)
+            state = await self._event("worker-1 dies by SIGKILL", state, self._die)
+            await self._event("worker-1 returns with its files", state, self._return)
+        finally:
+            self.load.stopping = True
+            await sender
+        await self._drain("orders", self.load.orders_sent)
+        self.result.verdict = compare(self.load, *self.fleet.tables())
+        self.result.orders = self.load.orders_sent
+        return self.result
+
+    def _join(self, state: Settled) -> None:
+        self.fleet.start("worker-4")
+
+    def _bounce(self, state: Settled) -> None:
+        self.files["worker-2"] = state.held("worker-2")
+        self.fleet.kill("worker-2")
+        self.fleet.start("worker-2")
+
+    def _die(self, state: Settled) -> None:
+        self.files["worker-1"] = state.held("worker-1")
+        self.fleet.kill("worker-1")
+
+    def _return(self, state: Settled) -> None:
+        self.fleet.start("worker-1")
+
+    async def _event(self, name: str, before: Settled, act: Callable[[Settled], None]) -> Settled:
+        since = time.time()
+        act(before)
+        after = await self._settle(name, before)
+        gaps = standstill(self.fleet.done("orders"), since, time.time())
+        self.result.events.append(score(name, before, after, self.files, gaps))
+        self.screen.scored(self.result.events[-1])
+        return after
+
+    async def _settle(self, event: str, before: Settled) -> Settled:
+        """Wait until each partition has one living owner and all of them process again."""
+        since = calm_since = time.time()
+        last = None
+        while time.time() - since < SETTLE_TIMEOUT_S:
+            await asyncio.sleep(0.1)
+            workers = self.fleet.living()
+            now = {w.name: w.actives for w in workers if w.actives is not None}
+            self.screen.show(event, workers, time.time() - since)
+            if now != last or not self._all_flow(now, len(workers)):
+                last, calm_since = now, time.time()
+            elif time.time() - calm_since > QUIET_S:
+                return Settled(now, {w.name: w.standbys for w in workers})
+        raise NotSettledError(f"{event}: no rest within {SETTLE_TIMEOUT_S:.0f} s; logs in {self.fleet.folder}")
+
+    def _all_flow(self, actives: dict[str, frozenset[int]], workers: int) -> bool:
+        owned = [p for partitions in actives.values() for p in partitions]
+        recent = {p for at, p, _ in self.fleet.done("orders")[-4000:] if time.time() - at < 2.5}
+        return len(actives) == workers and sorted(owned) == list(range(PARTITIONS)) == sorted(recent)
+
+    async def _drain(self, topic: str, sent: int, timeout_s: float = 30.0) -> None:
+        """Wait until as many distinct records of ``topic`` were processed as were sent, or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.screen.show(f"waiting for all {topic}", self.fleet.living(), 0.0)
+            if len({row[1:] for row in self.fleet.done(topic)}) >= sent:
+                return
+            await asyncio.sleep(0.2)
+
+
+@contextlib.contextmanager
+def embedded_broker() -> Iterator[str]:
+    """Our broker in a process of its own, in memory; yields its address."""
+    command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0",
+               "--set", "group.initial.rebalance.delay.ms=500"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.search(r"listening on (\S+:\d+)", line):
+                    yield found[1]
+                    break
+            else:
+                raise RuntimeError("the embedded broker ended before it listened")
+        finally:
+            process.terminate()
+
+
+def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Result:
+    """One run of the script under one assignor."""
+    console.print(f"\n[bold]{assignor} assignor[/bold]: 12 partitions, two tables, one standby each, "
+                  f"session {SESSION_TIMEOUT_S:.0f} s, static members")
+    fleet = Fleet(f"shop-{assignor}", bootstrap, ASSIGNORS[assignor], folder / assignor, SESSION_TIMEOUT_S)
+    with Screen(console) as screen:
+        try:
+            return asyncio.run(Script(fleet, Load(bootstrap), screen, Result(assignor)).run())
+        finally:
+            fleet.stop()
+
+
+@click.command()
+@click.option("--bootstrap", help="A broker on loopback, one for each assignor named; "
+              "default: the embedded one.", multiple=True)
+@click.option("--assignor", "assignors", type=click.Choice(list(ASSIGNORS)), multiple=True,
+              help="Which to run; default: stock, then ours.")
+def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...]) -> None:
+    """Run the demo; see the module's docstring."""
+    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it retries a fresh topic's missing leader
+    console = Console()
+    began = time.monotonic()
+    results = []
+    with tempfile.TemporaryDirectory(prefix="faust-assigner-demo-") as folder:
+        for index, assignor in enumerate(assignors or tuple(ASSIGNORS)):
+            with contextlib.ExitStack() as stack:
+                address = bootstrap[index] if bootstrap else stack.enter_context(embedded_broker())
+                results.append(play(assignor, address, console, Path(folder)))
+    console.print(comparison(results))
+    console.print(f"done in {time.monotonic() - began:.0f} s")
+    judged = [r for r in results if r.assignor == "ours"] or results
+    sys.exit(0 if all(r.verdict is not None and r.verdict.equal for r in judged) else 1)
+
+
+if __name__ == "__main__":
+    main()

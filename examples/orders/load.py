@@ -1,0 +1,109 @@
+"""The load of the demo and what must come of it: a seeded stream of orders and a plain-Python model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from examples.orders import PARTITIONS
+
+
+@dataclass
+class Load:
+    """Sends customers once, then orders at a steady pace until told to stop; remembers what it sent."""
+
+    bootstrap: str
+    customers: int = 240
+    orders_per_s: int = 240
+    seed: int = 1
+    rates: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, list[int]] = field(default_factory=dict)
+    stopping: bool = False
+
+    async def create_topics(self) -> None:
+        """Create the source topics; a broker would create them with a partition count of its own."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")])
+        finally:
+            await admin.close()
+
+    async def send_customers(self) -> None:
+        """One record for each customer."""
+        rng = random.Random(self.seed)
+        self.rates = {f"customer-{i:04}": rng.randint(1, 9) for i in range(self.customers)}
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
+            for customer, rate in self.rates.items():
+                await producer.send("customers", key=customer.encode(),
+                                    value=json.dumps({"customer": customer, "rate": rate}).encode())
+
+    async def send_orders(self) -> None:
+        """Orders of random customers at ``orders_per_s`` until ``stopping``; every one is acknowledged."""
+        rng = random.Random(self.seed + 1)
+        names = sorted(self.rates)
+        clock = asyncio.get_running_loop().time
+        began, sent = clock(), 0
+        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5) as producer:
+            while not self.stopping:
+                due = int((clock() - began) * self.orders_per_s)
+                for _ in range(due - sent):
+                    await producer.send("orders", **self._next_order(rng.choice(names), rng))
+                sent = max(due, sent)
+                await asyncio.sleep(0.02)
+            await producer.flush()
+
+    def _next_order(self, customer: str, rng: random.Random) -> dict[str, bytes]:
+        amounts = self.amounts.setdefault(customer, [])
+        amounts.append(rng.randint(1, 100))
+        order = {"customer": customer, "number": len(amounts) - 1, "amount": amounts[-1]}
+        return {"key": customer.encode(), "value": json.dumps(order).encode()}
+
+    @property
+    def orders_sent(self) -> int:
+        """How many orders the broker has been given."""
+        return sum(map(len, self.amounts.values()))
+
+    def expected_totals(self) -> dict[str, dict[str, int]]:
+        """The model: what the table must hold, customer by customer, but for the count of repeats."""
+        return {
+            customer: {"revenue": sum(amounts) * self.rates[customer], "next_number": len(amounts),
+                       "missing": 0, "strangers": 0}
+            for customer, amounts in self.amounts.items()
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The tables against the model, record for record."""
+
+    records: int
+    differing: tuple[str, ...]
+    lost_orders: int
+    repeated_orders: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether every record agrees."""
+        return not self.differing
+
+
+def compare(load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[str, int]]) -> Verdict:
+    """Hold the final tables against the model; ``repeats`` is allowed to differ and is counted."""
+    expected = load.expected_totals()
+    differing = [name for name in sorted(load.rates) if rates.get(name) != load.rates[name]]
+    lost = repeated = 0
+    for name in sorted(expected.keys() | totals.keys()):
+        want, got = expected.get(name, {}), dict(totals.get(name, {}))
+        repeated += got.pop("repeats", 0)
+        got = {key: got.get(key, 0) for key in ("revenue", "next_number", "missing", "strangers")}
+        lost += got["missing"] + max(0, want.get("next_number", 0) - got["next_number"])
+        if got != want:
+            differing.append(name)
+    return Verdict(len(load.rates) + len(expected), tuple(differing), lost, repeated)

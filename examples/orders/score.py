@@ -1,0 +1,83 @@
+"""What an assignor did to a group: moves, cold moves, idle workers, seconds stood still. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+Ownership = Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Who owned and who held copies of what, once the group stood still again."""
+
+    actives: Ownership
+    standbys: Ownership
+
+    def held(self, worker: str) -> frozenset[int]:
+        """Partitions whose state the worker had."""
+        return self.actives.get(worker, frozenset()) | self.standbys.get(worker, frozenset())
+
+
+@dataclass(frozen=True)
+class EventScore:
+    """One change of the group."""
+
+    event: str
+    loads: tuple[int, ...]
+    moves: int
+    minimum_moves: int
+    cold: int
+    moved_gaps_s: tuple[float, ...]
+    kept_gaps_s: tuple[float, ...]
+
+    @property
+    def idle(self) -> int:
+        """Workers without an active partition."""
+        return sum(load == 0 for load in self.loads)
+
+
+def score(event: str, before: Settled, after: Settled, files: Mapping[str, frozenset[int]],
+          gaps_s: Mapping[int, float]) -> EventScore:
+    """Compare two settled states; ``files`` are the copies on disk of workers that came back.
+
+    A move is cold when its new owner had neither been its active nor its standby, nor had its files.
+    """
+    was = {p: worker for worker, owned in before.actives.items() for p in owned}
+    now = {p: worker for worker, owned in after.actives.items() for p in owned}
+    moved = sorted(p for p, worker in now.items() if was.get(p) != worker)
+    cold = [p for p in moved if p not in before.held(now[p]) | files.get(now[p], frozenset())]
+    return EventScore(
+        event, tuple(sorted(len(owned) for owned in after.actives.values())), len(moved),
+        minimum_moves(before.actives, after.actives), len(cold),
+        tuple(gaps_s[p] for p in moved if p in gaps_s),
+        tuple(gap for p, gap in sorted(gaps_s.items()) if p not in moved),
+    )
+
+
+def minimum_moves(before: Ownership, after: Ownership) -> int:
+    """The fewest owner changes that reach loads within one of each other on ``after``'s workers."""
+    partitions = sum(map(len, after.values()))
+    share, extras = divmod(partitions, len(after))
+    held = sorted((len(before.get(worker, ())) for worker in after), reverse=True)
+    return partitions - sum(min(count, share + (i < extras)) for i, count in enumerate(held))
+
+
+def standstill(orders: Iterable[tuple[float, int, int]], since: float, until: float) -> dict[int, float]:
+    """For each partition, the longest time in s without progress in [since, until].
+
+    Progress is an offset above all before it: a repeat fills no pause.
+    """
+    progress: dict[int, list[float]] = {}
+    reached: dict[int, int] = {}
+    for at, partition, offset in orders:
+        if offset > reached.get(partition, -1):
+            reached[partition] = offset
+            if since - 1.0 <= at <= until:
+                progress.setdefault(partition, []).append(at)
+    return {
+        partition: max((later - sooner for sooner, later in pairwise(times)), default=until - since)
+        for partition, times in progress.items()
+    }
