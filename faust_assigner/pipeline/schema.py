@@ -1,0 +1,143 @@
+"""The pipeline's tables as Spark and Arrow schemas, derived from one set of column definitions.
+
+The tables a ledger line may name come from :mod:`faust_assigner.ledger`; the ones that only the
+pipeline writes are defined here in the same words. ``dt`` is derived, never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
+
+from faust_assigner.ledger import (
+    BOOLEAN,
+    DOUBLE,
+    GROUP,
+    INT,
+    LONG,
+    STRING,
+    STRING_MAP,
+    STRUCTS,
+    TABLES,
+    TIMESTAMP,
+    Column,
+)
+
+DATE = "date"
+DAY = Column("dt", DATE)
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Columns from ``name type`` pairs, comma-separated; ``?`` after the name marks it optional."""
+    pairs = (entry.split() for entry in text.split(","))
+    return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
+
+
+PARTITION_WEIGHT = (
+    GROUP, DAY,
+    *columns("version long, computed_at timestamp, topic string, partition int, weight double, "
+             "bytes_rate double, record_rate double, cpu_rate double, state_bytes long, "
+             "recovery_s_est double, samples int"),
+)
+SIM_RESULT = (
+    GROUP, DAY,
+    *columns("scenario_id string, seed long, members int, partitions int, standbys int, "
+             "policy string, moved int, imbalance double, unavailable_s double"),
+)
+
+#: What ``history`` writes: a Parquet folder and a list in report.json for each, rows in key order.
+MOVEMENT = (
+    GROUP, DAY,
+    *columns("policy string, decisions long, assigned long, moved long, cold_moves long, "
+             "standby_hits long"),
+)
+BALANCE = (
+    GROUP, DAY,
+    *columns("policy string, max_spread double, mean_spread double, idle_members long"),
+)
+RECOVERY = (
+    GROUP, DAY,
+    *columns("source string, recoveries long, records long, p50_s double, p90_s double, "
+             "max_s double"),
+)
+SKEW = (
+    GROUP, DAY,
+    *columns("topic string, partition int, records_in long, bytes_in long, share double"),
+)
+QUARANTINE = columns("file string, line long, reason string")
+
+HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType({
+    "movement": MOVEMENT,
+    "balance": BALANCE,
+    "recovery": RECOVERY,
+    "skew": SKEW,
+    "quarantine": QUARANTINE,
+})
+
+#: The columns that identify a row of each history table; also the order rows are listed in.
+HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "movement": ("group_id", "dt", "policy"),
+    "balance": ("group_id", "dt", "policy"),
+    "recovery": ("group_id", "dt", "source"),
+    "skew": ("group_id", "dt", "topic", "partition"),
+    "quarantine": ("file", "line", "reason"),
+})
+
+_SPARK: Mapping[str, T.DataType] = {
+    STRING: T.StringType(), INT: T.IntegerType(), LONG: T.LongType(), DOUBLE: T.DoubleType(),
+    BOOLEAN: T.BooleanType(), TIMESTAMP: T.TimestampType(), DATE: T.DateType(),
+    STRING_MAP: T.MapType(T.StringType(), T.StringType()),
+}
+_ARROW: Mapping[str, pa.DataType] = {
+    STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(),
+    BOOLEAN: pa.bool_(), TIMESTAMP: pa.timestamp("us", tz="UTC"), DATE: pa.date32(),
+    STRING_MAP: pa.map_(pa.string(), pa.string()),
+}
+
+
+def spark_schema(table: tuple[Column, ...]) -> T.StructType:
+    """``table`` as Spark knows it; every column nullable, as after any read from files."""
+    return T.StructType([T.StructField(column.name, _spark_type(column)) for column in table])
+
+
+def arrow_schema(table: tuple[Column, ...]) -> pa.Schema:
+    """``table`` as Arrow knows it."""
+    return pa.schema([pa.field(column.name, _arrow_type(column)) for column in table])
+
+
+def _spark_type(column: Column) -> T.DataType:
+    if column.type == STRUCTS:
+        return T.ArrayType(spark_schema(column.fields))
+    return _SPARK[column.type]
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    if column.type == STRUCTS:
+        return pa.list_(pa.struct(list(arrow_schema(column.fields))))
+    return _ARROW[column.type]
+
+
+#: Where a line was read: its file (or topic-partition), the start of the chunk it was read in, its
+#: own position (byte, or offset), and its number counted from the chunk's first line.
+PLACE = columns("file string, chunk long, pos long, line long")
+
+#: A line after parsing: a reason why it was refused, or one struct, that of its table; neither in
+#: the closing row.
+PARSED_SCHEMA = T.StructType([
+    *spark_schema(PLACE),
+    T.StructField("reason", T.StringType()),
+    *(T.StructField(name, spark_schema(table)) for name, table in TABLES.items()),
+])
+PARSED_ARROW = pa.schema([
+    *arrow_schema(PLACE),
+    pa.field("reason", pa.string()),
+    *(pa.field(name, pa.struct(list(arrow_schema(table)))) for name, table in TABLES.items()),
+])
+
+#: A line as bytes, before anyone looked at it. ``value`` is null in the chunk's closing row, whose
+#: ``pos`` is the chunk's end and whose ``line`` is the number of lines in it.
+RAW_SCHEMA = T.StructType([*spark_schema(PLACE), T.StructField("value", T.BinaryType())])
+RAW_ARROW = pa.schema([*arrow_schema(PLACE), pa.field("value", pa.binary())])
