@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NICE ?=
+RUN := $(BIN)/python
 
-.PHONY: demo test check bench docs kafka help
+.PHONY: help demo test check bench docs kafka
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -21,8 +21,11 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/pip install -q -e '.[dev,spark]'
 	@touch $@
 
-kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once, stop it
-	$(BIN)/python -m faust_assigner.testing.kafka
+demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under three minutes
+	$(RUN) -m examples.orders.demo
+
+test: $(VENV)/.dev kafka        ## all tests, with a real Kafka and a real Spark
+	$(BIN)/pytest -q
 
 check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs build
 	$(BIN)/ruff check .
@@ -30,5 +33,8 @@ check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs buil
 	$(BIN)/lint-imports
 	$(BIN)/mkdocs build --strict --quiet
 
-test: $(VENV)/.dev kafka        ## all tests
-	$(BIN)/pytest
+docs: $(VENV)/.dev              ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once, stop it
+	$(RUN) -m faust_assigner.testing.kafka

@@ -118,7 +118,7 @@ class Script:
                 last, calm_since = now, time.time()
             elif time.time() - calm_since > QUIET_S:
                 return Settled(now, {w.name: w.standbys for w in workers})
-        raise NotSettledError(f"{event}: no rest within {SETTLE_TIMEOUT_S:.0f} s; logs in {self.fleet.folder}")
+        raise NotSettledError(f"{event}: no rest within {SETTLE_TIMEOUT_S:.0f} s; see {self.fleet.folder}")
 
     def _all_flow(self, actives: dict[str, frozenset[int]], workers: int) -> bool:
         owned = [p for partitions in actives.values() for p in partitions]
