@@ -7,7 +7,7 @@ order below is the order of member ids and never that of a hash.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -66,3 +66,53 @@ class Group:
     def is_stateful(self) -> bool:
         """Whether a task of this group has state to move or to replicate."""
         return bool(self.changelogs)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Members and groups in their fixed order, and where each group's tasks lie in flat arrays.
+
+    Member ``m`` is ``member_ids[m]`` (ids ascending); the task (group ``g``, number ``p``) is
+    ``start[g] + p``; T tasks in all. ``capacity`` float64[M], ``rack`` int64[M] (``NOBODY`` where the
+    member named none).
+    """
+
+    member_ids: tuple[str, ...]
+    groups: tuple[Group, ...]
+    start: Ints
+    capacity: Floats
+    rack: Ints
+
+    @property
+    def tasks(self) -> int:
+        """T, the number of tasks."""
+        return int(self.start[-1])
+
+    def of(self, g: int, flat: Ints) -> Ints:
+        """The view of a flat task array that belongs to group ``g``."""
+        view: Ints = flat[self.start[g] : self.start[g + 1]]
+        return view
+
+    def per_task(self, of_group: Callable[[Group], bool]) -> Bools:
+        """bool[T]: a property of each task's group."""
+        flags = np.array([of_group(group) for group in self.groups], dtype=np.bool_)
+        return np.repeat(flags, np.diff(self.start))
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is left of the last assignment once every claim is judged.
+
+    ``owner`` int64[T]: the living, subscribed member whose claim won, or ``NOBODY``.
+    The K warm copies other than the owner's own, unique and ordered by (task, member):
+    ``held_task``, ``held_member`` int64[K]; ``held_logs`` int64[K], how many of the task's changelogs
+    the copy holds; ``held_was_standby`` bool[K], it was an assigned standby (or a file on disk).
+    ``refused`` counts claims that could not be read at all, per member.
+    """
+
+    owner: Ints
+    held_task: Ints
+    held_member: Ints
+    held_logs: Ints
+    held_was_standby: Bools
+    refused: Mapping[str, int] = field(default_factory=dict)

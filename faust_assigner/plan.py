@@ -1,15 +1,104 @@
-"""The planner, in order: groups -> actives -> standbys -> this round's plan."""
+"""The planner, in order: groups -> prior -> target actives -> this round's actives -> standbys.
+
+    subscriptions + counts -> groups -> target actives -> promotions -> standbys -> Plan
+
+Pure: no clock, no randomness, no I/O. The same members, in any order and under any hash seed, give
+the same plan.
+"""
+
 from __future__ import annotations
-from collections.abc import Collection, Iterable, Mapping
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
-from faust_assigner.model import Member
+
+import numpy as np
+
+from faust_assigner.assignment import Plan
+from faust_assigner.errors import PlanInputError
+from faust_assigner.follow import place_followers
+from faust_assigner.grouper import PartitionGrouper, starts
+from faust_assigner.model import NOBODY, Layout, Member
+from faust_assigner.prior import judge
+from faust_assigner.promote import promotable, promote
+from faust_assigner.sticky import StickyAssignor
+from faust_assigner.warm import place_standbys
+
+__all__ = ["Plan", "plan"]
 
 
-class Plan:
-    """Who owns what (being written)."""
+def plan(
+    members: Iterable[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int = 0,
+    changelogs: Collection[str] = (),
+    weights: Any = None,
+    previous_ids: Mapping[str, int] | None = None,
+) -> Plan:
+    """Assign every partition of every subscribed topic; see ``docs/explanation`` for the objective.
+
+    ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
+    ``replicas`` standbys; ``weights`` maps (topic, partition) -> cost; ``previous_ids`` maps topic ->
+    the group id it had, for callers that remember.
+
+    Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
+    raises: a claim that cannot be read, or that names what does not exist, is ignored.
+    """
+    ordered = _ordered(members)
+    _check(partitions, replicas)
+    layout = _layout(ordered, partitions, changelogs, previous_ids)
+    prior = judge(layout, ordered)
+    target = StickyAssignor().assign(layout, prior)
+    promoted = promotable(layout, prior)
+    owner = promote(layout, target, prior, promoted)
+    owner, target = (place_followers(layout, flat, prior.owner) for flat in (owner, target))
+    standby = place_standbys(layout, prior, owner, target, replicas)
+    return Plan(layout, prior, target, owner, standby, promoted, dict(partitions), replicas)
 
 
-def plan(members: Iterable[Member], partitions: Mapping[str, int], *, replicas: int = 0,
-         changelogs: Collection[str] = (), weights: Any = None) -> Plan:
-    """Being written."""
-    raise NotImplementedError
+def _ordered(members: Iterable[Member]) -> list[Member]:
+    """By member id; twice the same id is the caller's mistake."""
+    unordered = list(members)
+    for member in unordered:
+        if not isinstance(member.member_id, str):
+            raise PlanInputError(f"member_id must be a string, got {member.member_id!r}")
+        if isinstance(member.topics, (str, bytes)):
+            raise PlanInputError(f"{member.member_id!r}: topics must be a collection of names, "
+                                 f"got {member.topics!r}")
+        if not (isinstance(member.capacity, (int, float)) and 0 < member.capacity < math.inf):
+            raise PlanInputError(f"{member.member_id!r}: capacity must be above 0, got {member.capacity!r}")
+    ordered = sorted(unordered, key=lambda m: m.member_id)
+    for one, other in pairwise(ordered):
+        if one.member_id == other.member_id:
+            raise PlanInputError(f"two members are called {one.member_id!r}")
+    return ordered
+
+
+def _check(partitions: Mapping[str, int], replicas: int) -> None:
+    for topic, count in partitions.items():
+        if not isinstance(count, (int, np.integer)) or count < 0:
+            raise PlanInputError(f"topic {topic!r}: partition count must be 0 or more, got {count!r}")
+    if not isinstance(replicas, (int, np.integer)) or replicas < 0:
+        raise PlanInputError(f"replicas must be 0 or more, got {replicas!r}")
+
+
+def _layout(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    changelogs: Collection[str],
+    previous_ids: Mapping[str, int] | None,
+) -> Layout:
+    groups = PartitionGrouper().group(
+        [m.topics for m in members], partitions, changelogs=changelogs, previous_ids=previous_ids
+    )
+    racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
+    return Layout(
+        tuple(m.member_id for m in members),
+        groups,
+        starts(groups),
+        np.array([m.capacity for m in members], dtype=np.float64),
+        np.array([racks.index(m.rack_id) if m.rack_id in racks else NOBODY for m in members],
+                 dtype=np.int64),
+    )

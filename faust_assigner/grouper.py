@@ -1,0 +1,184 @@
+"""PartitionGrouper: subscriptions + partition counts -> co-partitioned groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from faust_assigner.model import Group, Ints
+
+#: Ids of narrower groups start here; no topic of ours has as many partitions.
+NARROW_IDS_FROM = 1 << 20
+_NARROW_IDS = 1 << 30
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A group before it has an id: its topics, sources before changelogs, each by name."""
+
+    count: int
+    members: tuple[int, ...]
+    topics: tuple[str, ...]
+    changelogs: tuple[str, ...]
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """By count, the wider before the narrower, then by the smallest topic name."""
+        return self.count, -len(self.members), min(self.topics)
+
+    @property
+    def first_topic(self) -> str:
+        """The topic that stands for the group; a source where it has one, so that adding a table's
+        changelog never renames the group."""
+        return self.topics[0]
+
+    @property
+    def only_changelogs(self) -> bool:
+        return len(self.changelogs) == len(self.topics)
+
+
+class PartitionGrouper:
+    """Topics with equal partition counts and equal subscribers are one group (Streams' subtopology).
+
+    Group ids become transactional ids (``app-<id>-<partition>``), so they must not wander: the widest
+    group of a partition count is numbered by that count, a narrower one by a hash of its first topic.
+    ``previous_ids`` (topic -> id) carries ids over from the last generation where a group of that time
+    lives on.
+    """
+
+    def group(
+        self,
+        subscriptions: Sequence[Collection[str]],
+        partitions: Mapping[str, int],
+        *,
+        changelogs: Collection[str] = (),
+        previous_ids: Mapping[str, int] | None = None,
+    ) -> tuple[Group, ...]:
+        """The groups, by (count, wider first, smallest topic name).
+
+        ``subscriptions[m]`` are the topics of member ``m``; topics without partitions or without
+        subscribers form no group. Cost: O(members x topics), less where members share one collection.
+        """
+        drafts = _drafts(subscriptions, partitions, frozenset(changelogs))
+        ids = _ids(drafts, previous_ids or {})
+        rows = [np.array(d.members, dtype=np.int64) for d in drafts]
+        return tuple(
+            Group(ids[i], d.topics, d.count, rows[i], d.changelogs, _leader_of(i, drafts))
+            for i, d in enumerate(drafts)
+        )
+
+
+def _drafts(
+    subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str]
+) -> list[_Draft]:
+    classes = _members_by_subscription(subscriptions, partitions)
+    classes_of: dict[str, list[int]] = {}
+    for k, topics in enumerate(classes):
+        for topic in topics:
+            classes_of.setdefault(topic, []).append(k)
+    members_of = list(classes.values())
+    topics_of: dict[tuple[int, tuple[int, ...]], list[str]] = {}
+    for topic in sorted(classes_of):
+        topics_of.setdefault((partitions[topic], tuple(classes_of[topic])), []).append(topic)
+    drafts = []
+    for (count, kinds), topics_here in topics_of.items():
+        members = tuple(sorted(m for k in kinds for m in members_of[k]))
+        logs = tuple(t for t in topics_here if t in changelogs)
+        sources = tuple(t for t in topics_here if t not in changelogs)
+        drafts.append(_Draft(count, members, sources + logs, logs))
+    return sorted(drafts, key=lambda d: d.order)
+
+
+def _members_by_subscription(
+    subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int]
+) -> dict[frozenset[str], list[int]]:
+    """Classes of members with equal subscriptions, in the order of their first members."""
+    known = {topic for topic, count in partitions.items() if count > 0}
+    seen: dict[int, frozenset[str]] = {}  # members often share one collection object
+    classes: dict[frozenset[str], list[int]] = {}
+    for m, topics in enumerate(subscriptions):
+        wanted = seen.get(id(topics))
+        if wanted is None:
+            wanted = seen[id(topics)] = frozenset(_names(topics) & known)
+        classes.setdefault(wanted, []).append(m)
+    return classes
+
+
+def _names(topics: Iterable[object]) -> set[str]:
+    return {topic for topic in topics if isinstance(topic, str)}
+
+
+def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
+    """The wider group a group made only of changelogs follows: the one it shares most members with."""
+    here = drafts[i]
+    if not here.only_changelogs:
+        return None
+    mine = frozenset(here.members)
+    best: tuple[int, int, int] | None = None
+    for j, wide in enumerate(drafts):
+        if wide.count != here.count or wide.only_changelogs or len(wide.members) < len(mine):
+            continue
+        shared = len(mine.intersection(wide.members))
+        rank = (-shared, -len(wide.members), j)
+        if shared and (best is None or rank < best):
+            best = rank
+    return None if best is None else best[2]
+
+
+def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
+    """One id per draft, all different: remembered first, then the count, then a hash."""
+    ids = _remembered(drafts, previous)
+    taken = {i for i in ids if i is not None}
+    numbered: set[int] = set()
+    for d, draft in enumerate(drafts):  # the widest of a count comes first
+        if draft.count in numbered:
+            continue
+        numbered.add(draft.count)
+        if ids[d] is None and draft.count not in taken:
+            ids[d] = draft.count
+            taken.add(draft.count)
+    # Probing in the order of names, not of widths: member churn must not swap two collided ids.
+    for d in sorted((d for d, i in enumerate(ids) if i is None), key=lambda d: drafts[d].first_topic):
+        ids[d] = _probe(drafts[d].first_topic, taken)
+        taken.add(ids[d] or 0)
+    return [i if i is not None else 0 for i in ids]
+
+
+def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
+    """Each remembered id goes to the group with most of its topics, then the one with its first."""
+    group_of = {topic: d for d, draft in enumerate(drafts) for topic in draft.topics}
+    topics_of: dict[int, list[str]] = {}
+    for topic in sorted(t for t in previous if t in group_of):
+        remembered = previous[topic]
+        if type(remembered) is int and remembered >= 0:
+            topics_of.setdefault(remembered, []).append(topic)
+    claims = []
+    for remembered, topics in topics_of.items():
+        for d in sorted({group_of[t] for t in topics}):
+            mine = [t for t in topics if group_of[t] == d]
+            claims.append((-len(mine), mine[0], remembered, d))
+    ids: list[int | None] = [None] * len(drafts)
+    given: set[int] = set()
+    for _, _, remembered, d in sorted(claims):
+        if ids[d] is None and remembered not in given:
+            ids[d] = remembered
+            given.add(remembered)
+    return ids
+
+
+def _probe(topic: str, taken: set[int]) -> int:
+    attempt = 0
+    while True:
+        name = f"{attempt}:{topic}".encode("utf-8", "surrogatepass")
+        number = NARROW_IDS_FROM + int.from_bytes(blake2b(name, digest_size=8).digest()) % _NARROW_IDS
+        if number not in taken:
+            return number
+        attempt += 1
+
+
+def starts(groups: Sequence[Group]) -> Ints:
+    """Where each group's tasks begin in a flat task array; one more entry for the end."""
+    return np.concatenate(([0], np.cumsum([g.partitions for g in groups], dtype=np.int64))).astype(np.int64)

@@ -1,0 +1,190 @@
+"""Claims -> one previous owner per task, and every warm copy of its state.
+
+A claim is dated by its member's generation. Of all claims on a task's topics only those of the
+highest generation count (a zombie may still claim what it lost: KIP-341); where two members claim one
+partition with the same generation, neither is believed (KIP-792). The topics of a task then vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from faust_assigner.claims import as_span, claim_on, numbers
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Prior
+
+#: What one member claims of one topic: (member, numbers as a span or as an array).
+_Claim: TypeAlias = "tuple[int, tuple[int, int] | Ints]"
+_NO_INTS: Ints = np.empty(0, dtype=np.int64)
+
+
+def judge(layout: Layout, members: Sequence[Member]) -> Prior:
+    """Judge every claim of ``members`` (in layout order).
+
+    Cost: O(claims); contested partitions and the standbys of stateful groups cost a sort.
+    """
+    generations = np.array([_generation(m) for m in members], dtype=np.int64)
+    eldest_first = np.argsort(generations, kind="stable").tolist()
+    owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
+    copies: list[_Copies] = []
+    for g, group in enumerate(layout.groups):
+        subscribed = set(group.members.tolist())
+        order = [m for m in eldest_first if m in subscribed]
+        claims = {t: _claims([(m, members[m].actives) for m in order], t, group) for t in group.topics}
+        here, agreed = _previous_owner(group, claims, generations)
+        layout.of(g, owner)[:] = here
+        if group.is_stateful:
+            sides = [(m, members[m].standbys) for m in order]
+            standbys = [_claims(sides, t, group) for t in group.changelogs]
+            others = [] if agreed else list(claims.values())
+            copies.append(_copies(group, int(layout.start[g]), here, others, standbys))
+    return _prior(owner, copies)
+
+
+def _generation(member: Member) -> int:
+    g: Any = member.generation
+    return min(max(g, -1), 1 << 62) if type(g) is int else -1
+
+
+def _claims(sides: list[tuple[int, Any]], topic: str, group: Group) -> list[_Claim]:
+    found: list[_Claim] = []
+    for m, claims in sides:
+        claim = claim_on(claims, topic)
+        if claim is None:
+            continue
+        span = as_span(claim, group.partitions)
+        found.append((m, numbers(claim, group.partitions) if span is None else span))
+    return found
+
+
+def _previous_owner(group: Group, claims: dict[str, list[_Claim]], generations: Ints) -> tuple[Ints, bool]:
+    """The owner of each number, and whether every claim is its owner's."""
+    laid = [_lay(c, group.partitions) for t in group.topics if (c := claims[t])]
+    if not laid:
+        return np.full(group.partitions, NOBODY, dtype=np.int64), True
+    if all(agreed for _, agreed in laid) and all(np.array_equal(laid[0][0], o) for o, _ in laid[1:]):
+        return laid[0][0], True
+    return _vote(group, claims, generations), False
+
+
+def _lay(claims: list[_Claim], count: int) -> tuple[Ints, bool]:
+    """The claims of one topic written over each other, eldest first; whether none overlapped."""
+    owner = np.full(count, NOBODY, dtype=np.int64)
+    total = 0
+    for m, claim in claims:
+        if isinstance(claim, tuple):
+            owner[claim[0] : claim[1]] = m
+            total += claim[1] - claim[0]
+        else:
+            owner[claim] = m
+            total += claim.size
+    return owner, total == int(np.count_nonzero(owner >= 0))
+
+
+def _vote(group: Group, claims: dict[str, list[_Claim]], generations: Ints) -> Ints:
+    """The slow and full rule, over (topic, number, member) triples."""
+    triples = [(t, *_pairs(claims[topic])) for t, topic in enumerate(group.topics)]
+    topic = np.concatenate([np.full(p.size, t, dtype=np.int64) for t, p, _ in triples])
+    number = np.concatenate([p for _, p, _ in triples])
+    member = np.concatenate([m for _, _, m in triples])
+    # Only the newest generation that claims any part of the task is heard.
+    newest = np.full(group.partitions, -2, dtype=np.int64)
+    np.maximum.at(newest, number, generations[member])
+    heard = generations[member] == newest[number]
+    topic, number, member = topic[heard], number[heard], member[heard]
+    # A member may claim a number twice; that is no contest. Two members on one number void each other.
+    number, topic, member = np.unique(np.stack((number, topic, member)), axis=1)
+    _, first, times = np.unique(number * len(group.topics) + topic, return_index=True, return_counts=True)
+    alone = first[times == 1]
+    return _majority(group.partitions, number[alone], topic[alone], member[alone])
+
+
+def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
+    """Most topics win; a tie goes to the earliest topic (sources come before changelogs)."""
+    order = np.lexsort((topic, member, number))
+    number, topic, member = number[order], topic[order], member[order]
+    new = np.ones(number.size, dtype=bool)
+    new[1:] = (number[1:] != number[:-1]) | (member[1:] != member[:-1])
+    first = np.flatnonzero(new)
+    votes = np.diff(np.append(first, number.size))
+    number, topic, member = number[first], topic[first], member[first]
+    best = np.lexsort((topic, -votes, number))
+    owner = np.full(count, NOBODY, dtype=np.int64)
+    owner[number[best[::-1]]] = member[best[::-1]]  # the best is written last
+    return owner
+
+
+def _pairs(claims: list[_Claim]) -> tuple[Ints, Ints]:
+    """(number, member), one entry for each claimed number."""
+    if not claims:
+        return _NO_INTS, _NO_INTS
+    parts = [np.arange(*c, dtype=np.int64) if isinstance(c, tuple) else c for _, c in claims]
+    sizes = np.array([p.size for p in parts], dtype=np.int64)
+    return np.concatenate(parts), np.repeat(np.array([m for m, _ in claims], dtype=np.int64), sizes)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """The warm copies of one group, as pairs (flat task, member), unique and in order."""
+
+    task: Ints
+    member: Ints
+    logs: Ints
+    was_standby: Bools
+
+
+def _copies(
+    group: Group, start: int, owner: Ints, actives: list[list[_Claim]], standbys: list[list[_Claim]]
+) -> _Copies:
+    """Who holds how many changelogs of each task, the owner aside.
+
+    Whoever was active on any topic of the task held all of it. The generation does not matter here: a
+    stale file is still most of a restore saved.
+    """
+    every = len(group.changelogs)
+    found = [(*_others(c, owner), every, False) for c in actives]
+    found += [(*_others(c, owner), 1, True) for c in standbys]
+    return _merge(
+        start,
+        every,
+        np.concatenate([p for p, _, _, _ in found]) if found else _NO_INTS,
+        np.concatenate([m for _, m, _, _ in found]) if found else _NO_INTS,
+        np.repeat([logs for *_, logs, _ in found], [p.size for p, *_ in found]).astype(np.int64),
+        np.repeat([spare for *_, spare in found], [p.size for p, *_ in found]).astype(np.bool_),
+    )
+
+
+def _others(claims: list[_Claim], owner: Ints) -> tuple[Ints, Ints]:
+    """The pairs of one topic without the owners' own, each once."""
+    number, member = _pairs(claims)
+    others = owner[number] != member
+    width = int(member.max(initial=0)) + 1
+    keys = np.unique(number[others] * width + member[others])
+    return keys // width, keys % width
+
+
+def _merge(start: int, every: int, number: Ints, member: Ints, weight: Ints, spare: Bools) -> _Copies:
+    order = np.lexsort((member, number))
+    number, member, weight, spare = number[order], member[order], weight[order], spare[order]
+    new = np.ones(number.size, dtype=bool)
+    new[1:] = (number[1:] != number[:-1]) | (member[1:] != member[:-1])
+    first = np.flatnonzero(new)
+    if first.size == 0:
+        return _Copies(_NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
+    logs = np.minimum(np.add.reduceat(weight, first), every)
+    return _Copies(number[first] + start, member[first], logs, np.logical_or.reduceat(spare, first))
+
+
+def _prior(owner: Ints, copies: list[_Copies]) -> Prior:
+    if not copies:
+        return Prior(owner, _NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
+    return Prior(
+        owner,
+        np.concatenate([c.task for c in copies]),
+        np.concatenate([c.member for c in copies]),
+        np.concatenate([c.logs for c in copies]),
+        np.concatenate([c.was_standby for c in copies]),
+    )
