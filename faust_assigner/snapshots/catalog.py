@@ -1,0 +1,155 @@
+"""Publish, find and fetch snapshots in one storage.
+
+Publishing is two steps: files are uploaded by whoever made them, then the manifest is written by the
+one who saw every part succeed. A kill in between leaves a folder that no reader sees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faust_assigner.snapshots.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestError,
+    SnapshotError,
+    format_time_ms,
+    snapshot_id,
+)
+from faust_assigner.snapshots.sst import SstFile, digest_files
+from faust_assigner.snapshots.storage import Storage
+
+#: Kafka's own rule for topic names: what makes them safe as folder names, too.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class SnapshotCorruptError(SnapshotError):
+    """A file is missing, or the bytes are not those the manifest promises."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A snapshot folder: its manifest, or why it has none that counts."""
+
+    topic: str
+    partition: int
+    snapshot_id: str
+    manifest: Manifest | None
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The snapshots under one root."""
+
+    storage: Storage
+
+    def topics(self) -> list[str]:
+        """Topics with a folder, sorted."""
+        return [entry.name for entry in self.storage.list("")
+                if entry.is_folder and is_topic(entry.name)]
+
+    def partitions(self, topic: str) -> list[int]:
+        """Partitions of ``topic`` with a folder, ascending."""
+        return sorted(int(entry.name) for entry in self.storage.list(topic)
+                      if entry.is_folder and entry.name.isdecimal())
+
+    def folders(self, topic: str, partition: int) -> list[Found]:
+        """Every snapshot folder of the partition by id, broken ones included."""
+        return [self._look(topic, partition, entry.name)
+                for entry in self.storage.list(f"{topic}/{partition}") if entry.is_folder]
+
+    def snapshots(self, topic: str, partition: int) -> list[Manifest]:
+        """The visible snapshots, the newest first.
+
+        By time, not by offset: a recreated topic starts again at 0, its old snapshots do not count more.
+        """
+        manifests = [found.manifest for found in self.folders(topic, partition) if found.manifest]
+        return sorted(manifests, key=lambda each: (each.created_ms, each.next_offset), reverse=True)
+
+    def _look(self, topic: str, partition: int, identity: str) -> Found:
+        folder = snapshot_folder(topic, partition, identity)
+        try:
+            manifest = Manifest.from_json(self.storage.read(f"{folder}/{MANIFEST_NAME}"))
+        except FileNotFoundError:
+            return Found(topic, partition, identity, None, "no manifest: never finished")
+        except ManifestError as error:
+            return Found(topic, partition, identity, None, str(error))
+        claimed = (manifest.topic, manifest.partition, manifest.snapshot_id)
+        if claimed != (topic, partition, identity):
+            return Found(topic, partition, identity, None, f"its manifest is of {claimed}")
+        return Found(topic, partition, identity, manifest, None)
+
+    def upload(
+        self, topic: str, partition: int, next_offset: int, files: Sequence[SstFile],
+    ) -> tuple[str, ...]:
+        """Step one: copy the files to their place; returns their names for the manifest.
+
+        A file that is there already (a rerun over the same range) is not sent again.
+        """
+        folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
+        there = {entry.name: entry.size for entry in self.storage.list(folder)}
+        for file in files:
+            if there.get(file.name) != file.size:
+                self.storage.upload(file.path, f"{folder}/{file.name}")
+        return tuple(file.name for file in files)
+
+    def commit(
+        self, *, topic: str, partition: int, next_offset: int, keys: int, size: int, sha256: str,
+        files: Sequence[str], created_ms: int,
+    ) -> Manifest:
+        """Step two: write the manifest, which makes the snapshot visible."""
+        manifest = Manifest(
+            topic=topic, partition=partition, snapshot_id=snapshot_id(next_offset),
+            next_offset=next_offset, keys=keys, bytes=size, sha256=sha256,
+            created_at=format_time_ms(created_ms), files=tuple(files),
+        )
+        self.storage.write(f"{folder_of(manifest)}/{MANIFEST_NAME}", manifest.to_json())
+        return manifest
+
+    def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
+        """The snapshot's files on this machine, their bytes checked against the manifest.
+
+        Files of a local catalog stay where they are; others are downloaded into ``folder``.
+        Raises :class:`SnapshotCorruptError`.
+        """
+        paths = []
+        for name in manifest.files:
+            remote = f"{folder_of(manifest)}/{name}"
+            path = self.storage.local_path(remote)
+            if path is None:
+                path = folder / name
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    self.storage.download(remote, path)
+                except FileNotFoundError:
+                    raise SnapshotCorruptError(f"{self.storage.url}/{remote} is missing") from None
+            if not path.is_file():
+                raise SnapshotCorruptError(f"{self.storage.url}/{remote} is missing")
+            paths.append(path)
+        sha256, size = digest_files(paths)
+        if (sha256, size) != (manifest.sha256, manifest.bytes):
+            raise SnapshotCorruptError(
+                f"{self.storage.url}/{folder_of(manifest)}: the files have sha256 {sha256} and "
+                f"{size} bytes, the manifest says {manifest.sha256} and {manifest.bytes}")
+        return paths
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka would accept ``name`` as a topic (and a folder may carry it)."""
+    return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
+def snapshot_folder(topic: str, partition: int, identity: str) -> str:
+    """``<topic>/<partition>/<snapshot_id>``, relative to the root."""
+    if not is_topic(topic):
+        raise SnapshotError(f"{topic!r} is no name of a Kafka topic")
+    return f"{topic}/{partition}/{identity}"
+
+
+def folder_of(manifest: Manifest) -> str:
+    """The folder of a snapshot, relative to the root."""
+    return snapshot_folder(manifest.topic, manifest.partition, manifest.snapshot_id)

@@ -1,0 +1,171 @@
+"""The manifest of one snapshot, and the reasons to refuse one. Pure: time is an argument.
+
+>>> Manifest.from_json(b"{}")                               # doctest: +IGNORE_EXCEPTION_DETAIL
+Traceback (most recent call last):
+ManifestError: manifest: field 'topic' is missing
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from faust_assigner.errors import FaustAssignerError
+
+MANIFEST_NAME = "manifest.json"
+FORMAT_VERSION = 1
+#: RocksDB's name for plain byte order, which is what Faust's stores are opened with.
+COMPARATOR = "leveldb.BytewiseComparator"
+#: Kafka's default of the topic setting ``delete.retention.ms``: one day.
+DEFAULT_DELETE_RETENTION_MS = 86_400_000
+MAX_MANIFEST_BYTES = 4 * 1024 * 1024
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.sst")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TYPES: dict[str, type] = {
+    "topic": str, "partition": int, "snapshot_id": str, "next_offset": int, "keys": int,
+    "bytes": int, "sha256": str, "created_at": str, "files": list, "comparator": str,
+    "format_version": int,
+}
+
+
+class SnapshotError(FaustAssignerError):
+    """A snapshot could not be written, read or trusted; the message says which and why."""
+
+
+class ManifestError(SnapshotError, ValueError):
+    """The bytes are not a manifest this version understands; names the field."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one snapshot holds. The state equals a replay of offsets ``[0, next_offset)``."""
+
+    topic: str
+    partition: int
+    #: ``next_offset`` as 20 digits: the same changelog range always has the same id.
+    snapshot_id: str
+    #: The first offset a restored worker still has to read; Faust's offset key holds one less.
+    next_offset: int
+    #: Live keys, without Faust's offset key.
+    keys: int
+    #: Size of all files together.
+    bytes: int
+    #: Over the bytes of ``files``, concatenated in their order.
+    sha256: str
+    #: When the read began (not when it ended): the moment the age counts from. ISO 8601, UTC, ms.
+    created_at: str
+    #: In key order; ranges do not overlap.
+    files: tuple[str, ...]
+    comparator: str = COMPARATOR
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def created_ms(self) -> int:
+        """``created_at`` in milliseconds since the epoch."""
+        return parse_time_ms(self.created_at)
+
+    def to_json(self) -> builtins.bytes:
+        """The file's bytes: indented, one field a line, in the order of the fields above."""
+        return json.dumps(dataclasses.asdict(self), indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, data: builtins.bytes) -> Manifest:
+        """Parse and validate. Unknown fields are ignored; raises :class:`ManifestError`."""
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise ManifestError(f"manifest: {len(data)} bytes, at most {MAX_MANIFEST_BYTES}")
+        try:
+            fields = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise ManifestError(f"manifest: not JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise ManifestError(f"manifest: a {type(fields).__name__}, not an object")
+        _check_types(fields)
+        _check_values(fields)
+        known = {name: fields[name] for name in _TYPES}
+        return cls(**{**known, "files": tuple(fields["files"])})
+
+
+def _check_types(fields: dict[str, Any]) -> None:
+    for name, expected in _TYPES.items():
+        if name not in fields:
+            raise ManifestError(f"manifest: field {name!r} is missing")
+        value = fields[name]
+        if not isinstance(value, expected) or isinstance(value, bool):
+            raise ManifestError(f"manifest: field {name!r} is {value!r}, not {expected.__name__}")
+
+
+def _check_values(fields: dict[str, Any]) -> None:
+    if fields["format_version"] != FORMAT_VERSION:
+        raise ManifestError(
+            f"manifest: format_version {fields['format_version']}, this version reads {FORMAT_VERSION}")
+    for name in ("partition", "next_offset", "keys", "bytes"):
+        if not 0 <= fields[name] < 1 << 63:
+            raise ManifestError(f"manifest: field {name!r} is {fields[name]}")
+    if not _SHA256.fullmatch(fields["sha256"]):
+        raise ManifestError(f"manifest: field 'sha256' is {fields['sha256']!r}")
+    files = fields["files"]
+    # Names come from storage others may write to: nothing that leaves the snapshot's folder.
+    if not all(isinstance(name, str) and _FILE_NAME.fullmatch(name) for name in files):
+        raise ManifestError(f"manifest: field 'files' is {files!r}")
+    if len(set(files)) != len(files) or not files:
+        raise ManifestError(f"manifest: field 'files' is empty or repeats a name: {files!r}")
+    parse_time_ms(fields["created_at"])
+
+
+def parse_time_ms(text: str) -> int:
+    """ISO 8601 with an offset or ``Z`` -> milliseconds since the epoch; raises ManifestError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ManifestError(f"manifest: field 'created_at' is {text!r}") from None
+    if moment.tzinfo is None:
+        raise ManifestError(f"manifest: field 'created_at' has no time zone: {text!r}")
+    return round(moment.timestamp() * 1000)
+
+
+def format_time_ms(moment_ms: int) -> str:
+    """Milliseconds since the epoch -> ``2026-11-21T03:40:22.123Z``.
+
+    >>> format_time_ms(1_000)
+    '1970-01-01T00:00:01.000Z'
+    """
+    seconds, milliseconds = divmod(moment_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
+
+
+def snapshot_id(next_offset: int) -> str:
+    """The id of the snapshot that ends before ``next_offset``; ids sort like offsets."""
+    return f"{next_offset:020d}"
+
+
+def refusal(
+    manifest: Manifest, *, topic: str, partition: int, now_ms: int, delete_retention_ms: int,
+    log_start: int | None = None, log_end: int | None = None,
+) -> str | None:
+    """Why ``manifest`` must not stand in for the changelog, or None when it may.
+
+    ``log_start`` and ``log_end`` (first offset still there, next offset to be written) are checked
+    when known. The tail after a snapshot older than ``delete.retention.ms`` may lack tombstones:
+    Kafka's cleaner removes them after that time, and deleted keys would live again.
+    """
+    if (manifest.topic, manifest.partition) != (topic, partition):
+        return f"it is of {manifest.topic}-{manifest.partition}, not {topic}-{partition}"
+    if manifest.comparator != COMPARATOR:
+        return f"its keys are ordered by {manifest.comparator!r}, the store by {COMPARATOR!r}"
+    age_ms = now_ms - manifest.created_ms
+    if age_ms > delete_retention_ms:
+        return (f"it is {age_ms / 1000:.0f} s old, more than the changelog's delete.retention.ms "
+                f"({delete_retention_ms / 1000:.0f} s): the tail may lack tombstones")
+    if log_end is not None and manifest.next_offset > log_end:
+        return (f"it ends at offset {manifest.next_offset}, the changelog at {log_end}: "
+                "the topic was recreated or truncated")
+    if log_start is not None and manifest.next_offset < log_start:
+        return (f"it ends at offset {manifest.next_offset}, the changelog begins at {log_start}: "
+                "the records between are gone")
+    return None

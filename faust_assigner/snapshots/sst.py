@@ -1,0 +1,161 @@
+"""Sorted items -> SST files that RocksDB ingests as they are, and SST files -> items.
+
+Identical contents give bit-identical files (one machine, one rocksdict version): RocksDB stamps each
+file with a random session id, which :func:`seal` replaces by one derived from the contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import rocksdict
+
+from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.snapshots.seal import seal
+
+#: The key under which Faust's RocksDB store keeps the last offset it applied.
+OFFSET_KEY = b"__faust\0offset__"
+MAX_FILE_BYTES = 64 * 1024 * 1024
+#: What Faust opens its stores with by default; a filter of its own in each file.
+BLOOM_BITS_PER_KEY = 10
+_SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class SstFile:
+    """One finished file: its content-addressed name, where it lies, its size and keys."""
+
+    name: str
+    path: Path
+    size: int
+    keys: int
+
+
+def options() -> rocksdict.Options:
+    """Raw bytes, byte order, LZ4: readable by any store Faust opens.
+
+    Table format 5 keeps block checksums independent of the session id, so that :func:`seal` works.
+    """
+    table = rocksdict.BlockBasedOptions()
+    table.set_format_version(5)
+    table.set_checksum_type(rocksdict.ChecksumType.crc32c())
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, block_based=False)
+    table.set_block_cache(rocksdict.Cache(_SCRATCH_CACHE_BYTES))
+    chosen = rocksdict.Options(raw_mode=True)
+    chosen.create_if_missing(True)
+    chosen.set_block_based_table_factory(table)
+    chosen.set_compression_type(rocksdict.DBCompressionType.lz4())
+    return chosen
+
+
+def write_files(
+    items: Iterable[tuple[bytes, bytes | None]], folder: Path, *,
+    max_file_bytes: int = MAX_FILE_BYTES,
+) -> list[SstFile]:
+    """Write ``items`` (keys strictly ascending) as files of about ``max_file_bytes`` of raw data.
+
+    A value of None writes a tombstone. Cost: about 3M items/s and core, memory of one block. Raises
+    SnapshotError on keys out of order.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    done: list[SstFile] = []
+    iterator = iter(items)
+    for first in iterator:
+        draft = folder / "draft.sst"
+        keys = _fill(draft, first, iterator, max_file_bytes)
+        done.append(_finish(draft, len(done), keys))
+    return done
+
+
+def _fill(
+    draft: Path, first: tuple[bytes, bytes | None], rest: Iterator[tuple[bytes, bytes | None]],
+    limit: int,
+) -> int:
+    """One file from ``first`` and as much of ``rest`` as fits; returns its number of keys."""
+    writer = rocksdict.SstFileWriter(options())
+    writer.open(str(draft))
+    keys = size = 0
+    try:
+        for key, value in itertools.chain((first,), rest):
+            keys += 1
+            if value is None:
+                del writer[key]
+                size += len(key)
+            else:
+                writer[key] = value
+                size += len(key) + len(value)
+            if size >= limit:
+                break
+        writer.finish()
+    except Exception as error:  # rocksdict raises bare Exception
+        raise SnapshotError(f"{draft}: {error}") from error
+    return keys
+
+
+def _finish(draft: Path, index: int, keys: int) -> SstFile:
+    """Seal the draft and name it by its place and contents: two writers never share a name."""
+    seal(draft)
+    with open(draft, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    path = draft.with_name(f"{index:06d}-{digest[:16]}.sst")
+    draft.rename(path)
+    return SstFile(path.name, path, path.stat().st_size, keys)
+
+
+def digest_files(paths: Iterable[Path]) -> tuple[str, int]:
+    """(sha256 over the files' bytes in order, bytes in all): what a manifest promises."""
+    digest, size = hashlib.sha256(), 0
+    buffer = bytearray(1 << 20)
+    view = memoryview(buffer)
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while count := file.readinto(view):
+                digest.update(view[:count])
+                size += count
+    return digest.hexdigest(), size
+
+
+@contextlib.contextmanager
+def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
+    """An empty database in a temporary folder (in ``beside`` if given), gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="faust-assigner-sst-", dir=beside) as folder:
+        chosen = options()
+        chosen.set_disable_auto_compactions(True)
+        database = rocksdict.Rdict(folder, chosen)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = False) -> None:
+    """Add files to ``database`` in one atomic step; later ingests win over earlier ones.
+
+    ``move`` gives the files away: no copy where the database lies on the same filesystem.
+    """
+    how = rocksdict.IngestExternalFileOptions()
+    how.set_move_files(move)
+    try:
+        database.ingest_external_file([str(path) for path in paths], how)
+    except Exception as error:  # rocksdict raises bare Exception
+        raise SnapshotError(f"{', '.join(path.name for path in paths)}: {error}") from error
+
+
+def is_empty(database: rocksdict.Rdict) -> bool:
+    """Whether ``database`` holds no key at all, not even Faust's offset."""
+    iterator = database.iter()
+    iterator.seek_to_first()
+    return not iterator.valid()
+
+
+def read_items(paths: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
+    """All items of the files in key order, Faust's offset key included."""
+    with scratch_database() as database:
+        ingest(database, paths)
+        yield from database.items()

@@ -1,0 +1,220 @@
+"""Where snapshots live: a local folder, or any URL that fsspec knows (``s3://bucket/prefix``).
+
+A local folder needs no further package; every other URL needs ``fsspec`` and its driver (``s3fs``).
+Paths are relative to the root and use ``/``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, cast
+
+from faust_assigner.snapshots.manifest import SnapshotError
+
+_CHUNK = 1 << 20
+
+
+class StorageError(SnapshotError):
+    """The URL's driver is not installed, or the storage does not answer."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name in a folder. ``modified_ms`` is None where the storage does not say."""
+
+    name: str
+    is_folder: bool
+    size: int
+    modified_ms: int | None
+
+
+class Storage(Protocol):
+    """What snapshots ask of storage. Writes become visible whole or not at all."""
+
+    url: str
+
+    def list(self, folder: str) -> list[Entry]:
+        """Entries by name, sorted; empty for a folder that does not exist."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content; FileNotFoundError when missing."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace, atomically."""
+
+    def upload(self, local: Path, path: str) -> None:
+        """Copy a local file to ``path``, atomically."""
+
+    def download(self, path: str, local: Path) -> None:
+        """Copy ``path`` to a local file."""
+
+    def delete(self, path: str) -> None:
+        """Remove one file; missing is fine."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with everything in it; missing is fine."""
+
+    def local_path(self, path: str) -> Path | None:
+        """Where the file is on this machine, or None when it must be downloaded."""
+
+
+def open_storage(url: str | os.PathLike[str]) -> Storage:
+    """The storage behind a folder name, ``file://`` or any other URL."""
+    text = os.fspath(url)
+    if text.startswith("file://"):
+        return LocalStorage(Path(text.removeprefix("file://")))
+    if "://" in text:
+        return FsspecStorage(text)
+    return LocalStorage(Path(text))
+
+
+class LocalStorage:
+    """A folder. Files are written beside their place, synced, then renamed into it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        self.url = str(self.root)
+
+    def list(self, folder: str) -> list[Entry]:
+        """See :class:`Storage`; our own unfinished temporary files are listed too, for ``gc``."""
+        entries = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), \
+                os.scandir(self.root / folder) as found:
+            for item in found:
+                status = item.stat()
+                entries.append(Entry(item.name, item.is_dir(), status.st_size,
+                                     round(status.st_mtime * 1000)))
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes:
+        """See :class:`Storage`."""
+        return (self.root / path).read_bytes()
+
+    def write(self, path: str, data: bytes) -> None:
+        """See :class:`Storage`."""
+        with self._replacing(path) as out:
+            out.write(data)
+
+    def upload(self, local: Path, path: str) -> None:
+        """See :class:`Storage`."""
+        with self._replacing(path) as out, open(local, "rb") as source:
+            shutil.copyfileobj(source, out, _CHUNK)
+
+    def download(self, path: str, local: Path) -> None:
+        """See :class:`Storage`."""
+        shutil.copyfile(self.root / path, local)
+
+    def delete(self, path: str) -> None:
+        """See :class:`Storage`."""
+        (self.root / path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        """See :class:`Storage`."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.root / folder)
+
+    def local_path(self, path: str) -> Path | None:
+        """See :class:`Storage`."""
+        return self.root / path
+
+    @contextlib.contextmanager
+    def _replacing(self, path: str) -> Iterator[BinaryIO]:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(draft, "wb") as out:
+                yield out
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+class FsspecStorage:
+    """Any fsspec URL. Object stores make an object visible when its upload is complete."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            from fsspec.core import url_to_fs
+
+            filesystem, root = url_to_fs(url)
+        except ImportError as error:
+            raise StorageError(
+                f"{url}: needs a package that is not installed: {error} "
+                "(fsspec, and s3fs for s3:// or gcsfs for gs://)") from error
+        except ValueError as error:
+            raise StorageError(f"{url}: {error}") from error
+        self._fs: Any = filesystem
+        self._root = str(root).rstrip("/")
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def list(self, folder: str) -> list[Entry]:
+        """See :class:`Storage`."""
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.ls(self._path(folder), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        here = self._path(folder).strip("/")
+        entries = [
+            Entry(str(info["name"]).rstrip("/").rsplit("/", 1)[-1], info["type"] == "directory",
+                  int(info.get("size") or 0), _modified_ms(info))
+            for info in found
+            if str(info["name"]).strip("/") != here  # object stores may list the folder itself
+        ]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes:
+        """See :class:`Storage`."""
+        return cast(bytes, self._fs.cat_file(self._path(path)))
+
+    def write(self, path: str, data: bytes) -> None:
+        """See :class:`Storage`."""
+        self._fs.makedirs(self._path(path).rsplit("/", 1)[0], exist_ok=True)
+        self._fs.pipe_file(self._path(path), data)
+
+    def upload(self, local: Path, path: str) -> None:
+        """See :class:`Storage`."""
+        self._fs.makedirs(self._path(path).rsplit("/", 1)[0], exist_ok=True)
+        self._fs.put_file(str(local), self._path(path))
+
+    def download(self, path: str, local: Path) -> None:
+        """See :class:`Storage`."""
+        self._fs.get_file(self._path(path), str(local))
+
+    def delete(self, path: str) -> None:
+        """See :class:`Storage`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(path))
+
+    def delete_folder(self, folder: str) -> None:
+        """See :class:`Storage`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(self._path(folder), recursive=True)
+
+    def local_path(self, path: str) -> Path | None:
+        """See :class:`Storage`."""
+        return None
+
+
+def _modified_ms(info: dict[str, Any]) -> int | None:
+    """The time of last change; drivers disagree about its name and type."""
+    for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return round(value.timestamp() * 1000)
+        if isinstance(value, int | float):
+            return round(value * 1000)
+    return None

@@ -1,0 +1,110 @@
+"""The manifest: what is written is what is read, and every reason to refuse a snapshot."""
+
+import dataclasses
+import json
+
+import pytest
+
+from faust_assigner.snapshots.manifest import (
+    Manifest,
+    ManifestError,
+    format_time_ms,
+    parse_time_ms,
+    refusal,
+    snapshot_id,
+)
+
+NOW_MS = 1_800_000_000_000
+DAY_MS = 86_400_000
+MANIFEST = Manifest(
+    topic="app-orders-changelog", partition=3, snapshot_id=snapshot_id(42), next_offset=42, keys=7,
+    bytes=1234, sha256="ab" * 32, created_at=format_time_ms(NOW_MS), files=("000000-ab.sst",),
+)
+
+
+def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
+    """The refusal of a snapshot that fits, but for ``overrides``."""
+    arguments = {"topic": MANIFEST.topic, "partition": 3, "now_ms": NOW_MS + 1000,
+                 "delete_retention_ms": DAY_MS, "log_start": 0, "log_end": 100, **overrides}
+    return refusal(manifest, **arguments)
+
+
+def test_a_manifest_survives_its_file() -> None:
+    """from_json(to_json(m)) == m."""
+    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
+
+
+def test_the_file_has_exactly_the_documented_fields() -> None:
+    """Names and order are the file format's."""
+    assert list(json.loads(MANIFEST.to_json())) == [
+        "topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256", "created_at",
+        "files", "comparator", "format_version"]
+
+
+def test_unknown_fields_are_ignored() -> None:
+    """A later minor version may add fields."""
+    fields = json.loads(MANIFEST.to_json()) | {"colour": "blue"}
+    assert Manifest.from_json(json.dumps(fields).encode()) == MANIFEST
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("topic", 5), ("partition", "3"), ("partition", -1), ("partition", True), ("next_offset", 1.5),
+    ("keys", None), ("bytes", -1), ("sha256", "xyz"), ("sha256", "AB" * 32), ("created_at", "today"),
+    ("created_at", "2026-11-21T03:40:22.123"), ("files", "a.sst"), ("files", []),
+    ("files", ["../../etc/passwd.sst"]), ("files", ["/a.sst"]), ("files", ["a.sst", "a.sst"]),
+    ("files", [5]), ("files", ["manifest.json"]), ("format_version", 2), ("comparator", 1),
+])
+def test_a_wrong_field_is_named(field: str, value: object) -> None:
+    """Whatever stands in storage is checked before it is believed; the message names the field."""
+    fields = json.loads(MANIFEST.to_json()) | {field: value}
+    with pytest.raises(ManifestError, match=field):
+        Manifest.from_json(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000])
+def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
+    """Half a file, another file, hostile JSON."""
+    with pytest.raises(ManifestError):
+        Manifest.from_json(data)
+
+
+def test_times_are_utc_with_milliseconds() -> None:
+    """The ledger's format."""
+    assert format_time_ms(1_795_232_422_123) == "2026-11-21T03:40:22.123Z"
+    assert parse_time_ms("2026-11-21T04:40:22.123+01:00") == 1_795_232_422_123
+
+
+def test_ids_sort_like_offsets() -> None:
+    """A folder listing shows snapshots in the order of the log."""
+    assert sorted([snapshot_id(10), snapshot_id(9), snapshot_id(1 << 62)]) == [
+        snapshot_id(9), snapshot_id(10), snapshot_id(1 << 62)]
+
+
+def test_a_fitting_snapshot_is_not_refused() -> None:
+    """The base case of the tests below."""
+    assert refused() is None
+    assert refused(log_start=None, log_end=None) is None
+    assert refused(log_start=42, log_end=42) is None
+
+
+def test_a_snapshot_older_than_delete_retention_is_refused() -> None:
+    """Its tail may lack tombstones: deleted keys would live again."""
+    assert refused(now_ms=NOW_MS + DAY_MS) is None
+    assert "delete.retention.ms" in str(refused(now_ms=NOW_MS + DAY_MS + 1))
+
+
+def test_a_snapshot_beyond_the_end_of_the_changelog_is_refused() -> None:
+    """The topic was deleted and made again, or truncated."""
+    assert "recreated or truncated" in str(refused(log_end=41))
+
+
+def test_a_snapshot_that_ends_before_the_changelog_begins_is_refused() -> None:
+    """Records between the snapshot and the tail are gone."""
+    assert "are gone" in str(refused(log_start=43))
+
+
+def test_a_snapshot_of_another_partition_or_comparator_is_refused() -> None:
+    """A folder copied to the wrong place; a store with its own key order."""
+    assert "not app-orders-changelog-4" in str(refused(partition=4))
+    other = dataclasses.replace(MANIFEST, comparator="rocksdb.ReverseBytewiseComparator")
+    assert "ordered by" in str(refused(other))

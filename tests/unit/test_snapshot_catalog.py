@@ -1,0 +1,232 @@
+"""Publishing, finding, fetching, verifying and collecting snapshots, on a folder and on fsspec."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
+from faust_assigner.snapshots.compaction import Compactor
+from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
+from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.storage import StorageError, open_storage
+from faust_assigner.snapshots.upkeep import collect_garbage, verify
+
+NOW_MS = 1_800_000_000_000
+TOPIC = "app-orders-changelog"
+
+
+@pytest.fixture(params=["folder", "file://", "memory://"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    """The same facts hold wherever snapshots are kept."""
+    if request.param == "memory://":
+        fsspec = pytest.importorskip("fsspec")
+        root = f"memory://snapshots-{uuid.uuid4().hex}"
+        yield Catalog(open_storage(root))
+        fsspec.filesystem("memory").store.clear()
+    else:
+        prefix = "" if request.param == "folder" else "file://"
+        yield Catalog(open_storage(f"{prefix}{tmp_path / 'snapshots'}"))
+
+
+def publish(
+    catalog: Catalog, tmp_path: Path, *, next_offset: int = 3, partition: int = 0,
+    created_ms: int = NOW_MS, commit: bool = True,
+) -> Manifest | None:
+    """Three keys in several files, as the pipeline publishes them; None if killed before the manifest."""
+    work = tmp_path / uuid.uuid4().hex
+    with Compactor(work, max_file_bytes=10) as compactor:
+        compactor.add([b"a", b"b", b"c"], [b"1", b"value-%d" % next_offset, b"3"])
+        done = compactor.finish(next_offset)
+    names = catalog.upload(TOPIC, partition, next_offset, done.files)
+    if not commit:
+        return None
+    return catalog.commit(
+        topic=TOPIC, partition=partition, next_offset=next_offset, keys=done.keys, size=done.bytes,
+        sha256=done.sha256, files=names, created_ms=created_ms)
+
+
+def problems(catalog: Catalog) -> list[str | None]:
+    """What verify says of each folder."""
+    return [verdict.problem for verdict in verify(catalog)]
+
+
+def damage(catalog: Catalog, path: str, at: int = 10) -> None:
+    """Flip one bit."""
+    data = bytearray(catalog.storage.read(path))
+    data[at] ^= 1
+    catalog.storage.write(path, bytes(data))
+
+
+def test_a_published_snapshot_is_found_and_fetched(catalog: Catalog, tmp_path: Path) -> None:
+    """Layout, manifest and contents."""
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    assert catalog.topics() == [TOPIC]
+    assert catalog.partitions(TOPIC) == [0]
+    assert catalog.snapshots(TOPIC, 0) == [manifest]
+    assert len(manifest.files) > 1
+    names = {entry.name for entry in catalog.storage.list(f"{TOPIC}/0/{manifest.snapshot_id}")}
+    assert names == {MANIFEST_NAME, *manifest.files}
+    paths = catalog.fetch(manifest, tmp_path / "fetched")
+    assert dict(read_items(paths)) == {b"a": b"1", b"b": b"value-3", b"c": b"3", OFFSET_KEY: b"2"}
+    assert problems(catalog) == [None]
+
+
+def test_files_without_a_manifest_are_no_snapshot(catalog: Catalog, tmp_path: Path) -> None:
+    """A kill between the files and the manifest: readers see nothing, verify says so."""
+    publish(catalog, tmp_path, commit=False)
+    assert catalog.snapshots(TOPIC, 0) == []
+    assert problems(catalog) == ["no manifest: never finished"]
+
+
+def test_a_rerun_after_a_kill_completes_the_same_snapshot(catalog: Catalog, tmp_path: Path) -> None:
+    """Its files are taken over, byte by byte the same."""
+    publish(catalog, tmp_path, commit=False)
+    before = {entry.name for entry in catalog.storage.list(f"{TOPIC}/0/{3:020d}")}
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    assert set(manifest.files) == before
+    assert problems(catalog) == [None]
+
+
+def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
+    catalog: Catalog, tmp_path: Path,
+) -> None:
+    """Time decides, not the offset."""
+    publish(catalog, tmp_path, next_offset=100, created_ms=NOW_MS)
+    publish(catalog, tmp_path, next_offset=5, created_ms=NOW_MS + 1)
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 100]
+
+
+def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog, tmp_path: Path) -> None:
+    """One bit is enough."""
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    damage(catalog, f"{folder_of(manifest)}/{manifest.files[0]}")
+    with pytest.raises(SnapshotCorruptError, match="sha256"):
+        catalog.fetch(manifest, tmp_path / "fetched")
+    assert "sha256" in str(problems(catalog)[0])
+
+
+def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog, tmp_path: Path) -> None:
+    """Half a copy of a folder."""
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    catalog.storage.delete(f"{folder_of(manifest)}/{manifest.files[-1]}")
+    with pytest.raises(SnapshotCorruptError, match="missing"):
+        catalog.fetch(manifest, tmp_path / "fetched")
+    assert "missing" in str(problems(catalog)[0])
+
+
+@pytest.mark.parametrize(("field", "value", "said"), [
+    ("sha256", "00" * 32, "sha256"), ("keys", 4, "4 in the manifest"), ("bytes", 1, "bytes"),
+    ("files", None, "sha256"),
+])
+def test_verify_compares_every_promise(
+    catalog: Catalog, tmp_path: Path, field: str, value: object, said: str,
+) -> None:
+    """A manifest that was edited, or whose files are listed in another order."""
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    path = f"{folder_of(manifest)}/{MANIFEST_NAME}"
+    fields = json.loads(catalog.storage.read(path))
+    fields[field] = list(manifest.files[::-1]) if field == "files" else value
+    catalog.storage.write(path, json.dumps(fields).encode())
+    assert said in str(problems(catalog)[0])
+
+
+def test_verify_compares_fausts_offset(catalog: Catalog, tmp_path: Path) -> None:
+    """State and offset belong together: files of one range under the manifest of another."""
+    manifest = publish(catalog, tmp_path, next_offset=3)
+    assert manifest is not None
+    folder, target = folder_of(manifest), f"{TOPIC}/0/{9:020d}"
+    for name in manifest.files:
+        catalog.storage.write(f"{target}/{name}", catalog.storage.read(f"{folder}/{name}"))
+    fields = json.loads(manifest.to_json()) | {"next_offset": 9, "snapshot_id": f"{9:020d}"}
+    catalog.storage.write(f"{target}/{MANIFEST_NAME}", json.dumps(fields).encode())
+    assert "offset key is b'2', expected b'8'" in str(problems(catalog)[1])
+
+
+def test_a_manifest_in_a_foreign_folder_counts_for_nothing(catalog: Catalog, tmp_path: Path) -> None:
+    """A folder copied to another partition."""
+    manifest = publish(catalog, tmp_path)
+    assert manifest is not None
+    catalog.storage.write(f"{TOPIC}/7/{manifest.snapshot_id}/{MANIFEST_NAME}", manifest.to_json())
+    assert catalog.snapshots(TOPIC, 7) == []
+
+
+def test_gc_keeps_the_newest_and_takes_the_manifest_first(catalog: Catalog, tmp_path: Path) -> None:
+    """Retention by number."""
+    for offset in (3, 4, 5):
+        publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
+    planned = collect_garbage(catalog, now_ms=NOW_MS, keep=2, dry_run=True)
+    assert len(catalog.snapshots(TOPIC, 0)) == 3
+    removed = collect_garbage(catalog, now_ms=NOW_MS, keep=2)
+    assert planned == removed
+    assert [removal.path for removal in removed] == [f"{TOPIC}/0/{3:020d}"]
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 4]
+    assert problems(catalog) == [None, None]
+    assert collect_garbage(catalog, now_ms=NOW_MS, keep=2) == []
+
+
+def test_gc_by_age_never_takes_the_newest(catalog: Catalog, tmp_path: Path) -> None:
+    """Retention by age."""
+    for offset in (3, 4):
+        publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
+    collect_garbage(catalog, now_ms=NOW_MS + 10_000, keep=5, max_age_ms=1000)
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [4]
+
+
+def test_gc_takes_leftovers_only_after_the_grace(catalog: Catalog, tmp_path: Path) -> None:
+    """A snapshot being written has no manifest yet."""
+    import time
+
+    publish(catalog, tmp_path, next_offset=9, commit=False)
+    kept = publish(catalog, tmp_path, next_offset=5)
+    assert kept is not None
+    catalog.storage.write(f"{folder_of(kept)}/000000-lost.sst", b"of a twin that lost the race")
+    now_ms = round(time.time() * 1000)
+    assert collect_garbage(catalog, now_ms=now_ms, grace_ms=60_000) == []
+    removed = collect_garbage(catalog, now_ms=now_ms + 61_000, grace_ms=60_000)
+    assert [removal.path for removal in removed] == [
+        f"{TOPIC}/0/{5:020d}/000000-lost.sst", f"{TOPIC}/0/{9:020d}"]
+    assert catalog.snapshots(TOPIC, 0) == [kept]
+    assert problems(catalog) == [None]
+
+
+def test_gc_refuses_to_keep_nothing(catalog: Catalog) -> None:
+    """Deleting every snapshot is not retention."""
+    with pytest.raises(ValueError, match="keep=0"):
+        collect_garbage(catalog, now_ms=NOW_MS, keep=0)
+
+
+@pytest.mark.parametrize("topic", ["..", ".", "a/b", "", "a b", "x" * 250])
+def test_a_topic_that_would_leave_its_folder_is_refused(catalog: Catalog, topic: str) -> None:
+    """Names become folders."""
+    with pytest.raises(SnapshotError):
+        catalog.upload(topic, 0, 1, [])
+
+
+def test_a_url_without_its_driver_says_what_to_install() -> None:
+    """Not a traceback from deep inside."""
+    with pytest.raises(StorageError, match="nosuch"):
+        open_storage("nosuch://bucket/prefix")
+
+
+def test_a_local_write_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill before the rename leaves the old content and no draft under the final name."""
+    storage = open_storage(tmp_path)
+    storage.write("a/manifest.json", b"old")
+
+    def killed(source: object, target: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        storage.write("a/manifest.json", b"new")
+    assert storage.read("a/manifest.json") == b"old"
+    assert [entry.name for entry in storage.list("a")] == ["manifest.json"]

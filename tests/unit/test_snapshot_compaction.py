@@ -1,0 +1,187 @@
+"""Records in offset order become the last value per key, in memory or through sorted runs."""
+
+from pathlib import Path
+
+import pytest
+import rocksdict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.snapshots.compaction import Compacted, Compactor
+from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.snapshots.sst import (
+    OFFSET_KEY,
+    ingest,
+    is_empty,
+    read_items,
+    scratch_database,
+    write_files,
+)
+
+Record = tuple[bytes | None, bytes | None]
+KEYS = st.sampled_from([b"a", b"b", b"ba", b"c", b"\x00", b"\xff\xff", b"", b"__faust", b"zz", None])
+RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=40)
+
+
+def state_of(records: list[Record]) -> dict[bytes, bytes]:
+    """The model: a dict."""
+    state: dict[bytes, bytes] = {}
+    for key, value in records:
+        if key is not None and value is None:
+            state.pop(key, None)
+        elif key is not None:
+            state[key] = value
+    return state
+
+
+def compact(
+    folder: Path, records: list[Record], *, base: Compacted | None = None, memory: int = 1 << 30,
+    next_offset: int | None = None, batch: int = 5, file_bytes: int = 1 << 20,
+) -> Compacted:
+    """Run ``records`` through a compactor in batches."""
+    paths = [file.path for file in base.files] if base else []
+    with Compactor(folder, base=paths, memory_bytes=memory, max_file_bytes=file_bytes) as compactor:
+        for start in range(0, len(records), batch):
+            part = records[start:start + batch]
+            compactor.add([key for key, _ in part], [value for _, value in part])
+        return compactor.finish(len(records) if next_offset is None else next_offset)
+
+
+def contents(compacted: Compacted) -> dict[bytes, bytes]:
+    """What a store would hold."""
+    return dict(read_items([file.path for file in compacted.files]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(before=RECORDS, after=RECORDS, memory=st.sampled_from([0, 700, 1 << 30]))
+def test_any_records_give_the_models_state(
+    tmp_path_factory: pytest.TempPathFactory, before: list[Record], after: list[Record], memory: int,
+) -> None:
+    """In one go, in runs, and on top of a previous snapshot: the same state, the same bytes."""
+    folder = tmp_path_factory.mktemp("compaction")
+    whole = compact(folder / "whole", before + after, memory=memory)
+    first = compact(folder / "first", before)
+    second = compact(folder / "second", after, base=first, memory=memory,
+                     next_offset=len(before + after))
+    expected = state_of(before + after)
+    offset = str(len(before + after) - 1).encode()
+    assert contents(whole) == expected | {OFFSET_KEY: offset}
+    assert whole.keys == len(expected)
+    assert (second.sha256, second.keys) == (whole.sha256, whole.keys)
+
+
+def test_a_partition_larger_than_memory_is_merged_from_runs(tmp_path: Path) -> None:
+    """Runs are written, the newest wins, and the files are those of the fast path."""
+    records: list[Record] = [(b"key-%05d" % (n * 7919 % 5000), b"value-%d" % n) for n in range(20_000)]
+    records += [(b"key-%05d" % n, None) for n in range(0, 5000, 3)]
+    spilled = compact(tmp_path / "spilled", records, memory=100_000, batch=500)
+    roomy = compact(tmp_path / "roomy", records)
+    assert spilled.runs > 5
+    assert roomy.runs == 0
+    assert spilled.sha256 == roomy.sha256
+    assert spilled.keys == len(state_of(records))
+
+
+def test_files_are_split_by_size_and_do_not_overlap(tmp_path: Path) -> None:
+    """Several files, ascending, together the whole state; ingested in one step."""
+    records: list[Record] = [(b"key-%05d" % n, b"x" * 100) for n in range(1000)]
+    compacted = compact(tmp_path, records, file_bytes=10_000)
+    assert len(compacted.files) > 5
+    previous = b""
+    for file in compacted.files:
+        keys = [key for key, _ in read_items([file.path])]
+        assert previous < keys[0]
+        previous = keys[-1]
+    with scratch_database() as database:
+        assert is_empty(database)
+        ingest(database, [file.path for file in compacted.files])
+        assert not is_empty(database)
+        assert database.get(b"key-00777") == b"x" * 100
+        assert database.get(OFFSET_KEY) == b"999"
+
+
+def test_an_empty_partition_has_only_its_offset(tmp_path: Path) -> None:
+    """Faust reads -1 as "nothing yet"."""
+    compacted = compact(tmp_path, [])
+    assert contents(compacted) == {OFFSET_KEY: b"-1"}
+    assert compacted.keys == 0
+
+
+def test_a_record_that_poses_as_the_offset_key_is_dropped(tmp_path: Path) -> None:
+    """The offset is ours to write."""
+    compacted = compact(tmp_path, [(OFFSET_KEY, b"9999"), (b"a", b"1")])
+    assert contents(compacted) == {OFFSET_KEY: b"1", b"a": b"1"}
+
+
+def test_identical_contents_give_identical_bytes(tmp_path: Path) -> None:
+    """A rerun yields the same files, name by name and byte by byte."""
+    records: list[Record] = [(b"key-%d" % n, b"value") for n in range(500)]
+    one, two = compact(tmp_path / "one", records), compact(tmp_path / "two", records[::-1])
+    assert [file.path.read_bytes() for file in one.files] == [file.path.read_bytes() for file in two.files]
+    assert [file.name for file in one.files] == [file.name for file in two.files]
+
+
+def test_different_contents_have_different_session_ids(tmp_path: Path) -> None:
+    """RocksDB's block cache tells files apart by that id."""
+    marker = b"session.identity"
+    identities = set()
+    for value in (b"1", b"2"):
+        compacted = compact(tmp_path / value.decode(), [(b"a", value)])
+        data = compacted.files[0].path.read_bytes()
+        at = data.index(marker) + len(marker)
+        identities.add(data[at:at + 20])
+    assert len(identities) == 2
+
+
+def test_a_sealed_file_passes_rocksdbs_own_checks(tmp_path: Path) -> None:
+    """The properties block's checksum is right: with one bit of it wrong, RocksDB refuses the file."""
+    compacted = compact(tmp_path, [(b"a", b"1")])
+    path = compacted.files[0].path
+    assert dict(read_items([path]))[b"a"] == b"1"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"session.identity") + 20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError, match="checksum"):
+        list(read_items([path]))
+
+
+def test_a_store_as_faust_opens_it_takes_the_files(tmp_path: Path) -> None:
+    """Raw mode and byte order match Faust's driver."""
+    from faust.stores.rocksdb import RocksDBOptions
+
+    compacted = compact(tmp_path / "snapshot", [(b'"a"', b'{"n": 1}'), (b'"b"', b'{"n": 2}')])
+    store = RocksDBOptions(max_open_files=64).open(tmp_path / "table-0.db")
+    try:
+        ingest(store, [file.path for file in compacted.files])
+        assert store.get(b'"b"') == b'{"n": 2}'
+        assert store.get(OFFSET_KEY) == b"1"
+    finally:
+        store.close()
+
+
+def test_keys_out_of_order_are_an_error(tmp_path: Path) -> None:
+    """RocksDB would refuse them at the wrong place, in the worker."""
+    with pytest.raises(SnapshotError):
+        write_files([(b"b", b"1"), (b"a", b"2")], tmp_path)
+
+
+def test_the_scratch_space_is_gone_afterwards(tmp_path: Path) -> None:
+    """Only the finished files stay."""
+    compacted = compact(tmp_path, [(b"a", b"%d" % n) for n in range(100)], memory=0)
+    assert compacted.runs > 0
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == [f"out/{file.name}" for file in compacted.files]
+
+
+def test_rocksdict_still_writes_the_layout_that_seal_knows(tmp_path: Path) -> None:
+    """An upgrade that changes it must be noticed here, not by a hash that differs."""
+    from faust_assigner.snapshots.seal import seal
+    from faust_assigner.snapshots.sst import options
+
+    writer = rocksdict.SstFileWriter(options())
+    writer.open(str(tmp_path / "a.sst"))
+    writer[b"a"] = b"1"
+    writer.finish()
+    assert seal(tmp_path / "a.sst")
+    (tmp_path / "b.sst").write_bytes(b"no table at all")
+    assert not seal(tmp_path / "b.sst")
