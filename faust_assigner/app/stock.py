@@ -1,0 +1,102 @@
+"""Faust's stock assignor as a plain function, to compare with: no app, no broker, the same algorithm.
+
+It runs ``faust.assignor.copartitioned_assignor`` over the groups that Faust's own leader would form
+(equal partition counts and equal subscribers), with what each member claims as its previous assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from faust.assignor.client_assignment import CopartitionedAssignment
+from faust.assignor.copartitioned_assignor import CopartitionedAssignor
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.model import Claims, Member
+
+#: Faust's standby step can go round in circles; a real group would hang here.
+MAX_EVICTIONS = 100_000
+
+
+class StockLivelock(FaustAssignerError, RuntimeError):  # noqa: N818  (what happened, not "Error")
+    """Faust's own algorithm did not come to an end on this input."""
+
+
+@dataclass(frozen=True)
+class StockPlan:
+    """What the stock assignor answered, in the shape of :class:`faust_assigner.Plan`."""
+
+    owned: Mapping[str, Mapping[str, Sequence[int]]]
+    spare: Mapping[str, Mapping[str, Sequence[int]]]
+
+    def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Topic -> partitions the member owns."""
+        return self.owned[member_id]
+
+    def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Changelog topic -> partitions the member keeps a spare replica of."""
+        return self.spare[member_id]
+
+
+class _Bounded(CopartitionedAssignor):  # type: ignore[misc]
+    """Faust's algorithm with an end."""
+
+    evictions = 0
+
+    def _free_up_partition(self, assignment: CopartitionedAssignment, active: bool) -> int:
+        self.evictions += 1
+        if self.evictions > MAX_EVICTIONS:
+            raise StockLivelock(f"{self.num_partitions} partitions, {self._num_clients} members, "
+                                f"{self.replicas} standbys: no end after {MAX_EVICTIONS} evictions")
+        return int(super()._free_up_partition(assignment, active))
+
+
+def stock_plan(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
+               changelogs: Sequence[str], weights: object = None) -> StockPlan:
+    """Faust 0.15.3's answer for ``members``; it knows no weights, racks, capacities or generations.
+
+    Raises StockLivelock. Cost: Faust's own, about 1 ms for 6 members and 60 partitions.
+    """
+    owned: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
+    spare: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
+    for topics, count, subscribers in _groups(members, partitions):
+        previous = {
+            member.member_id: _previous(member, topics, count) for member in subscribers
+        }
+        answer = _Bounded(topics, previous, count, replicas).get_assignment()
+        for member_id, found in answer.items():
+            for topic in topics:
+                owned[member_id][topic] = sorted(found.actives)
+                if topic in changelogs:
+                    spare[member_id][topic] = sorted(found.standbys)
+    return StockPlan(owned, spare)
+
+
+def _groups(members: Sequence[Member], partitions: Mapping[str, int],
+            ) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
+    """(topics, partition count, subscribers) in the order Faust's leader takes them."""
+    topics_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for topic in sorted(partitions):
+        subscribers = tuple(member.member_id for member in members if topic in member.topics)
+        if subscribers:
+            topics_of.setdefault((partitions[topic], subscribers), []).append(topic)
+    by_id = {member.member_id: member for member in members}
+    return [(tuple(topics), count, tuple(by_id[member_id] for member_id in subscribers))
+            for (count, subscribers), topics in sorted(topics_of.items())]
+
+
+def _previous(member: Member, topics: Sequence[str], count: int) -> CopartitionedAssignment:
+    previous = CopartitionedAssignment(
+        _claimed(member.actives, topics, count), _claimed(member.standbys, topics, count), set(topics))
+    previous.validate()
+    return previous
+
+
+def _claimed(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
+    """The first claim of any of the topics, as Faust takes it."""
+    for topic in topics:
+        numbers = {int(number) for number in claims.get(topic, ()) if 0 <= int(number) < count}
+        if numbers:
+            return numbers
+    return set()

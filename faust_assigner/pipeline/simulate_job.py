@@ -1,0 +1,143 @@
+"""The job behind ``faust-assigner simulate``: scenarios in, ``sim_result`` and a report out.
+
+    OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
+    OUT/report.json            options, sim_summary (distributions), sim_settings (what to set)
+
+Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faust_assigner.pipeline.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
+from faust_assigner.pipeline.recorded import Facts, facts_of, week
+from faust_assigner.pipeline.scenarios import Shape
+from faust_assigner.pipeline.settings import recommend, summarise
+from faust_assigner.pipeline.simulate import (
+    SIM_DDL,
+    Run,
+    SimRow,
+    Source,
+    play_here,
+    play_on_spark,
+    summarise_on_spark,
+)
+from faust_assigner.testing.fleet import Costs
+
+TABLE = "sim_result"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; ``master`` None means as ``spark-submit`` says."""
+
+    scenarios: int
+    seed: int
+    out: str
+    policies: Sequence[str] = DEFAULT_POLICIES
+    replicas: Sequence[int] = DEFAULT_REPLICAS
+    shape: Shape = field(default_factory=Shape)
+    costs: Costs = field(default_factory=Costs)
+    ledgers: Sequence[str] = ()
+    group_id: str | None = None
+    jobs: int = 1
+
+
+def simulate_here(request: Request) -> dict[str, Any]:
+    """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
+    rows = play_here(_run(request, _facts_here(request.ledgers)), request.scenarios, jobs=request.jobs)
+    write_rows(rows, Path(request.out) / TABLE)
+    return _finish(request, summarise(rows))
+
+
+def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
+    """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
+    target = f"{request.out.rstrip('/')}/{TABLE}"
+    run = _run(request, _facts_on_spark(spark, request.ledgers))
+    play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
+    return _finish(request, summarise_on_spark(spark.read.parquet(target)))
+
+
+def _run(request: Request, facts: Facts | None) -> Run:
+    source: Source = request.shape if facts is None else week(facts, group_id=request.group_id)
+    return Run(request.seed, source, arms(request.policies, request.replicas), request.costs)
+
+
+def _facts_here(ledgers: Sequence[str]) -> Facts | None:
+    if not ledgers:
+        return None
+    from faust_assigner.pipeline.rows import accepted_rows
+
+    return facts_of(accepted_rows(ledgers))
+
+
+def _facts_on_spark(spark: Any, ledgers: Sequence[str]) -> Facts | None:
+    if not ledgers:
+        return None
+    from faust_assigner.pipeline.facts import facts_on_spark
+    from faust_assigner.pipeline.sources import read_ledger
+
+    return facts_on_spark(read_ledger(spark, ledgers))
+
+
+def _finish(request: Request, summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    chosen_from = request.policies[0].partition("+")[0]
+    report = {
+        "options": {
+            "scenarios": request.scenarios, "seed": request.seed, "policies": list(request.policies),
+            "replicas": list(request.replicas), "ledgers": list(request.ledgers),
+            "shape": None if request.ledgers else _plain(request.shape), "costs": _plain(request.costs),
+        },
+        "sim_summary": summaries,
+        "sim_settings": [line._asdict() for line in recommend(summaries, policy=chosen_from)],
+    }
+    _write_text(f"{request.out.rstrip('/')}/report.json", json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(settings).items()}
+
+
+def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
+    """Replace ``folder`` by one file with ``rows``; a reader sees the old file or the new one."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        lines = (json.dumps({**row._asdict(), "dt": row.dt.isoformat()}) for row in rows)
+        (fresh / "part-00000.jsonl").write_text("".join(line + "\n" for line in lines))
+    else:
+        columns = list(zip(*rows, strict=True)) or [() for _ in SimRow._fields]
+        pairs = (entry.split() for entry in SIM_DDL.split(","))
+        schema = pa.schema([(name, pa.type_for_alias(_ARROW_NAMES[kind])) for name, kind in pairs])
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), fresh / "part-00000.parquet")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(fresh, folder)
+
+
+#: What Spark calls the types of ``SIM_DDL`` -> what Arrow calls them.
+_ARROW_NAMES = {"string": "string", "int": "int32", "long": "int64", "double": "float64", "date": "date32"}
+
+
+def _write_text(url: str, text: str) -> None:
+    if "://" not in url:
+        Path(url).parent.mkdir(parents=True, exist_ok=True)
+        Path(url).write_text(text)
+        return
+    from faust_assigner.pipeline.files import file_system
+
+    fs, path = file_system(url)
+    with fs.open(path, "w") as stream:
+        stream.write(text)

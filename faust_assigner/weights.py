@@ -1,0 +1,239 @@
+"""Partition weights: a versioned document, what makes it valid, and how far a weight may go.
+
+A weight is the load of a partition relative to an ordinary one (1.0). Spark or plain Python learns them
+(pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights.py). The
+rules that keep a bad document from hurting a group live here, pure:
+
+* a weight is clamped to 0.25-4 times the median of its group, when it is written and when it is read;
+* a document that is missing, stale or invalid means 1.0 for every partition, with the reason;
+* a partition the document does not name weighs 1.0.
+
+    {"format": "faust-assigner-weights", "format_version": 1, "version": 1795232422123,
+     "computed_at": "2026-11-21T03:40:22.123Z", "partition_weight": [{"group_id": ..., "topic": ...,
+     "partition": 0, "weight": 1.25, ...}, ...]}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.model import Floats
+
+FORMAT = "faust-assigner-weights"
+FORMAT_VERSION = 1
+
+#: A weight below or above these multiples of the median is cut: a bad sample may not own a worker.
+LOWEST, HIGHEST, NEUTRAL = 0.25, 4.0, 1.0
+#: Older weights than this say nothing about today's load.
+MAX_AGE_S = 7 * 86_400.0
+#: Clocks of two machines may differ this much before "computed in the future" is called invalid.
+CLOCK_SKEW_S = 3_600.0
+MAX_BYTES = 64 * 1024 * 1024
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WeightsRefused(FaustAssignerError, ValueError):  # noqa: N818  (named like MetadataRefused)
+    """A weights document cannot be taken; the message is the reason a person reads in the log."""
+
+
+class WeightRow(NamedTuple):
+    """One row of table ``partition_weight``; rates are per second, ``state_bytes`` in bytes.
+
+    Field order is column order. ``weight`` is already clamped; ``samples`` counts the samples behind it.
+    """
+
+    group_id: str
+    dt: str
+    version: int
+    computed_at: datetime
+    topic: str
+    partition: int
+    weight: float
+    bytes_rate: float
+    record_rate: float
+    cpu_rate: float
+    state_bytes: int
+    recovery_s_est: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class WeightSet:
+    """What one group plans with: (topic, partition) -> weight, the version, and why if there are none."""
+
+    version: int | None
+    weights: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    reason: str | None = None
+
+    @property
+    def in_force(self) -> bool:
+        """Whether any partition weighs other than 1.0."""
+        return bool(self.weights)
+
+
+def neutral(reason: str) -> WeightSet:
+    """Every partition weighs 1.0, because of ``reason``."""
+    return WeightSet(None, MappingProxyType({}), reason)
+
+
+@dataclass(frozen=True)
+class WeightsDocument:
+    """A parsed file or record: one version of the weights of one or more groups."""
+
+    version: int
+    computed_at: datetime
+    rows: tuple[Mapping[str, Any], ...]
+
+    def for_group(self, group_id: str, *, now: datetime, max_age_s: float = MAX_AGE_S) -> WeightSet:
+        """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
+        age = (now - self.computed_at).total_seconds()
+        if age > max_age_s:
+            return neutral(f"version {self.version} is stale: {age:.0f} s old, at most {max_age_s:.0f}")
+        if age < -CLOCK_SKEW_S:
+            return neutral(f"version {self.version} was computed {-age:.0f} s in the future")
+        mine = [row for row in self.rows if row["group_id"] == group_id]
+        if not mine:
+            return neutral(f"version {self.version} names no partition of group {group_id!r}")
+        clamped = clamp_to_median(np.array([row["weight"] for row in mine]))
+        return WeightSet(self.version, MappingProxyType({
+            (row["topic"], row["partition"]): weight
+            for row, weight in zip(mine, clamped.tolist(), strict=True)
+        }))
+
+
+def clamp_to_median(costs: npt.ArrayLike) -> Floats:
+    """float64[n]: each cost over the median of the known positive ones, cut to 0.25-4.
+
+    A cost that is not known (NaN) weighs 1.0. Where no cost is positive everything weighs 1.0.
+
+    >>> clamp_to_median([10, 20, 30, 1000, 0, float("nan")]).tolist()
+    [0.4, 0.8, 1.2, 4.0, 0.25, 1.0]
+    """
+    values = np.asarray(costs, float)
+    known = np.isfinite(values)
+    positive = values[known & (values > 0)]
+    if not positive.size:
+        return np.full(len(values), NEUTRAL)
+    relative = np.where(known, values, np.nan) / np.median(positive)
+    clamped: Floats = np.where(known, np.clip(relative, LOWEST, HIGHEST), NEUTRAL)
+    return clamped
+
+
+def encode(rows: Sequence[WeightRow], *, version: int, computed_at: datetime) -> bytes:
+    """The document with ``rows``, one row a line so that versions can be compared with diff."""
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "version": version,
+            "computed_at": stamp(computed_at)}
+    lines = ",\n".join(json.dumps(_plain(row), separators=(", ", ": "), allow_nan=False) for row in rows)
+    return f'{json.dumps(head)[:-1]}, "partition_weight": [\n{lines}\n]}}\n'.encode()
+
+
+def decode(data: bytes) -> WeightsDocument:
+    """Parse and validate a document, plain or zlib-compressed.
+
+    Raises WeightsRefused with the first fault found: size, JSON, format, version, or a row. One bad row
+    refuses the whole document: half a document would shift load onto the other half.
+    """
+    text = _inflate(data)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WeightsRefused(f"not JSON: {error}") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise WeightsRefused(f"not a weights document: 'format' is not {FORMAT!r}")
+    if found.get("format_version") != FORMAT_VERSION:
+        raise WeightsRefused(f"format_version {found.get('format_version')!r}, "
+                             f"this build reads {FORMAT_VERSION}")
+    version = _integer(found.get("version"), "version", 2**63)
+    computed_at = parse_stamp(found.get("computed_at"))
+    rows = found.get("partition_weight")
+    if not isinstance(rows, list):
+        raise WeightsRefused("'partition_weight' is not a list")
+    return WeightsDocument(version, computed_at, _checked_rows(rows))
+
+
+def compress(document: bytes) -> bytes:
+    """The document as a record's value: :func:`decode` takes both forms."""
+    return zlib.compress(document, 6)
+
+
+def stamp(moment: datetime) -> str:
+    """ISO 8601 UTC with milliseconds, as everywhere in the pipeline."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_stamp(value: Any) -> datetime:
+    """The inverse of :func:`stamp`; raises WeightsRefused."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise WeightsRefused(f"'computed_at' is no ISO 8601 time: {str(value)[:60]!r}") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def millis(moment: datetime) -> int:
+    """Milliseconds since 1970: the version of weights whose newest sample is from ``moment``."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _plain(row: WeightRow) -> dict[str, Any]:
+    return {**row._asdict(), "computed_at": stamp(row.computed_at)}
+
+
+def _inflate(data: bytes) -> bytes:
+    if len(data) > MAX_BYTES:
+        raise WeightsRefused(f"{len(data)} bytes, at most {MAX_BYTES}")
+    if data[:1] != b"\x78":  # zlib's first byte; JSON starts with a brace or white space
+        return data
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise WeightsRefused(f"not zlib: {error}") from None
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise WeightsRefused(f"truncated, or more than {MAX_BYTES} bytes when decompressed")
+    return text
+
+
+def _checked_rows(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
+    checked, seen = [], set()
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise WeightsRefused(f"row {number} is no object")
+        group_id, topic = row.get("group_id"), row.get("topic")
+        if not isinstance(group_id, str) or not isinstance(topic, str):
+            raise WeightsRefused(f"row {number}: 'group_id' and 'topic' must be strings")
+        partition = _integer(row.get("partition"), f"row {number}: 'partition'", 2**31)
+        weight = row.get("weight")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not _sane(weight):
+            raise WeightsRefused(f"row {number} ({topic}/{partition}): weight {str(weight)[:40]} "
+                                 "is no positive number")
+        if (group_id, topic, partition) in seen:
+            raise WeightsRefused(f"row {number}: {topic}/{partition} of {group_id} is there twice")
+        seen.add((group_id, topic, partition))
+        checked.append(row)
+    return tuple(checked)
+
+
+def _sane(weight: float) -> bool:
+    try:
+        return math.isfinite(weight) and weight > 0
+    except OverflowError:  # an integer beyond a double
+        return False
+
+
+def _integer(value: Any, name: str, limit: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+        raise WeightsRefused(f"{name} is no integer from 0 to {limit - 1}: {str(value)[:40]!r}")
+    return value
