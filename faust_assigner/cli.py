@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from typing import NoReturn
+
 import click
 
 from faust_assigner import __version__
@@ -11,6 +18,90 @@ from faust_assigner import __version__
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
     """Partition assignment for Faust: an embedded broker, plans, history, snapshots, simulation."""
+
+
+def _fail(message: object, code: int) -> NoReturn:
+    """Say what is wrong on stderr and leave: 2 for what was asked, 1 for what went wrong."""
+    click.echo(f"faust-assigner: {message}", err=True)
+    raise SystemExit(code)
+
+
+@contextlib.contextmanager
+def _spoken_errors() -> Iterator[None]:
+    """Errors of ours and of Spark as one line and an exit code, never as a traceback."""
+    from faust_assigner.errors import FaustAssignerError
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is not installed: pip install 'faust-assigner[spark]'", 1)
+    except FaustAssignerError as error:
+        _fail(error, 2)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        _fail(f"Spark: {_last_words(str(error))}", 1)
+
+
+def _last_words(text: str) -> str:
+    """The line of a Spark error that says why: the innermost Python or Java error, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(Caused by: |[\w.]*(Error|Exception|Refused)\b)", line)]
+    return (telling or lines or ["no reason given"])[-1 if telling else 0]
+
+
+@main.command()
+@click.option("--ledger", "ledgers", multiple=True, required=True, metavar="PATH",
+              help="A ledger: file, folder, glob, URL, or kafka://host:port/topic. May be repeated.")
+@click.option("--out", required=True, metavar="DIR", help="Folder for tables, plots and report.")
+@click.option("--stream", is_flag=True, help="Take only what is new since the last run, with a checkpoint.")
+@click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="With --stream: go on, looking again this often.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
+              help="What reads topics: Spark's connector or aiokafka.")
+@click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
+def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None, master: str,
+            connector: str, as_json: bool) -> None:
+    """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
+    if every is not None and not stream:
+        raise click.UsageError("--every goes with --stream")
+    with _spoken_errors():
+        from faust_assigner.pipeline.console import show_history
+        from faust_assigner.pipeline.history_job import HistoryOptions, check, run, session_for
+
+        options = HistoryOptions(ledgers, out, stream, every, connector)
+        check(options)
+        spark = session_for(options, master)
+        try:
+            report = run(spark, options)
+        finally:
+            spark.stop()
+        if as_json:
+            click.echo(report.to_json(), nl=False)
+        else:
+            show_history(report, out)
+
+
+@main.group()
+def spark() -> None:
+    """The Spark installation the pipeline runs on."""
+
+
+@spark.command()
+@click.option("--start", is_flag=True, help="Also start a session and run one small job (about 10 s).")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(start: bool, as_json: bool) -> None:
+    """Check Java, PySpark, Python versions and the Kafka connector; name the fix for each."""
+    from faust_assigner.pipeline.console import show_findings
+    from faust_assigner.pipeline.doctor import examine, is_fit
+
+    findings = examine(start=start)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    else:
+        show_findings(findings)
+    raise SystemExit(0 if is_fit(findings) else 1)
 
 
 if __name__ == "__main__":

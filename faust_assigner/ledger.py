@@ -123,7 +123,7 @@ def parse(line: bytes) -> Row | Refusal | None:
     Total: any bytes give one of the three. Cost: about 10 microseconds for a line of 250 bytes.
     """
     if len(line) > MAX_LINE_BYTES:
-        return Refusal(f"line has {len(line)} bytes, more than {MAX_LINE_BYTES}")
+        return Refusal(f"not read: the line is longer than {MAX_LINE_BYTES} bytes")
     if not line or line.isspace():
         return None
     try:

@@ -28,3 +28,7 @@ def cached_connector_jars() -> list[Path]:
     """The connector's jars already in the cache; empty when they were never fetched."""
     folder = cache_dir() / CACHE_NAME
     return sorted(folder.glob("*.jar")) if (folder / ".complete").exists() else []
+
+
+if __name__ == "__main__":
+    print("\n".join(map(str, connector_jars())))

@@ -27,6 +27,7 @@ from faust_assigner.ledger import (
 )
 
 DATE = "date"
+BINARY = "binary"
 DAY = Column("dt", DATE)
 
 
@@ -89,11 +90,13 @@ HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({
 _SPARK: Mapping[str, T.DataType] = {
     STRING: T.StringType(), INT: T.IntegerType(), LONG: T.LongType(), DOUBLE: T.DoubleType(),
     BOOLEAN: T.BooleanType(), TIMESTAMP: T.TimestampType(), DATE: T.DateType(),
+    BINARY: T.BinaryType(),
     STRING_MAP: T.MapType(T.StringType(), T.StringType()),
 }
 _ARROW: Mapping[str, pa.DataType] = {
     STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(),
     BOOLEAN: pa.bool_(), TIMESTAMP: pa.timestamp("us", tz="UTC"), DATE: pa.date32(),
+    BINARY: pa.binary(),
     STRING_MAP: pa.map_(pa.string(), pa.string()),
 }
 
@@ -124,8 +127,9 @@ def _arrow_type(column: Column) -> pa.DataType:
 #: own position (byte, or offset), and its number counted from the chunk's first line.
 PLACE = columns("file string, chunk long, pos long, line long")
 
-#: A line after parsing: a reason why it was refused, or one struct, that of its table; neither in
-#: the closing row.
+#: A line after parsing: a reason why it was refused, or one struct, that of its table. Neither in
+#: the closing row that ends each chunk of a file: its ``pos`` is the chunk's end and its ``line``
+#: the number of lines in it.
 PARSED_SCHEMA = T.StructType([
     *spark_schema(PLACE),
     T.StructField("reason", T.StringType()),
@@ -136,8 +140,3 @@ PARSED_ARROW = pa.schema([
     pa.field("reason", pa.string()),
     *(pa.field(name, pa.struct(list(arrow_schema(table)))) for name, table in TABLES.items()),
 ])
-
-#: A line as bytes, before anyone looked at it. ``value`` is null in the chunk's closing row, whose
-#: ``pos`` is the chunk's end and whose ``line`` is the number of lines in it.
-RAW_SCHEMA = T.StructType([*spark_schema(PLACE), T.StructField("value", T.BinaryType())])
-RAW_ARROW = pa.schema([*arrow_schema(PLACE), pa.field("value", pa.binary())])

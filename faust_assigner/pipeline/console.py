@@ -1,0 +1,73 @@
+"""What the pipeline's commands print: tables on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.doctor import Finding
+    from faust_assigner.pipeline.report import Report
+
+Lines = Sequence[Sequence[str]]
+#: So many rows of a table are printed; the page and the folders hold them all.
+ROWS_PRINTED = 20
+
+
+def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None = None) -> None:
+    """A titled table: boxed on a terminal, aligned columns in a file or a pipe."""
+    console = console or Console(highlight=False)
+    if console.is_terminal:
+        table = Table(*heads, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        return
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+             for row in (heads, *rows)]
+    print("\n".join([title, *lines]))
+
+
+def show_history(report: Report, out: str) -> None:
+    """The headline, the small tables, the first refused lines, and where the rest is."""
+    show("History", ("what", "value"), report.headline())
+    for name, columns in _PRINTED.items():
+        rows = [[_text(row[column]) for column in columns] for row in report.tables[name]]
+        if rows:
+            print()
+            show(name.capitalize() + _cut(len(rows)), columns, rows[-ROWS_PRINTED:])
+    refused = report.tables["quarantine"]
+    if refused:
+        print()
+        lines = [(f"{row['file']}:{row['line']}", row["reason"]) for row in refused[:ROWS_PRINTED]]
+        show(f"Refused lines ({len(refused)} in all)", ("where", "why"), lines)
+    print(f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table")
+
+
+_PRINTED = {
+    "movement": ("group_id", "dt", "policy", "decisions", "assigned", "moved", "cold_moves", "standby_hits"),
+    "balance": ("group_id", "dt", "policy", "max_spread", "mean_spread", "idle_members"),
+    "recovery": ("group_id", "dt", "source", "recoveries", "records", "p50_s", "p90_s", "max_s"),
+}
+
+
+def _cut(rows: int) -> str:
+    return "" if rows <= ROWS_PRINTED else f" (the last {ROWS_PRINTED} of {rows} rows)"
+
+
+def _text(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """The doctor's findings, each with its fix."""
+    show("Spark on this machine", ("check", "status", "found"),
+         [(finding.code, finding.status, finding.found) for finding in findings])
+    fixes = [(finding.code, finding.fix) for finding in findings if finding.fix]
+    if fixes:
+        print()
+        show("What to do", ("check", "fix"), fixes)

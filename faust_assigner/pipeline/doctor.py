@@ -1,0 +1,163 @@
+"""Whether this machine can run the pipeline, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faust_assigner.pipeline.jars import ARTIFACTS, SPARK_VERSION, cached_connector_jars
+
+#: Spark 4 runs on these; 21 and later need nothing else.
+JAVA_AT_LEAST = 17
+INSTALL = "pip install 'faust-assigner[spark]'"
+
+JAVA_SAID = "see the lines Java printed above"
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: a stable code, how it went, what was found, and the fix where there is one to make."""
+
+    code: str
+    status: str
+    found: str
+    fix: str = ""
+
+
+def examine(*, start: bool = False) -> list[Finding]:
+    """All checks in order; ``start`` also starts a session and runs one job in Python workers (10 s)."""
+    checks: list[Callable[[], Finding]] = [
+        check_java, check_pyspark, check_pandas,
+        *(lambda name=name: check_package(name) for name in ("pyarrow", "matplotlib", "jinja2", "fsspec")),
+        check_python, check_connector,
+    ]
+    findings = [check() for check in checks]
+    if start and not any(finding.status == FAILED for finding in findings):
+        findings.append(check_session())
+    return findings
+
+
+def is_fit(findings: Sequence[Finding]) -> bool:
+    """Whether nothing failed; a warning is a feature that is missing, not a job that dies."""
+    return all(finding.status != FAILED for finding in findings)
+
+
+def check_java() -> Finding:
+    """Java on JAVA_HOME or PATH, new enough."""
+    fix = f"install a JDK >= {JAVA_AT_LEAST} (apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        return Finding("java", FAILED, "no java on PATH and no JAVA_HOME", fix)
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("java", FAILED, f"{java}: {error}", fix)
+    version = java_version(said)
+    if version is None:
+        return Finding("java", FAILED, f"{java} says {said[:80]!r}", fix)
+    if version < JAVA_AT_LEAST:
+        return Finding("java", FAILED, f"Java {version} at {java}", fix)
+    return Finding("java", OK, f"Java {version} at {java}")
+
+
+def java_version(said: str) -> int | None:
+    """The major version in what ``java -version`` says.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
+    (17, 8)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else None
+
+
+def installed(package: str) -> str | None:
+    """The installed version of a package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_pyspark() -> Finding:
+    """PySpark in the one version whose Kafka connector can be had."""
+    version = installed("pyspark")
+    if version is None:
+        return Finding("pyspark", FAILED, "not installed", INSTALL)
+    if version != SPARK_VERSION:
+        return Finding("pyspark", FAILED, f"pyspark {version}; the connector's jars are for {SPARK_VERSION}",
+                       f"pip install 'pyspark=={SPARK_VERSION}'")
+    return Finding("pyspark", OK, f"pyspark {version}")
+
+
+def check_pandas() -> Finding:
+    """A pandas that Spark's Arrow code knows."""
+    version = installed("pandas")
+    if version is None:
+        return Finding("pandas", FAILED, "not installed", INSTALL)
+    if int(version.partition(".")[0]) >= 3:
+        return Finding("pandas", FAILED, f"pandas {version}; PySpark {SPARK_VERSION} needs < 3",
+                       "pip install 'pandas>=2.2,<3'")
+    return Finding("pandas", OK, f"pandas {version}")
+
+
+def check_package(name: str) -> Finding:
+    """Any other package of the ``spark`` extra."""
+    version = installed(name)
+    return Finding(name, FAILED, "not installed", INSTALL) if version is None else Finding(
+        name, OK, f"{name} {version}")
+
+
+def check_python() -> Finding:
+    """The interpreter Spark's workers run has this one's version: Spark refuses to mix them."""
+    here = ".".join(map(str, sys.version_info[:2]))
+    worker = os.environ.get("PYSPARK_PYTHON")
+    if worker is None:
+        return Finding("python", OK, f"Python {here} for driver and workers")
+    ask = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
+    try:
+        there = subprocess.run([worker, "-c", ask], capture_output=True, text=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        there = str(error)
+    if there != here:
+        return Finding("python", FAILED, f"PYSPARK_PYTHON={worker} is {there or 'no Python'}, this is {here}",
+                       f"unset PYSPARK_PYTHON, or export PYSPARK_PYTHON={sys.executable}")
+    return Finding("python", OK, f"Python {here} for driver and workers ({worker})")
+
+
+def check_connector() -> Finding:
+    """The jars of Spark's Kafka connector; without them topics are read through aiokafka."""
+    names = [jar.name for jar in cached_connector_jars()]
+    missing = [artifact for artifact in ARTIFACTS if not any(name.startswith(artifact) for name in names)]
+    if not missing:
+        return Finding("kafka-connector", OK, ", ".join(names))
+    maven = "" if shutil.which("mvn") else " (install Maven first: apt-get install maven)"
+    return Finding("kafka-connector", WARNING, f"not fetched: {', '.join(missing)}; aiokafka reads topics",
+                   f"python -m faust_assigner.pipeline.jars{maven}")
+
+
+def check_session() -> Finding:
+    """A session that starts and a job that runs Python on its workers."""
+    from pyspark.errors import PySparkException
+
+    from faust_assigner.pipeline.session import spark_session
+
+    try:
+        spark = spark_session("local[1]", "faust-assigner doctor")
+        try:
+            counted = spark.range(3).mapInArrow(lambda batches: batches, "id long").count()
+        finally:
+            spark.stop()
+    except (PySparkException, OSError, RuntimeError) as error:
+        return Finding("session", FAILED, str(error).splitlines()[0], JAVA_SAID)
+    if counted != 3:
+        return Finding("session", FAILED, f"a job of 3 rows gave {counted}", JAVA_SAID)
+    return Finding("session", OK, "started, ran a job in Python workers, stopped")

@@ -1,0 +1,226 @@
+"""Ledger files anywhere fsspec reaches: finding them, cutting them into chunks, reading their lines.
+
+A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. Every
+reader of a chunk counts lines from the chunk's start, and says how many there were, so that line
+numbers of whole files are a sum and no task waits for another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import fsspec
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.ledger import MAX_LINE_BYTES
+
+LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?$")
+CHUNK_BYTES = 32 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+
+
+class LedgerPathError(FaustAssignerError, ValueError):
+    """A ledger was asked for that is not there; the message names the path."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LedgerFile:
+    """A file as it was when listed. ``name`` is its absolute path, or its URL when not local."""
+
+    name: str
+    size: int
+    modified: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Chunk:
+    """Bytes [start, end) of the file ``name``."""
+
+    name: str
+    start: int
+    end: int
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """The fsspec file system of ``url`` and the path on it; Hadoop's ``s3a`` is fsspec's ``s3``."""
+    return fsspec.core.url_to_fs(re.sub(r"^s3[an]://", "s3://", url))  # type: ignore[no-any-return]
+
+
+def absolute(path: str) -> str:
+    """``path`` as every process of a job understands it: URLs as they are, local paths from the root."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def find_files(paths: Sequence[str]) -> list[LedgerFile]:
+    """The ledger files of ``paths`` (files, folders, globs), each once, by name.
+
+    A folder gives its ``*.jsonl`` and ``*.jsonl.N``, at any depth; a file or a glob gives what it names.
+
+    Raises:
+        LedgerPathError: a path that does not exist, a glob that matches nothing.
+    """
+    found: dict[str, LedgerFile] = {}
+    for path in paths:
+        fs, inside = file_system(path)
+        for entry in _entries(fs, inside, path):
+            file = _describe(fs, entry)
+            found.setdefault(_identity(fs, file.name), file)
+    return sorted(found.values())
+
+
+def _entries(fs: Any, inside: str, path: str) -> Iterator[dict[str, Any]]:
+    try:
+        if fs.isdir(inside):
+            yield from _folder(fs, inside)
+        elif fs.exists(inside):
+            yield fs.info(inside)
+        else:
+            matches = fs.glob(inside, detail=True) if any(c in inside for c in "*?[") else {}
+            if not matches:
+                raise LedgerPathError(f"no such ledger: {path}")
+            for entry in matches.values():
+                yield from _folder(fs, entry["name"]) if entry["type"] == "directory" else [entry]
+    except (OSError, ImportError) as error:
+        raise LedgerPathError(f"cannot read ledger {path}: {error}") from error
+
+
+def _folder(fs: Any, inside: str) -> Iterator[dict[str, Any]]:
+    for entry in fs.find(inside, detail=True).values():
+        if LEDGER_NAME.search(entry["name"]):
+            yield entry
+
+
+def _describe(fs: Any, entry: dict[str, Any]) -> LedgerFile:
+    changed = entry.get("mtime", entry.get("LastModified", entry.get("last_modified", "")))
+    return LedgerFile(_name(fs, entry["name"]), int(entry["size"] or 0), str(changed))
+
+
+def _is_local(fs: Any) -> bool:
+    return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
+def _name(fs: Any, path: str) -> str:
+    return os.path.abspath(path) if _is_local(fs) else str(fs.unstrip_protocol(path))
+
+
+def _identity(fs: Any, name: str) -> str:
+    """What makes two names the same file: a link and its target are read once."""
+    return os.path.realpath(name) if _is_local(fs) else name
+
+
+def cut(name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+    """Bytes [start, end) of a file as chunks of about ``chunk_bytes``; none when it is empty.
+
+    >>> [(chunk.start, chunk.end) for chunk in cut("f", 5, 25, 10)]
+    [(5, 15), (15, 25)]
+    """
+    edges = [*range(start, end, chunk_bytes), end]
+    return [Chunk(name, low, high) for low, high in itertools.pairwise(edges)]
+
+
+def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
+    """``chunks`` as at most ``tasks`` loads of about equal bytes, largest chunk first."""
+    loads: list[list[Chunk]] = [[] for _ in range(max(1, tasks))]
+    weight = [0] * len(loads)
+    for chunk in sorted(chunks, key=lambda c: (c.start - c.end, c)):
+        lightest = min(range(len(loads)), key=lambda i: (weight[i], i))
+        loads[lightest].append(chunk)
+        # The constant stands for opening a file: ten thousand tiny ones still spread.
+        weight[lightest] += chunk.end - chunk.start + 4096
+    return [tuple(sorted(load)) for load in loads if load]
+
+
+def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    """(position, bytes without the newline) of each line that starts in ``chunk``.
+
+    A line beyond the ledger's limit is cut there: it is refused for its length anyway, and memory
+    stays bounded. Lines end with ``\\n``; the end of the file ends the last one.
+    """
+    fs, inside = file_system(chunk.name)
+    with fs.open(inside, "rb") as stream:
+        position = chunk.start
+        if chunk.start > 0:
+            # Unless the byte before the chunk ends a line, the first line belongs to our neighbour.
+            stream.seek(chunk.start - 1)
+            position = chunk.start - 1 + _skip_line(stream)
+            stream.seek(position)
+        for line, length in _split(stream):
+            if position >= chunk.end:
+                return
+            yield position, line
+            position += length
+
+
+def read_lines_if_there(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    """:func:`read_lines` for files that may rotate away meanwhile: no file, no lines.
+
+    Nothing is lost: the renamed file is a new one to whoever lists the folder next.
+    """
+    try:
+        yield from read_lines(chunk)
+    except FileNotFoundError:
+        return
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """How many bytes up to and with the next newline (or the end)."""
+    skipped = 0
+    while block := stream.read(BLOCK_BYTES):
+        found = block.find(b"\n")
+        if found >= 0:
+            return skipped + found + 1
+        skipped += len(block)
+    return skipped
+
+
+def _split(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """(line without newline, its length with it) until the end of the stream; long lines are cut."""
+    held: list[bytes] = []
+    length = 0
+    while block := stream.read(BLOCK_BYTES):
+        *ended, rest = block.split(b"\n")
+        for piece in ended:
+            if held:
+                _hold(held, length, piece)
+                yield b"".join(held), length + len(piece) + 1
+                held, length = [], 0
+            else:
+                yield piece, len(piece) + 1
+        if rest:
+            _hold(held, length, rest)
+            length += len(rest)
+    if length:
+        yield b"".join(held), length
+
+
+def _hold(held: list[bytes], length: int, piece: bytes) -> None:
+    room = MAX_LINE_BYTES + 1 - length
+    if room > 0:
+        held.append(piece[:room])
+
+
+def last_line_start(name: str, low: int, size: int) -> int:
+    """Where the line that is still open at ``size`` starts, no lower than ``low``; ``size`` if none is."""
+    fs, inside = file_system(name)
+    with fs.open(inside, "rb") as stream:
+        high = size
+        while high > low:
+            start = max(low, high - BLOCK_BYTES)
+            stream.seek(start)
+            found: int = stream.read(high - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            high = start
+    return low
+
+
+def read_head(name: str, count: int) -> bytes:
+    """The first ``count`` bytes of a file."""
+    fs, inside = file_system(name)
+    with fs.open(inside, "rb") as stream:
+        return bytes(stream.read(count))

@@ -1,0 +1,29 @@
+"""The one main of the pipeline, for ``spark-submit`` and ``python -m``:
+
+    spark-submit --master yarn … faust_assigner/pipeline/jobs.py history --ledger s3a://… --out s3a://…
+
+Each job is a module with ``main(arguments) -> exit code``; only the one asked for is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+
+JOBS: Mapping[str, str] = {
+    "history": "faust_assigner.pipeline.history_job",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job that ``arguments`` name first; 2 when there is no such job."""
+    if not arguments or arguments[0] not in JOBS:
+        print(f"usage: jobs.py {{{','.join(JOBS)}}} [options]", file=sys.stderr)
+        return 2
+    job = importlib.import_module(JOBS[arguments[0]])
+    return int(job.main(arguments[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

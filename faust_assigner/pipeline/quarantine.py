@@ -1,0 +1,64 @@
+"""Lines that no table took, with file, line number and reason: counted, never lost, never fatal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: A stream writes each micro-batch's parsed rows under its number; a batch run has one, this one.
+ONLY_BATCH = 0
+
+
+def quarantined(parsed: DataFrame) -> DataFrame:
+    """``file, line, reason`` of every refused line of ``parsed`` (column ``batch`` optional).
+
+    A line is numbered within its chunk when read; its number in the file adds the lines of the
+    chunks before it, which the closing rows tell. A stream reads a line that was half-written once
+    more, and a file that was replaced from its start: what a later micro-batch read again no longer
+    counts. Cost: one small shuffle by file name.
+    """
+    rows = parsed if "batch" in parsed.columns else parsed.withColumn("batch", F.lit(ONLY_BATCH))
+    refused = rows.where("reason is not null").select("file", "chunk", "pos", "line", "reason", "batch")
+    numbered = (
+        refused.join(_chunks(rows), "file", "left")
+        .where(~F.exists("chunks", lambda c: (c["batch"] > F.col("batch")) & (c["start"] <= F.col("pos"))))
+        .withColumn("before", F.filter("chunks", lambda c: c["start"] < F.col("chunk")))
+        .withColumn("before", F.transform("before", _standing_lines))
+    )
+    line = F.col("line") + F.aggregate("before", F.lit(0).cast("long"), lambda total, n: total + n)
+    return numbered.select("file", line.alias("line"), "reason")
+
+
+def _chunks(rows: DataFrame) -> DataFrame:
+    """``file, chunks``: every chunk that was read of each file; topics have none, one empty list."""
+    closing = F.when(F.col("is_close"), F.struct(
+        F.col("chunk").alias("start"), F.col("pos").alias("end"), F.col("line").alias("lines"), "batch"))
+    tables = ("decision", "assignment", "recovery", "partition_sample")
+    is_close = F.coalesce("reason", *(F.when(F.col(t).isNotNull(), "row") for t in tables)).isNull()
+    return (
+        rows.withColumn("is_close", is_close)
+        .where("is_close or reason is not null")
+        .groupBy("file")
+        .agg(F.collect_list(closing).alias("chunks"))
+    )
+
+
+def _standing_lines(chunk):  # type: ignore[no-untyped-def]
+    """How many of a chunk's lines were not read again by a later micro-batch.
+
+    Only its last line can have been, when the later chunk starts inside; all of them, when the later
+    one starts at or before its start.
+    """
+    again = F.exists("chunks", lambda c: (c["batch"] > chunk["batch"]) & (c["start"] <= chunk["start"]))
+    inside = F.exists("chunks", lambda c: (
+        (c["batch"] > chunk["batch"]) & (c["start"] > chunk["start"]) & (c["start"] < chunk["end"])))
+    return (
+        F.when(again, F.lit(0))
+        .when(inside, chunk["lines"] - 1)
+        .otherwise(chunk["lines"])
+        .cast("long")
+    )

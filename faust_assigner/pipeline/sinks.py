@@ -1,0 +1,107 @@
+"""Where results go: any folder Hadoop reaches, replaced whole and never half-visible.
+
+A table is written beside its place first and moved there when complete, so a job that dies leaves the
+table of the run before; running again gives the same contents. Local paths and URLs are alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from faust_assigner.pipeline.files import absolute
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STAGING = "_staging"
+
+
+def _is_checksummed(fs: Any) -> bool:
+    return str(fs.getClass().getName()) == "org.apache.hadoop.fs.LocalFileSystem"
+
+
+class Folder:
+    """A folder of results, through the file system Spark itself would use for it."""
+
+    def __init__(self, spark: SparkSession, url: str) -> None:
+        self.url = absolute(url).rstrip("/")
+        self._spark = spark
+        self._path_class = spark._jvm.org.apache.hadoop.fs.Path
+        root = self._path_class(self.url)
+        fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
+        # On a local disk Hadoop would lay a hidden checksum file beside each of ours.
+        self._fs: Any = fs.getRawFileSystem() if _is_checksummed(fs) else fs
+
+    def path(self, *names: str) -> str:
+        """The URL of something inside."""
+        return "/".join((self.url, *names))
+
+    def _at(self, *names: str) -> Any:
+        return self._path_class(self.path(*names))
+
+    def exists(self, *names: str) -> bool:
+        """Whether there is a file or folder of that name inside."""
+        return bool(self._fs.exists(self._at(*names)))
+
+    def remove(self, *names: str) -> None:
+        """Delete a file or a whole folder inside; nothing there is fine."""
+        self._fs.delete(self._at(*names), True)
+
+    def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        """Put ``source`` where ``target`` is or was; the old one goes last, so a copy always exists."""
+        old = (STAGING, f"old-{'-'.join(target)}")
+        self._fs.mkdirs(self._at(STAGING))
+        self.remove(*old)
+        if self.exists(*target):
+            self._rename(target, old)
+        self._rename(source, target)
+        self.remove(*old)
+
+    def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        if not self._fs.rename(self._at(*source), self._at(*target)):
+            raise OSError(f"could not move {self.path(*source)} to {self.path(*target)}")
+
+    def write(self, name: str, content: bytes) -> None:
+        """A small file, complete or not there."""
+        stream = self._fs.create(self._at(STAGING, name), True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+        self.move((STAGING, name), (name,))
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a small file."""
+        stream = self._fs.open(self._at(name))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def stage(self, table: str, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+        """Write ``rows`` beside their place, a folder for each day; return them as written."""
+        target = self.path(STAGING, table)
+        if "dt" in keys:
+            ordered = rows.repartition("dt").sortWithinPartitions(*keys)
+            ordered.write.mode("overwrite").partitionBy("dt").parquet(target)
+        else:
+            rows.coalesce(1).sortWithinPartitions(*keys).write.mode("overwrite").parquet(target)
+        if not self._has_parquet(STAGING, table):
+            # Without a single day there is no file, and so no schema for whoever reads the folder.
+            rows.limit(0).coalesce(1).write.mode("overwrite").parquet(target)
+        return self._spark.read.schema(rows.schema).parquet(target)
+
+    def _has_parquet(self, *names: str) -> bool:
+        found = self._fs.listFiles(self._at(*names), True)
+        while found.hasNext():
+            if found.next().getPath().getName().endswith(".parquet"):
+                return True
+        return False
+
+    def publish(self, table: str) -> None:
+        """Put the staged table in the place of the one before."""
+        self.move((STAGING, table), (table,))
+
+    def clear_staging(self) -> None:
+        """Drop what a run left beside; its own is gone already when all went well."""
+        self.remove(STAGING)

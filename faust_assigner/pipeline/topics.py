@@ -1,0 +1,293 @@
+"""Kafka topics as DataFrames: Spark's own connector, or aiokafka into Arrow where Maven is not to be had.
+
+Both give ``key, value, topic, partition, offset, timestamp``, committed records only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "faust_assigner_topic"
+CONNECTORS = ("auto", "spark", "python")
+FETCH_TIMEOUT_MS = 1000
+#: A partition that gives nothing for this long before its end is reported, not waited for.
+STALL_S = 60.0
+
+MESSAGE = columns("key binary, value binary, topic string, partition int, offset long, timestamp timestamp")
+MESSAGE_SCHEMA = spark_schema(MESSAGE)
+MESSAGE_ARROW = arrow_schema(MESSAGE)
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSource:
+    """One topic of one cluster."""
+
+    bootstrap: str
+    topic: str
+
+    @classmethod
+    def from_url(cls, url: str) -> TopicSource:
+        """``kafka://host:port[,host:port]/topic`` taken apart.
+
+        Raises:
+            ConfigError: a part is missing.
+        """
+        bootstrap, _, topic = url.removeprefix("kafka://").partition("/")
+        if not bootstrap or not topic or "/" in topic:
+            raise ConfigError(f"{url!r} is not kafka://host:port[,host:port]/topic")
+        return cls(bootstrap, topic)
+
+    @property
+    def url(self) -> str:
+        """The inverse of :meth:`from_url`."""
+        return f"kafka://{self.bootstrap}/{self.topic}"
+
+
+def split_sources(ledgers: Sequence[str]) -> tuple[list[str], list[TopicSource]]:
+    """(paths, topics) of what a person named; topics are ``kafka://host:port[,host:port]/topic``."""
+    paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]
+    topics = [TopicSource.from_url(ledger) for ledger in ledgers if ledger.startswith("kafka://")]
+    return paths, topics
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Whether Spark's own Kafka connector is on this session's class path."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        spark._jvm.org.apache.spark.util.Utils.classForName(
+            "org.apache.spark.sql.kafka010.KafkaSourceProvider", True, False
+        )
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def read_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto") -> DataFrame:
+    """All committed records of a topic, from its first offset to its end as of now."""
+    return _load(spark, spark.read, source, connector)
+
+
+def stream_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto") -> DataFrame:
+    """A topic as an unbounded DataFrame, from its first offset."""
+    return _load(spark, spark.readStream, source, connector)
+
+
+def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str) -> DataFrame:
+    if connector not in CONNECTORS:
+        raise ConfigError(f"connector is one of {', '.join(CONNECTORS)}, not {connector!r}")
+    if connector == "auto":
+        connector = "spark" if has_connector(spark) else "python"
+    frame: DataFrame
+    if connector == "spark":
+        frame = reader.format("kafka").options(**{
+            "kafka.bootstrap.servers": source.bootstrap,
+            "subscribe": source.topic,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            # Retention may drop what a stream has not read yet; a job that dies helps nobody then.
+            "failOnDataLoss": "false",
+        }).load()
+    else:
+        spark.dataSource.register(TopicDataSource)
+        frame = reader.format(FORMAT).options(bootstrap=source.bootstrap, topic=source.topic).load()
+    return frame.select(*MESSAGE_SCHEMA.names)
+
+
+class _Span(InputPartition):  # type: ignore[misc]
+    """Offsets [start, end) of one partition."""
+
+    def __init__(self, partition: int, start: int, end: int) -> None:
+        super().__init__((partition, start, end))
+
+
+class TopicDataSource(DataSource):  # type: ignore[misc]
+    """``format("faust_assigner_topic")``: options ``bootstrap`` and ``topic``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Key, value and place of a record."""
+        return MESSAGE_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """All that is there now."""
+        return TopicReader(TopicSource(self.options["bootstrap"], self.options["topic"]))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """What is there and what will be produced."""
+        return TopicStreamReader(TopicSource(self.options["bootstrap"], self.options["topic"]))
+
+
+class TopicReader(DataSourceReader):  # type: ignore[misc]
+    """Every record between the first offset and the end, once."""
+
+    def __init__(self, source: TopicSource) -> None:
+        self.source = source
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task a partition."""
+        first, last = _run(lambda: _offsets(self.source))
+        return [_Span(number, first[number], last[number]) for number in sorted(last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one partition."""
+        return read_span(self.source, *partition.value)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """A growing topic; the offset is, for each partition, the next record's."""
+
+    def __init__(self, source: TopicSource) -> None:
+        self.source = source
+        self._ceiling: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The first offset still there."""
+        first, _ = _run(lambda: _offsets(self.source))
+        return {str(number): offset for number, offset in sorted(first.items())}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Stop at the end as it is at the start."""
+        self._ceiling = self._ends()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """No limit: a micro-batch takes all there is."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """The end of every partition, never behind ``start``."""
+        ends = self._ceiling if self._ceiling is not None else self._ends()
+        merged = {number: max(end, start.get(number, 0)) for number, end in ends.items()}
+        return dict(sorted(({**start, **merged}).items()))
+
+    def _ends(self) -> dict[str, int]:
+        _, last = _run(lambda: _offsets(self.source))
+        return {str(number): offset for number, offset in last.items()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One task for each partition that has something new."""
+        return [
+            _Span(int(number), start.get(number, 0), last)
+            for number, last in sorted(end.items())
+            if last > start.get(number, 0)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one partition's new offsets."""
+        return read_span(self.source, *partition.value)
+
+
+def _run(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def run() -> _Result:
+        return await work()
+
+    return asyncio.run(run())
+
+
+def _consumer(source: TopicSource) -> Any:
+    from aiokafka import AIOKafkaConsumer
+
+    return AIOKafkaConsumer(
+        bootstrap_servers=source.bootstrap.split(","), enable_auto_commit=False,
+        isolation_level="read_committed", auto_offset_reset="earliest",
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    )
+
+
+async def _offsets(source: TopicSource) -> tuple[dict[int, int], dict[int, int]]:
+    """(first, end) offset of every partition.
+
+    Raises:
+        ConfigError: the cluster has no such topic.
+    """
+    from aiokafka import TopicPartition
+
+    consumer = _consumer(source)
+    await consumer.start()
+    try:
+        if source.topic not in await consumer.topics():
+            raise ConfigError(f"{source.bootstrap} has no topic {source.topic!r}")
+        tps = [TopicPartition(source.topic, p) for p in sorted(consumer.partitions_for_topic(source.topic))]
+        first = await consumer.beginning_offsets(tps)
+        last = await consumer.end_offsets(tps)
+        return ({tp.partition: first[tp] for tp in tps}, {tp.partition: last[tp] for tp in tps})
+    finally:
+        await consumer.stop()
+
+
+def read_span(source: TopicSource, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Offsets [start, end) of one partition as Arrow batches, in order; gaps are no error.
+
+    Raises:
+        TimeoutError: nothing arrived for a minute before the end.
+    """
+    if start >= end:
+        return
+    with asyncio.Runner() as runner:
+        consumer, tp = runner.run(_open(source, partition, start))
+        try:
+            while True:
+                records, position = runner.run(_fetch(consumer, tp, end))
+                if records:
+                    yield _to_arrow(records)
+                if position >= end:
+                    return
+        finally:
+            runner.run(consumer.stop())
+
+
+async def _open(source: TopicSource, partition: int, start: int) -> tuple[Any, Any]:
+    from aiokafka import TopicPartition
+
+    consumer, tp = _consumer(source), TopicPartition(source.topic, partition)
+    await consumer.start()
+    consumer.assign([tp])
+    consumer.seek(tp, start)
+    return consumer, tp
+
+
+async def _fetch(consumer: Any, tp: Any, end: int) -> tuple[list[Any], int]:
+    """(records before ``end``, position after them); control records move the position alone."""
+    before = await consumer.position(tp)
+    deadline = asyncio.get_running_loop().time() + STALL_S
+    while True:
+        fetched = await consumer.getmany(tp, timeout_ms=FETCH_TIMEOUT_MS, max_records=16384)
+        records = [record for record in fetched.get(tp, ()) if record.offset < end]
+        position = await consumer.position(tp)
+        if records or position > before or position >= end:
+            return records, position
+        if asyncio.get_running_loop().time() > deadline:
+            raise TimeoutError(f"{tp.topic}/{tp.partition} stands at {position}, its end is {end}")
+
+
+def _to_arrow(records: Sequence[Any]) -> pa.RecordBatch:
+    arrays = [
+        pa.array([record.key for record in records], pa.binary()),
+        pa.array([record.value for record in records], pa.binary()),
+        pa.array([record.topic for record in records], pa.string()),
+        pa.array([record.partition for record in records], pa.int32()),
+        pa.array([record.offset for record in records], pa.int64()),
+        pa.array([record.timestamp * 1000 for record in records], pa.int64())
+        .cast(pa.timestamp("us", tz="UTC")),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_ARROW)
