@@ -1,0 +1,147 @@
+"""Reading changelogs with aiokafka: where they begin and end, how long tombstones stay, their records.
+
+Ends are those a committed reader sees. A connection is described by the keyword arguments that
+``AIOKafkaConsumer`` takes (``bootstrap_servers``, ``security_protocol``, ``ssl_context``, ...).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from faust_assigner.snapshots.manifest import SnapshotError
+
+POLL_MS = 200
+FETCH_BYTES_PER_PARTITION = 4 * 1024 * 1024
+#: Nothing new for this long although the end is not reached: something is wrong, say so.
+STALL_S = 60.0
+_ADMIN_NAMES = frozenset({
+    "bootstrap_servers", "security_protocol", "ssl_context", "sasl_mechanism", "sasl_plain_username",
+    "sasl_plain_password", "sasl_kerberos_service_name", "sasl_kerberos_domain_name",
+    "sasl_oauth_token_provider", "request_timeout_ms",
+})
+
+Connection = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Offsets of one partition: the first still there, and the one after the last committed."""
+
+    start: int
+    end: int
+
+
+#: Called with a batch of aiokafka records in offset order, and the next offset after it.
+Sink = Callable[[TopicPartition, Sequence[Any], int], None]
+
+
+@contextlib.asynccontextmanager
+async def consumer_of(
+    connection: Connection, *, isolation_level: str = "read_committed",
+) -> AsyncIterator[AIOKafkaConsumer]:
+    """A started consumer of no group, stopped at the end."""
+    consumer = AIOKafkaConsumer(
+        **{"max_partition_fetch_bytes": FETCH_BYTES_PER_PARTITION, **connection},
+        group_id=None, enable_auto_commit=False, auto_offset_reset="earliest",
+        isolation_level=isolation_level,
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+@contextlib.asynccontextmanager
+async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(
+        **{name: value for name, value in connection.items() if name in _ADMIN_NAMES})
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
+    """The extent of each partition of ``topic``; raises SnapshotError for an unknown topic."""
+    async with _admin_of(connection) as admin:
+        # All topics: asking for one that does not exist would create it on many brokers.
+        if topic not in await admin.list_topics():
+            raise SnapshotError(f"{connection.get('bootstrap_servers')} has no topic {topic!r}")
+        [described] = await admin.describe_topics([topic])
+    numbers = sorted(partition["partition"] for partition in described["partitions"])
+    return await extents_of(connection, [TopicPartition(topic, number) for number in numbers])
+
+
+async def extents_of(connection: Connection, tps: Sequence[TopicPartition]) -> dict[int, Extent]:
+    """The extents of known partitions of one topic, by number."""
+    async with consumer_of(connection) as consumer:
+        starts = await consumer.beginning_offsets(tps)
+        ends = await consumer.end_offsets(tps)
+    return {tp.partition: Extent(starts[tp], ends[tp]) for tp in tps}
+
+
+async def delete_retention_ms(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
+    """``delete.retention.ms`` of each topic; one that the broker does not tell is absent."""
+    name = "delete.retention.ms"
+    async with _admin_of(connection) as admin:
+        answers = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics])
+    found = {}
+    for answer in answers:
+        for error, _, _, topic, entries, *_ in answer.resources:
+            for entry in entries if error == 0 else ():
+                if entry[0] == name and entry[1] is not None:
+                    found[topic] = int(entry[1])
+    return found
+
+
+async def read(
+    connection: Connection, spans: Mapping[TopicPartition, Extent], sink: Sink, *,
+    stopped: Callable[[], bool] = lambda: False, isolation_level: str = "read_committed",
+) -> dict[TopicPartition, int]:
+    """Feed every record of ``spans`` to ``sink``, none beyond; returns the position reached in each.
+
+    A position is the span's end unless ``stopped()`` became true; gaps (control records, compacted
+    ones) are passed over. Cost: about 0.3-0.5M records/s. Raises SnapshotError when nothing arrives
+    for a minute.
+    """
+    open_spans = {tp: span for tp, span in spans.items() if span.start < span.end}
+    positions = {tp: span.start for tp, span in spans.items()}
+    if not open_spans:
+        return positions
+    async with consumer_of(connection, isolation_level=isolation_level) as consumer:
+        consumer.assign(list(open_spans))
+        for tp, span in open_spans.items():
+            consumer.seek(tp, span.start)
+        moved_at = time.monotonic()
+        while open_spans and not stopped():
+            fetched = await consumer.getmany(*open_spans, timeout_ms=POLL_MS)
+            before = dict(positions)
+            for tp in list(open_spans):
+                end = open_spans[tp].end
+                positions[tp] = min(await consumer.position(tp), end)
+                records = fetched.get(tp, [])
+                if records and records[-1].offset >= end:
+                    records = [record for record in records if record.offset < end]
+                if records or positions[tp] != before[tp]:
+                    sink(tp, records, positions[tp])
+                if positions[tp] == end:
+                    del open_spans[tp]
+                    consumer.pause(tp)
+            if positions != before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > STALL_S:
+                raise SnapshotError(f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}")
+            await asyncio.sleep(0)
+    return positions

@@ -1,0 +1,272 @@
+"""Snapshots of real changelogs through real Spark: connector, aiokafka inside the tasks, and neither."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from faust_assigner.pipeline.snapshot import take_snapshot
+from faust_assigner.pipeline.spans import is_corrupt_base, look_at, plan_job, run_here
+from faust_assigner.snapshots.catalog import Catalog, folder_of
+from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
+from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.storage import open_storage
+from faust_assigner.snapshots.upkeep import verify
+from faust_assigner.testing.kafka import KafkaServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+PARTITIONS = 4
+EMPTY = 3  # a partition nobody writes to
+Write = tuple[int, bytes, bytes | None]
+
+
+class Changelog:
+    """A compacted topic, and the model of what a full replay of it gives."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = f"app-{uuid.uuid4().hex[:8]}-changelog"
+        self.state: list[dict[bytes, bytes]] = [{} for _ in range(PARTITIONS)]
+        topic = NewTopic(self.topic, PARTITIONS, 1, config={
+            "cleanup.policy": "compact", "delete.retention.ms": "7200000"})
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([topic])[self.topic].result(30)
+
+    def write(self, writes: list[Write], *, transaction: str | None = None) -> None:
+        """Produce; ``transaction`` is None, "commit" or "abort" (both leave control records)."""
+        settings: dict[str, str] = {"bootstrap.servers": self.bootstrap, "linger.ms": "5"}
+        if transaction:
+            settings["transactional.id"] = uuid.uuid4().hex
+        producer = Producer(settings)
+        if transaction:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        for partition, key, value in writes:
+            producer.produce(self.topic, value, key, partition)
+            producer.poll(0)
+            if transaction != "abort":
+                if value is None:
+                    self.state[partition].pop(key, None)
+                else:
+                    self.state[partition][key] = value
+        assert producer.flush(30) == 0
+        if transaction == "commit":
+            producer.commit_transaction(30)
+        elif transaction == "abort":
+            producer.abort_transaction(30)
+
+    def ends(self) -> dict[int, int]:
+        """The end of each partition, as a committed reader sees it."""
+        extents = look_at({"bootstrap_servers": self.bootstrap}, self.topic).extents
+        return {partition: extent.end for partition, extent in extents.items()}
+
+
+@pytest.fixture
+def changelog(kafka: KafkaServer) -> Changelog:
+    """Updates, deletes, re-created keys, an aborted and a committed transaction, an empty partition."""
+    log = Changelog(kafka.bootstrap)
+    log.write([(n % 3, b'"key-%d"' % (n % 200), b'{"n": %d}' % n) for n in range(3000)])
+    log.write([(n % 3, b'"key-%d"' % n, None) for n in range(0, 150)])
+    log.write([(n % 3, b'"key-%d"' % n, b'{"again": %d}' % n) for n in range(0, 60)])
+    log.write([(0, b'"never"', b"1"), (1, b'"key-150"', None)], transaction="abort")
+    log.write([(0, b'"sure"', b"2"), (1, b'"key-151"', None)], transaction="commit")
+    return log
+
+
+def contents(url: Path | str, manifest: Manifest, work: Path) -> dict[bytes, bytes]:
+    """What a store would hold after ingesting the snapshot."""
+    catalog = Catalog(open_storage(url))
+    return dict(read_items(catalog.fetch(manifest, work / uuid.uuid4().hex)))
+
+
+def assert_equals_replay(log: Changelog, manifests: list[Manifest], url: Path | str, work: Path) -> None:
+    """Every partition's snapshot is the replay's state, with Faust's offset beside it."""
+    ends = log.ends()
+    assert [manifest.partition for manifest in manifests] == list(range(PARTITIONS))
+    for manifest in manifests:
+        expected = log.state[manifest.partition]
+        end = ends[manifest.partition]
+        assert contents(url, manifest, work) == expected | {OFFSET_KEY: str(end - 1).encode()}
+        assert (manifest.keys, manifest.next_offset) == (len(expected), end)
+
+
+@pytest.mark.parametrize("how", ["connector", "python", "no spark"])
+def test_a_snapshot_equals_a_full_replay(
+    spark: SparkSession, changelog: Changelog, tmp_path: Path, how: str,
+) -> None:
+    """Tombstones, re-created keys, aborted records, offset gaps, an empty partition: all three readers."""
+    url = tmp_path / "snapshots"
+    manifests = take_snapshot(
+        changelog.bootstrap, changelog.topic, str(url), spark=None if how == "no spark" else spark,
+        connector="spark" if how == "connector" else "python")
+    assert_equals_replay(changelog, manifests, url, tmp_path)
+    assert changelog.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
+    assert manifests[EMPTY].next_offset == 0
+    assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [None] * PARTITIONS
+    folder = url / changelog.topic / "0" / manifests[0].snapshot_id
+    assert json.loads((folder / "manifest.json").read_bytes())["sha256"] == hashlib.sha256(
+        b"".join((folder / name).read_bytes() for name in manifests[0].files)).hexdigest()
+
+
+def test_three_readers_and_a_rerun_write_the_same_bytes(
+    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+) -> None:
+    """Which reader, how often, into which folder: one hash per partition."""
+    runs = [
+        take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / folder), spark=session,
+                      connector=connector, memory_bytes=memory)
+        for folder, session, connector, memory in [
+            ("a", spark, "spark", 1 << 28), ("a", spark, "spark", 1 << 28), ("b", spark, "python", 1 << 28),
+            ("c", None, "auto", 1 << 28), ("d", spark, "spark", 10_000)]]
+    identities = [[(m.snapshot_id, m.sha256, m.keys, m.bytes, m.files) for m in run] for run in runs]
+    assert all(identity == identities[0] for identity in identities)
+
+
+def test_previous_and_the_new_range_equal_a_full_snapshot(
+    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+) -> None:
+    """Deletes after the cut, keys that come back, a partition with only control records, one untouched."""
+    url = str(tmp_path / "snapshots")
+    before = take_snapshot(changelog.bootstrap, changelog.topic, url, spark=spark, connector="spark")
+    changelog.write([(0, b'"key-%d"' % n, None) for n in range(0, 60, 3)])
+    changelog.write([(0, b'"key-3"', b'{"back": 1}'), (EMPTY, b'"first"', b"1"), (EMPTY, b'"first"', None)])
+    changelog.write([(1, b'"lost"', b"1")], transaction="abort")
+    after = take_snapshot(
+        changelog.bootstrap, changelog.topic, url, spark=spark, connector="spark", previous=True)
+    assert_equals_replay(changelog, after, url, tmp_path)
+    whole = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / "whole"))
+    assert [m.sha256 for m in after] == [m.sha256 for m in whole]
+    assert after[2].files == before[2].files  # untouched: the same files under a newer date
+    assert after[2].created_ms >= before[2].created_ms
+    assert before[0].snapshot_id != after[0].snapshot_id
+
+
+def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path) -> None:
+    """The number of records each part took in."""
+    url = str(tmp_path)
+    take_snapshot(changelog.bootstrap, changelog.topic, url)
+    changelog.write([(0, b'"new"', b"1"), (0, b'"newer"', b"2")])
+    connection = {"bootstrap_servers": changelog.bootstrap}
+    job = plan_job(look_at(connection, changelog.topic), url, created_ms=round(time.time() * 1000),
+                   previous=True)
+    assert [part.records for part in run_here(job, connection)] == [2, 0, 0, 0]
+
+
+def test_an_expired_previous_snapshot_is_not_built_upon(changelog: Changelog, tmp_path: Path) -> None:
+    """Older than the topic's own delete.retention.ms (two hours here, asked from the broker)."""
+    now_ms = round(time.time() * 1000)
+    url = str(tmp_path)
+    log = look_at({"bootstrap_servers": changelog.bootstrap}, changelog.topic)
+    assert log.delete_retention_ms == 7_200_000
+    take_snapshot(changelog.bootstrap, changelog.topic, url, created_ms=now_ms - 7_201_000)
+    assert [span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans] == [None] * 4
+    take_snapshot(changelog.bootstrap, changelog.topic, url, created_ms=now_ms - 7_100_000)
+    assert all(span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans)
+
+
+@pytest.mark.parametrize("with_spark", [True, False])
+def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
+    spark: SparkSession, changelog: Changelog, tmp_path: Path, with_spark: bool,
+) -> None:
+    """The job does not fail and does not build on wrong bytes."""
+    url = str(tmp_path / "snapshots")
+    before = take_snapshot(changelog.bootstrap, changelog.topic, url)
+    path = tmp_path / "snapshots" / folder_of(before[1]) / before[1].files[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    after = take_snapshot(changelog.bootstrap, changelog.topic, url, previous=True,
+                          spark=spark if with_spark else None, connector="spark")
+    assert_equals_replay(changelog, after, url, tmp_path)
+
+
+def test_an_error_that_is_no_damage_is_not_hidden() -> None:
+    """Only a wrong hash leads to a full read."""
+    assert not is_corrupt_base(RuntimeError("connection refused"))
+
+
+def test_object_storage_through_fsspec(changelog: Changelog, tmp_path: Path) -> None:
+    """memory:// stands in for s3://: no rename, no folders, uploads and downloads."""
+    url = f"memory://{uuid.uuid4().hex}"
+    manifests = take_snapshot(changelog.bootstrap, changelog.topic, url)
+    assert_equals_replay(changelog, manifests, url, tmp_path)
+    changelog.write([(0, b'"key-1"', None), (0, b'"x"', b"1")])
+    manifests = take_snapshot(changelog.bootstrap, changelog.topic, url, previous=True)
+    assert_equals_replay(changelog, manifests, url, tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+from faust_assigner.pipeline import snapshot
+from faust_assigner.pipeline.session import spark_session
+def killed(job, parts):
+    print("parts", len(parts), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+snapshot.publish = killed
+bootstrap, topic, url = sys.argv[1:]
+snapshot.take_snapshot(bootstrap, topic, url)
+"""
+
+
+def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
+    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+) -> None:
+    """SIGKILL after every file was uploaded; then a rerun gives what an undisturbed run gives."""
+    url = tmp_path / "snapshots"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, changelog.bootstrap, changelog.topic, str(url)],
+        capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert "parts 4" in done.stdout
+    catalog = Catalog(open_storage(url))
+    assert list(url.rglob("*.sst"))
+    assert not list(url.rglob(MANIFEST_NAME))
+    assert [catalog.snapshots(changelog.topic, n) for n in range(PARTITIONS)] == [[]] * PARTITIONS
+    rerun = take_snapshot(changelog.bootstrap, changelog.topic, str(url), spark=spark, connector="spark")
+    calm = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / "calm"), spark=spark)
+    assert_equals_replay(changelog, rerun, url, tmp_path)
+    assert [m.sha256 for m in rerun] == [m.sha256 for m in calm]
+
+
+def test_a_failing_partition_publishes_nothing(
+    changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A snapshot of some partitions only would look like one of all."""
+    from faust_assigner.pipeline import spans
+
+    read: Callable[..., spans.Part] = spans.read_span
+
+    def broken(job: spans.Job, span: spans.Span, connection: Mapping[str, object]) -> spans.Part:
+        if span.partition == 2:
+            raise OSError(28, os.strerror(28))
+        return read(job, span, connection)
+
+    monkeypatch.setattr(spans, "read_span", broken)
+    with pytest.raises(OSError, match="No space"):
+        take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path))
+    assert not list(tmp_path.rglob(MANIFEST_NAME))
+
+
+def test_the_manifest_says_what_the_format_says(changelog: Changelog, tmp_path: Path) -> None:
+    """Where it lies and which fields it has."""
+    created_ms = 1_795_232_422_123
+    manifests = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path), created_ms=created_ms)
+    path = tmp_path / changelog.topic / "0" / manifests[0].snapshot_id / "manifest.json"
+    fields = json.loads(path.read_bytes())
+    assert list(fields) == ["topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256",
+                            "created_at", "files", "comparator", "format_version"]
+    assert fields["created_at"] == format_time_ms(created_ms)
+    assert sorted(fields["files"]) == sorted(p.name for p in path.parent.glob("*.sst"))
+    assert fields["bytes"] == sum(p.stat().st_size for p in path.parent.glob("*.sst"))
