@@ -1,1 +1,37 @@
-"""One small module per API family of the Kafka protocol."""
+"""One small module per API family of the Kafka protocol; ``APIS`` is all this broker speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from faust_assigner.broker.api import (
+    cluster,
+    fetch,
+    group_admin,
+    group_offsets,
+    list_offsets,
+    membership,
+    metadata,
+    produce,
+    topic_admin,
+    versions,
+)
+from faust_assigner.broker.api.call import NO_RESPONSE, Api, Call, Encoded
+
+_FAMILIES = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    group_offsets,
+    membership,
+    group_admin,
+    topic_admin,
+    cluster,
+    versions,
+)
+APIS: Final[Mapping[int, Api]] = {api.key: api for family in _FAMILIES for api in family.APIS}
+versions.advertise(APIS.values())
+
+__all__ = ["APIS", "NO_RESPONSE", "Api", "Call", "Encoded"]

@@ -1,0 +1,50 @@
+"""What every request handler gets and gives."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from faust_assigner.broker.node import Node
+
+Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
+NO_RESPONSE: Final = object()  # Produce with acks=0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request's surroundings."""
+
+    node: Node
+    version: int
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A whole response frame made earlier; only its correlation id is still to be set."""
+
+    frame: bytes
+
+    def frame_for(self, correlation_id: int) -> bytes:
+        """The frame as the answer to one request."""
+        return self.frame[:4] + struct.pack(">i", correlation_id) + self.frame[8:]
+
+
+# A handler returns the response's values, an asyncio future of them, an Encoded frame, or NO_RESPONSE.
+Handler = Callable[[Call, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: its Kafka key and name, the versions served, who serves it, and the oldest version advertised."""
+
+    key: int
+    name: str
+    low: int
+    high: int
+    handle: Handler
+    advertised_low: int | None = None

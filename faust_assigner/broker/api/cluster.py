@@ -1,0 +1,133 @@
+"""DescribeCluster, DescribeConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.metadata import broker_values
+from faust_assigner.broker.topics import Refused, Topic
+
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 44, 60
+TOPIC, BROKER = 2, 4
+DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG = 1, 4, 5
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+UNKNOWN_OPERATIONS: Final = -(2**31)
+
+
+def describe_cluster(call: Call, request: Any) -> Values:
+    """One broker, which is also the controller."""
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "cluster_id": call.node.cluster_id,
+        "controller_id": call.node.settings.node_id,
+        "brokers": [broker_values(call)],
+        "endpoint_type": getattr(request, "endpoint_type", 1),
+        "cluster_authorized_operations": UNKNOWN_OPERATIONS,
+    }
+
+
+def describe_configs(call: Call, request: Any) -> Values:
+    """Effective settings of topics and of this broker."""
+    return {"results": [_describe(call, resource) for resource in request.resources]}
+
+
+def _describe(call: Call, resource: Any) -> Values:
+    values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    try:
+        entries = _entries(call, resource)
+    except Refused as refused:
+        return values | {"error_code": refused.error, "error_message": refused.message}
+    wanted = resource.configuration_keys
+    return values | {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "configs": [entry for entry in entries if not wanted or entry["name"] in wanted],
+    }
+
+
+def _entries(call: Call, resource: Any) -> list[Values]:
+    node = call.node
+    if resource.resource_type == TOPIC:
+        topic = _topic(call, resource.resource_name)
+        return [
+            _entry(name, node.config(topic, name), DYNAMIC_TOPIC if name in topic.configs else DEFAULT_CONFIG)
+            for name in node.defaults
+        ]
+    if resource.resource_type == BROKER:
+        if resource.resource_name not in ("", str(node.settings.node_id)):
+            raise Refused(ErrorCode.invalid_request, f"there is no broker {resource.resource_name!r}")
+        return [_entry(n, v, STATIC_BROKER, read_only=True) for n, v in node.settings.by_kafka_name().items()]
+    raise Refused(
+        ErrorCode.invalid_request, f"configs of resource type {resource.resource_type} are not kept here"
+    )
+
+
+def _topic(call: Call, name: str) -> Topic:
+    topic = call.node.catalogue.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+    return topic
+
+
+def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Values:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "config_source": source,
+        "is_sensitive": False,
+        "is_default": source == DEFAULT_CONFIG,
+    }
+
+
+def incremental_alter_configs(call: Call, request: Any) -> Values:
+    """Set, unset, or edit list-valued settings of topics (KIP-339)."""
+    return {"responses": [_alter(call, resource, request.validate_only) for resource in request.resources]}
+
+
+def _alter(call: Call, resource: Any, validate_only: bool) -> Values:
+    values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    try:
+        if resource.resource_type != TOPIC:
+            raise Refused(ErrorCode.invalid_request, "only topic configs change while the broker runs")
+        topic = _topic(call, resource.resource_name)
+        changed = dict(topic.configs)
+        for change in resource.configs:
+            _apply(call, topic, changed, change)
+        call.node.catalogue.configure(topic, changed, validate_only=validate_only)
+    except Refused as refused:
+        return values | {"error_code": refused.error, "error_message": refused.message}
+    return values | {"error_code": ErrorCode.none, "error_message": None}
+
+
+def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> None:
+    if change.config_operation == DELETE:
+        configs.pop(change.name, None)
+        return
+    if change.value is None or change.name not in call.node.defaults:
+        raise Refused(
+            ErrorCode.invalid_config, f"cannot set topic config {change.name!r} to {change.value!r}"
+        )
+    if change.config_operation == SET:
+        configs[change.name] = change.value
+        return
+    parts = [p for p in call.node.config(topic, change.name).split(",") if p]
+    given = change.value.split(",")
+    if change.config_operation == APPEND:
+        parts += [p for p in given if p not in parts]
+    elif change.config_operation == SUBTRACT:
+        parts = [p for p in parts if p not in given]
+    else:
+        raise Refused(ErrorCode.invalid_request, f"unknown operation {change.config_operation}")
+    configs[change.name] = ",".join(parts)
+
+
+APIS: Final = (
+    Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, describe_configs),
+    Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, incremental_alter_configs),
+    Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, describe_cluster),
+)

@@ -1,0 +1,92 @@
+"""DescribeGroups, ListGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.coordinator.classic import ClassicGroup, State
+from faust_assigner.coordinator.events import DeleteGroup
+
+DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
+GROUP_TYPE: Final = "classic"
+
+
+def describe_groups(call: Call, request: Any) -> Values:
+    """State, protocol and members of each group; a group nobody knows is Dead (an error since version 6)."""
+    return {"groups": [_describe(call, group_id) for group_id in request.groups]}
+
+
+def _describe(call: Call, group_id: str) -> Values:
+    group = call.node.groups.get(group_id)
+    if group is None:
+        missing = call.version >= 6
+        return {
+            "error_code": ErrorCode.group_id_not_found if missing else ErrorCode.none,
+            "error_message": f"Group {group_id} not found." if missing else None,
+            "group_id": group_id,
+            "group_state": State.DEAD.value,
+        }
+    settled = group.state is State.STABLE
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": (group.protocol_name or "") if settled else "",
+        "members": [
+            {
+                "member_id": m.member_id,
+                "group_instance_id": m.instance_id,
+                "client_id": m.client_id,
+                "client_host": m.client_host,
+                "member_metadata": m.metadata(group.protocol_name) if settled else b"",
+                "member_assignment": m.assignment if settled else b"",
+            }
+            for m in group.roster
+        ],
+    }
+
+
+def list_groups(call: Call, request: Any) -> Values:
+    """Every group, filtered by state and type where asked."""
+    states = {s.lower() for s in getattr(request, "states_filter", ())}
+    types = {t.lower() for t in getattr(request, "types_filter", ())}
+    return {
+        "error_code": ErrorCode.none,
+        "groups": [
+            {
+                "group_id": g.group_id,
+                "protocol_type": g.protocol_type or "",
+                "group_state": g.state.value,
+                "group_type": GROUP_TYPE,
+            }
+            for g in call.node.groups
+            if _listed(g, states, types)
+        ],
+    }
+
+
+def _listed(group: ClassicGroup, states: set[str], types: set[str]) -> bool:
+    return (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
+
+
+def delete_groups(call: Call, request: Any) -> Values:
+    """Delete groups without members, with their offsets."""
+    results: list[Values] = []
+    for group_id in request.groups_names:
+
+        def answered(reply: Any, group_id: str = group_id) -> None:
+            results.append({"group_id": group_id, "error_code": ErrorCode(reply.error)})
+
+        call.node.groups.ask(group_id, DeleteGroup, answered)
+    return {"results": results}
+
+
+APIS: Final = (
+    Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, describe_groups),
+    Api(LIST_GROUPS, "ListGroups", 0, 5, list_groups),
+    Api(DELETE_GROUPS, "DeleteGroups", 0, 2, delete_groups),
+)

@@ -1,0 +1,153 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic group protocol on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    Event,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+    Token,
+)
+
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+
+
+def ask(
+    call: Call, group_id: str, event_for: Callable[[Token], Event], values: Callable[[Any], Values]
+) -> asyncio.Future[Values]:
+    """Put an event to a group; the future gets the response once the group answers."""
+    answer: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
+
+    def answered(reply: fx.Reply) -> None:
+        if not answer.done():
+            answer.set_result(values(reply))
+
+    call.node.groups.ask(group_id, event_for, answered)
+    return answer
+
+
+def join_group(call: Call, request: Any) -> asyncio.Future[Values]:
+    """Park until the join phase ends. A new member id is the client id (or instance id) and a random part."""
+    instance_id = getattr(request, "group_instance_id", None)
+    session_ms = milliseconds(request.session_timeout)
+    rebalance_ms = milliseconds(request.rebalance_timeout) if call.version >= 1 else session_ms
+    prefix = instance_id if instance_id is not None else call.client_id
+
+    def event(token: Token) -> JoinGroup:
+        return JoinGroup(
+            token,
+            request.member_id,
+            f"{prefix}-{uuid.uuid4()}",
+            tuple(Protocol(p.name, bytes(p.metadata)) for p in request.protocols),
+            request.protocol_type,
+            session_ms,
+            max(rebalance_ms, 0),
+            instance_id,
+            call.client_id,
+            call.client_host,
+            getattr(request, "reason", None),
+            needs_known_id=call.version >= 4 and instance_id is None,
+            can_skip_assignment=call.version >= 9,
+        )
+
+    def values(reply: fx.JoinReply) -> Values:
+        no_name = None if call.version >= 7 else ""
+        return {
+            "error_code": ErrorCode(reply.error),
+            "generation_id": reply.generation,
+            "protocol_type": reply.protocol_type,
+            "protocol_name": reply.protocol_name if reply.protocol_name is not None else no_name,
+            "leader": reply.leader,
+            "skip_assignment": reply.skip_assignment,
+            "member_id": reply.member_id,
+            "members": [
+                {"member_id": m.member_id, "group_instance_id": m.instance_id, "metadata": m.metadata}
+                for m in reply.members
+            ],
+        }
+
+    return ask(call, request.group_id, event, values)
+
+
+def sync_group(call: Call, request: Any) -> asyncio.Future[Values]:
+    """Park followers until the leader's assignment is stored."""
+    assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
+
+    def event(token: Token) -> SyncGroup:
+        return SyncGroup(
+            token,
+            request.member_id,
+            request.generation_id,
+            getattr(request, "group_instance_id", None),
+            getattr(request, "protocol_type", None),
+            getattr(request, "protocol_name", None),
+            assignments,
+        )
+
+    def values(reply: fx.SyncReply) -> Values:
+        return {
+            "error_code": ErrorCode(reply.error),
+            "protocol_type": reply.protocol_type,
+            "protocol_name": reply.protocol_name,
+            "assignment": reply.assignment,
+        }
+
+    return ask(call, request.group_id, event, values)
+
+
+def heartbeat(call: Call, request: Any) -> asyncio.Future[Values]:
+    """Answered at once, always."""
+    instance_id = getattr(request, "group_instance_id", None)
+    return ask(
+        call,
+        request.group_id,
+        lambda token: Heartbeat(token, request.member_id, request.generation_id, instance_id),
+        lambda reply: {"error_code": ErrorCode(reply.error)},
+    )
+
+
+def leave_group(call: Call, request: Any) -> asyncio.Future[Values]:
+    """One leaver before version 3, a list since."""
+    if call.version >= 3:
+        leavers = tuple(
+            Leaver(m.member_id, m.group_instance_id, getattr(m, "reason", None)) for m in request.members
+        )
+    else:
+        leavers = (Leaver(request.member_id),)
+
+    def values(reply: fx.LeaveReply) -> Values:
+        error = reply.error
+        if call.version < 3 and error is Code.NONE and reply.results:
+            error = reply.results[0][2]
+        return {
+            "error_code": ErrorCode(error),
+            "members": [
+                {"member_id": member_id, "group_instance_id": instance_id, "error_code": ErrorCode(outcome)}
+                for member_id, instance_id, outcome in reply.results
+            ],
+        }
+
+    return ask(call, request.group_id, lambda token: LeaveGroup(token, leavers), values)
+
+
+APIS: Final = (
+    Api(JOIN_GROUP, "JoinGroup", 0, 9, join_group),
+    Api(HEARTBEAT, "Heartbeat", 0, 4, heartbeat),
+    Api(LEAVE_GROUP, "LeaveGroup", 0, 5, leave_group),
+    Api(SYNC_GROUP, "SyncGroup", 0, 5, sync_group),
+)

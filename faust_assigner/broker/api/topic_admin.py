@@ -1,0 +1,182 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.log import PartitionLog
+from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.topics import Catalogue, Refused, Topic
+
+CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
+DEFAULT: Final = -1
+HIGH_WATERMARK: Final = -1
+
+
+def _attempt(action: Callable[[], Values]) -> Values:
+    """The values of success, or the error and its sentence."""
+    try:
+        return {"error_code": ErrorCode.none, "error_message": None, **action()}
+    except Refused as refused:
+        return {"error_code": refused.error, "error_message": refused.message}
+    except StoreFailed as failed:
+        return {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
+
+
+def create_topics(call: Call, request: Any) -> Values:
+    """Each topic stands for itself; one this broker could not hold is refused with a reason."""
+    names = Counter(topic.name for topic in request.topics)
+
+    def create(wanted: Any) -> Values:
+        if names[wanted.name] > 1:
+            raise Refused(
+                ErrorCode.invalid_request, f"topic {wanted.name!r} appears {names[wanted.name]} times"
+            )
+        count = _partition_count(call, wanted)
+        configs = {c.name: c.value for c in wanted.configs if c.value is not None}
+        topic = call.node.catalogue.create(wanted.name, count, configs, validate_only=request.validate_only)
+        return {
+            "topic_id": topic.topic_id,
+            "replication_factor": 1,
+            "num_partitions": call.node.settings.num_partitions if count == DEFAULT else count,
+            "configs": [
+                {
+                    "name": name,
+                    "value": call.node.config(topic, name),
+                    "read_only": False,
+                    "config_source": 1 if name in topic.configs else 5,
+                    "is_sensitive": False,
+                }
+                for name in call.node.defaults
+            ],
+        }
+
+    return {
+        "topics": [
+            {
+                "name": t.name,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                **_attempt(lambda t=t: create(t)),
+            }  # type: ignore[misc]
+            for t in request.topics
+        ]
+    }
+
+
+def _partition_count(call: Call, wanted: Any) -> int:
+    """Check the replication or the manual assignment; return the number of partitions (-1: default)."""
+    me = call.node.settings.node_id
+    if wanted.assignments:
+        if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+            raise Refused(ErrorCode.invalid_request, "give either counts or a replica assignment, not both")
+        numbers = sorted(a.partition_index for a in wanted.assignments)
+        if numbers != list(range(len(numbers))):
+            raise Refused(
+                ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0 without gaps"
+            )
+        if any(tuple(a.broker_ids) != (me,) for a in wanted.assignments):
+            raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {me}")
+        return len(numbers)
+    if wanted.replication_factor not in (DEFAULT, 1):
+        raise Refused(
+            ErrorCode.invalid_replication_factor,
+            f"replication factor {wanted.replication_factor}, there is 1 broker",
+        )
+    if wanted.num_partitions == 0 or wanted.num_partitions < DEFAULT:
+        raise Refused(ErrorCode.invalid_partitions, "the number of partitions must be above 0")
+    return int(wanted.num_partitions)
+
+
+def delete_topics(call: Call, request: Any) -> Values:
+    """By name, or by id since version 6. Committed offsets of the topic go with it."""
+    catalogue = call.node.catalogue
+    if call.version >= 6:
+        wanted = [(t.name, t.topic_id) for t in request.topics]
+    else:
+        wanted = [(name, None) for name in request.topic_names]
+
+    def delete(name: str | None, topic_id: Any) -> Values:
+        if not call.node.settings.delete_topic_enable:
+            raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
+        topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
+        if topic is None:
+            error = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
+            raise Refused(error, "there is no such topic")
+        catalogue.delete(topic)
+        call.node.groups.topic_deleted(topic.name)
+        return {"name": topic.name, "topic_id": topic.topic_id}
+
+    return {
+        "responses": [
+            {"name": name, "topic_id": topic_id, **_attempt(lambda n=name, i=topic_id: delete(n, i))}  # type: ignore[misc]
+            for name, topic_id in wanted
+        ]
+    }
+
+
+def create_partitions(call: Call, request: Any) -> Values:
+    """Grow topics."""
+
+    def grow(wanted: Any) -> Values:
+        topic = _existing(call.node.catalogue, wanted.name)
+        added = wanted.count - len(topic.partitions)
+        if wanted.assignments is not None and len(wanted.assignments) != added:
+            raise Refused(
+                ErrorCode.invalid_replica_assignment,
+                f"{len(wanted.assignments)} assignments for {added} new partitions",
+            )
+        call.node.catalogue.grow(topic, wanted.count, validate_only=request.validate_only)
+        return {}
+
+    return {
+        "results": [
+            {"name": t.name, **_attempt(lambda t=t: grow(t))}
+            for t in request.topics  # type: ignore[misc]
+        ]
+    }
+
+
+def _existing(catalogue: Catalogue, name: str) -> Topic:
+    topic = catalogue.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {name!r}")
+    return topic
+
+
+def delete_records(call: Call, request: Any) -> Values:
+    """Move the log start offset forward; -1 means up to the high watermark."""
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [_trim(call, topic.name, part) for part in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+def _trim(call: Call, name: str, part: Any) -> Values:
+    log: PartitionLog | None = call.node.catalogue.partition(name, part.partition_index)
+    values = {"partition_index": part.partition_index, "low_watermark": -1}
+    if log is None:
+        return values | {"error_code": ErrorCode.unknown_topic_or_partition}
+    target = log.end_offset if part.offset == HIGH_WATERMARK else part.offset
+    if not 0 <= target <= log.end_offset:
+        return values | {"error_code": ErrorCode.offset_out_of_range}
+    try:
+        log.trim(target)
+    except StoreFailed:
+        return values | {"error_code": ErrorCode.kafka_storage_error}
+    return values | {"low_watermark": log.start_offset, "error_code": ErrorCode.none}
+
+
+APIS: Final = (
+    Api(CREATE_TOPICS, "CreateTopics", 2, 7, create_topics),
+    Api(DELETE_TOPICS, "DeleteTopics", 1, 6, delete_topics),
+    Api(DELETE_RECORDS, "DeleteRecords", 0, 2, delete_records),
+    Api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, create_partitions),
+)

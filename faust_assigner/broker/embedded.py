@@ -1,0 +1,142 @@
+"""A broker inside a test or a script, for ``with`` (its loop runs in a thread) and ``async with`` (on your loop).
+
+>>> with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
+...     broker.bootstrap.startswith("127.0.0.1:")
+True
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.settings import Settings
+
+T = TypeVar("T")
+STOP_TIMEOUT_S = 30.0
+
+
+class EmbeddedBroker:
+    """One broker. ``data=None`` keeps everything in memory; ``port=0`` picks a free port.
+
+    ``settings`` are Kafka's names. For tests a new group does not wait for more members, unless
+    ``group.initial.rebalance.delay.ms`` is given. Raises ConfigError, StoreFailed, OSError.
+    """
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        *,
+        settings: Mapping[str, object] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        given = {
+            "group.initial.rebalance.delay.ms": 0,
+            "group.min.session.timeout.ms": 100,
+            **(settings or {}),
+        }
+        self.settings = Settings.parse(given)
+        self.data = Path(data) if data is not None else None
+        self.host = host
+        self.port = port
+        self._clock = clock
+        self._server: BrokerServer | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` for a client's bootstrap servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def node(self) -> Node:
+        """The running broker's insides; touch them on its loop only (see :meth:`call`)."""
+        if self._server is None:
+            raise RuntimeError("the broker is not running")
+        return self._server.node
+
+    @property
+    def server(self) -> BrokerServer:
+        """The running listener."""
+        if self._server is None:
+            raise RuntimeError("the broker is not running")
+        return self._server
+
+    async def start(self) -> None:
+        """Start on the running loop."""
+        node = Node(self.settings, self.data, clock=self._clock)
+        server = BrokerServer(node)
+        try:
+            self.port = await server.start(self.host, self.port)
+        except BaseException:
+            node.close()
+            raise
+        self._server = server
+
+    async def stop(self) -> None:
+        """Stop and release port and files. The same object can be started again, on the same port."""
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-broker", daemon=True)
+        self._thread.start()
+        try:
+            self._run(self.start())
+        except BaseException:
+            self._stop_thread()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._run(self.stop())
+        finally:
+            self._stop_thread()
+
+    def restart(self) -> None:
+        """Stop and start again on the same port and data (``with`` only)."""
+        self._run(self.stop())
+        self._run(self.start())
+
+    def call(self, function: Callable[[Node], T]) -> T:
+        """Run ``function(node)`` on the broker's loop and return its result (``with`` only)."""
+
+        async def on_loop() -> T:
+            return function(self.node)
+
+        return self._run(on_loop())
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(STOP_TIMEOUT_S)
+
+    def _stop_thread(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._loop.close()
+        self._loop = self._thread = None

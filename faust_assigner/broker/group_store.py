@@ -1,0 +1,134 @@
+"""Groups and committed offsets as key-value pairs, and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from faust_assigner.broker.store import Store
+from faust_assigner.coordinator.effects import GroupRecord, MemberRecord
+from faust_assigner.coordinator.events import Protocol
+from faust_assigner.coordinator.offsets import Committed, TopicPartition
+
+OFFSET: Final = struct.Struct(">qiqq")
+NEVER: Final = -1
+
+
+def group_key(group_id: str) -> bytes:
+    """Where a group's record lives."""
+    return b"g" + group_id.encode()
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Where one committed offset lives; all offsets of a group share a prefix."""
+    return offsets_prefix(group_id) + _text(topic) + struct.pack(">i", partition)
+
+
+def offsets_prefix(group_id: str) -> bytes:
+    """The prefix of a group's offsets; the length in front keeps 'a' apart from 'ab'."""
+    return b"o" + _text(group_id)
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">H", len(raw)) + raw
+
+
+def dump_offset(entry: Committed) -> bytes:
+    """One committed offset as bytes."""
+    expires = NEVER if entry.expires_at_ms is None else entry.expires_at_ms
+    return (
+        OFFSET.pack(entry.offset, entry.leader_epoch, entry.committed_at_ms, expires)
+        + entry.metadata.encode()
+    )
+
+
+def load_offsets(store: Store) -> Iterator[tuple[str, TopicPartition, Committed]]:
+    """Every committed offset in the store."""
+    for key, value in store.scan(b"o"):
+        group_id, position = _read_text(key, 1)
+        topic, position = _read_text(key, position)
+        (partition,) = struct.unpack_from(">i", key, position)
+        offset, epoch, committed_at, expires = OFFSET.unpack_from(value)
+        entry = Committed(
+            offset, epoch, value[OFFSET.size :].decode(), committed_at, None if expires == NEVER else expires
+        )
+        yield group_id, (topic, partition), entry
+
+
+def _read_text(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">H", data, position)
+    end = position + 2 + length
+    return data[position + 2 : end].decode(), end
+
+
+def record_size(record: GroupRecord) -> int:
+    """Bytes Kafka's own group record of this content would have, give or take a few per member."""
+    return sum(
+        len(m.member_id)
+        + len(m.client_id)
+        + len(m.client_host)
+        + len(m.instance_id or "")
+        + 24
+        + len(next((p.metadata for p in m.protocols if p.name == record.protocol_name), b""))
+        + len(m.assignment)
+        for m in record.members
+    )
+
+
+def dump_group(record: GroupRecord) -> bytes:
+    """A group record as JSON, opaque bytes in base64."""
+    return json.dumps(
+        {
+            "generation": record.generation,
+            "protocol_type": record.protocol_type,
+            "protocol": record.protocol_name,
+            "leader": record.leader,
+            "since": record.state_since_ms,
+            "members": [_dump_member(m) for m in record.members],
+        }
+    ).encode()
+
+
+def _dump_member(member: MemberRecord) -> dict[str, Any]:
+    return {
+        "id": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "session": member.session_timeout_ms,
+        "rebalance": member.rebalance_timeout_ms,
+        "assignment": base64.b64encode(member.assignment).decode(),
+        "protocols": [[p.name, base64.b64encode(p.metadata).decode()] for p in member.protocols],
+    }
+
+
+def load_groups(store: Store) -> Iterator[GroupRecord]:
+    """Every group record in the store."""
+    for key, value in store.scan(b"g"):
+        saved = json.loads(value)
+        members = tuple(
+            MemberRecord(
+                m["id"],
+                m["instance"],
+                m["client"],
+                m["host"],
+                m["session"],
+                m["rebalance"],
+                tuple(Protocol(name, base64.b64decode(data)) for name, data in m["protocols"]),
+                base64.b64decode(m["assignment"]),
+            )
+            for m in saved["members"]
+        )
+        yield GroupRecord(
+            key[1:].decode(),
+            saved["generation"],
+            saved["protocol_type"],
+            saved["protocol"],
+            saved["leader"],
+            saved["since"],
+            members,
+        )

@@ -1,0 +1,238 @@
+"""All groups of this broker: events in, effects carried out (stored first, answered after), timers kept.
+
+The machines are pure (:mod:`faust_assigner.coordinator.classic`); this is their surroundings. Parked requests are
+callbacks by token. Single-threaded: called from the broker's event loop only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from faust_assigner.broker import group_store, limits
+from faust_assigner.broker.store import Store, StoreFailed
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State, answer_absent, refuse_join
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    Saved,
+    Tick,
+    Token,
+)
+from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition, group_topics
+
+logger = logging.getLogger(__name__)
+Answer = Callable[[fx.Reply], None]
+Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.tick then
+
+
+class GroupService:
+    """Every group and its offsets, restored from the store and written to it."""
+
+    def __init__(
+        self,
+        store: Store,
+        group_limits: GroupLimits,
+        clock: Callable[[], int],
+        *,
+        max_record_bytes: int,
+        alarm: Alarm,
+        counters: Counter[str],
+    ) -> None:
+        self._store = store
+        self._limits = group_limits
+        self._clock = clock
+        self._max_record_bytes = max_record_bytes
+        self._alarm = alarm
+        self._counters = counters
+        self._groups: dict[str, ClassicGroup] = {}
+        self._books: dict[str, OffsetBook] = {}
+        self._parked: dict[Token, Answer] = {}
+        self._tokens = itertools.count()
+        self._replay()
+
+    def _replay(self) -> None:
+        now = self._clock()
+        for record in group_store.load_groups(self._store):
+            self._groups[record.group_id] = ClassicGroup.restore(record, self._limits, now)
+        for group_id, key, entry in group_store.load_offsets(self._store):
+            self._groups.setdefault(group_id, ClassicGroup(group_id, self._limits, now))
+            self._books.setdefault(group_id, OffsetBook()).commit({key: entry})
+        for group_id in self._groups:
+            self._set_alarm(group_id)
+
+    def __iter__(self) -> Iterator[ClassicGroup]:
+        return iter(self._groups.values())
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        """The group, or None."""
+        return self._groups.get(group_id)
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def ask(self, group_id: str, event_for: Callable[[Token], Event], answer: Answer) -> None:
+        """Put a request to a group; ``answer`` is called now, or when the group lets a parked request go."""
+        token = next(self._tokens)
+        event = event_for(token)
+        self._parked[token] = answer
+        group = self._groups.get(group_id) or self._create_for(group_id, event)
+        if group is None:
+            self._answer(self._refusal(group_id, event))
+            return
+        self._feed(group, event)
+        if not isinstance(event, Heartbeat | CommitOffsets):
+            self._set_alarm(group_id)  # those two only ever move a deadline back
+
+    def _create_for(self, group_id: str, event: Event) -> ClassicGroup | None:
+        newcomer = isinstance(event, JoinGroup) and not event.member_id
+        outsider = isinstance(event, CommitOffsets) and event.generation < 0
+        if not (newcomer or outsider) or self._refusal_code(group_id, event) is not None:
+            return None
+        group = self._groups[group_id] = ClassicGroup(group_id, self._limits, self._clock())
+        return group
+
+    def _refusal_code(self, group_id: str, event: Event) -> Code | None:
+        if not limits.is_group_id(group_id):
+            return Code.INVALID_GROUP_ID
+        if isinstance(event, JoinGroup):
+            error = refuse_join(event, self._limits, group_id)
+            if error is not Code.NONE:
+                return error
+        return Code.GROUP_MAX_SIZE_REACHED if len(self._groups) >= limits.MAX_GROUPS else None
+
+    def _refusal(self, group_id: str, event: Event) -> fx.Reply:
+        if isinstance(event, JoinGroup) and not event.member_id:
+            return answer_absent(event, self._refusal_code(group_id, event))
+        if isinstance(event, CommitOffsets) and event.generation < 0:
+            return answer_absent(event, self._refusal_code(group_id, event))
+        return answer_absent(event)
+
+    def tick(self, group_id: str) -> None:
+        """A timer of the group is due."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            self._feed(group, Tick())
+            self._set_alarm(group_id)
+
+    def _feed(self, group: ClassicGroup, event: Event) -> None:
+        """Carry out the effects in order; the outcome of a save goes back into the machine."""
+        for effect in group.step(event, self._clock()):
+            match effect:
+                case fx.SaveGroup(record, save_id):
+                    error = self._save(record)
+                    if save_id is not None:
+                        self._feed(group, Saved(save_id, error))
+                case fx.DropGroup(group_id):
+                    self._drop(group_id)
+                case fx.Happened(what, member_id, detail):
+                    self._counters[f"group_{what}"] += 1
+                    logger.debug("group %s: %s %s %s", group.group_id, what, member_id, detail)
+                case _:
+                    self._answer(effect)
+
+    def _answer(self, reply: fx.Reply) -> None:
+        answer = self._parked.pop(reply.token, None)
+        if answer is not None:
+            answer(reply)
+
+    def _set_alarm(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is not None and group.next_deadline_ms is not None:
+            self._alarm(group_id, group.next_deadline_ms)
+
+    def _save(self, record: fx.GroupRecord) -> Code:
+        size = group_store.record_size(record)
+        if size > self._max_record_bytes:
+            logger.warning(
+                "group %s: its record has %d bytes, message.max.bytes is %d",
+                record.group_id,
+                size,
+                self._max_record_bytes,
+            )
+            return Code.UNKNOWN_SERVER_ERROR  # what Kafka answers for a group record that is too large
+        try:
+            self._store.write([(group_store.group_key(record.group_id), group_store.dump_group(record))])
+        except StoreFailed as error:
+            logger.error("group %s could not be stored: %s", record.group_id, error)
+            return Code.NOT_COORDINATOR
+        return Code.NONE
+
+    def _drop(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+        book = self._books.pop(group_id, OffsetBook())
+        deletes = [group_store.offset_key(group_id, *key) for key in book.entries]
+        self._write_quietly([], [*deletes, group_store.group_key(group_id)])
+
+    def _write_quietly(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        try:
+            self._store.write(puts, deletes)
+        except StoreFailed as error:
+            logger.error("groups could not be tidied on disk, the next start sees the old state: %s", error)
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
+        """Store offsets a group has admitted; on disk before this returns."""
+        book = self._books.setdefault(group_id, OffsetBook())
+        if len(book) + len(changes) > limits.MAX_OFFSETS_PER_GROUP and changes.keys() - book.entries.keys():
+            return Code.INVALID_REQUEST
+        pairs = [
+            (group_store.offset_key(group_id, *key), group_store.dump_offset(e)) for key, e in changes.items()
+        ]
+        try:
+            self._store.write(pairs)
+        except StoreFailed as error:
+            logger.error("offsets of group %s could not be stored: %s", group_id, error)
+            return Code.NOT_COORDINATOR
+        book.commit(changes)
+        return Code.NONE
+
+    def offsets(self, group_id: str) -> OffsetBook:
+        """A group's offsets; an empty book for a group nobody knows."""
+        return self._books.get(group_id) or OffsetBook()
+
+    def delete_offsets(self, group_id: str, keys: Iterable[TopicPartition]) -> None:
+        """Forget some offsets of one group."""
+        book = self._books.get(group_id)
+        if book is not None:
+            gone = book.drop(keys)
+            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])
+
+    def topic_deleted(self, topic: str) -> None:
+        """Committed offsets of a deleted topic would make no sense in a new one of that name."""
+        for group_id, book in self._books.items():
+            self.delete_offsets(group_id, book.of_topic(topic))
+
+    def expire_offsets(self, retention_ms: int) -> int:
+        """Apply KIP-211; groups left empty and without offsets go too. Returns how many offsets went."""
+        now = self._clock()
+        gone = 0
+        for group in list(self):
+            book = self.offsets(group.group_id)
+            expired = book.expired(group, retention_ms=retention_ms, now_ms=now)
+            self.delete_offsets(group.group_id, expired)
+            gone += len(expired)
+            idle = now - group.state_since_ms >= retention_ms or group.generation == 0
+            if (
+                group.state is State.EMPTY
+                and not book.entries
+                and not group.roster.pending
+                and (expired or idle)
+            ):
+                self.ask(group.group_id, DeleteGroup, lambda reply: None)
+        self._counters["offsets_expired"] += gone
+        return gone
+
+    def subscribes(self, group: ClassicGroup, topic: str) -> bool:
+        """Whether members of the group read the topic (KIP-496); unknown counts as yes."""
+        if group.state is State.EMPTY:
+            return False
+        topics = group_topics(group)
+        return topics is None or topic in topics

@@ -1,0 +1,44 @@
+"""What a stranger may ask for: caps on names and counts, each with the Kafka error it earns."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_TOPIC_NAME: Final = 249  # Kafka's own limit: a topic name becomes a file name there
+MAX_TOPICS: Final = 20_000
+MAX_PARTITIONS_PER_TOPIC: Final = 10_000
+MAX_PARTITIONS: Final = 200_000
+MAX_GROUPS: Final = 20_000
+MAX_GROUP_ID: Final = 1_024  # bytes
+MAX_OFFSETS_PER_GROUP: Final = 200_000
+MAX_PENDING_MEMBERS: Final = 10_000  # ids handed out in one group and not used yet
+MAX_PRODUCERS_PER_PARTITION: Final = 10_000
+MAX_ARRAY_ELEMENTS: Final = 250_000  # in one request, nested arrays included
+
+FRAME_TIMEOUT_S: Final = 30.0  # from a frame's first byte to its last, and from connect to the first frame
+WRITE_STALL_TIMEOUT_S: Final = 120.0  # a peer that takes nothing of what it asked for
+
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def topic_name_problem(name: str | None) -> str | None:
+    """Why a topic may not be called that, or None when it may.
+
+    >>> topic_name_problem("orders-changelog"), topic_name_problem("a/b")
+    (None, "topic name 'a/b' has characters other than letters, digits, '.', '_' and '-'")
+    """
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return f"a topic cannot be called {name!r}"
+    if len(name) > MAX_TOPIC_NAME:
+        return f"the topic name has {len(name)} characters, {MAX_TOPIC_NAME} are allowed"
+    if not _LEGAL_TOPIC.fullmatch(name):
+        return f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+    return None
+
+
+def is_group_id(group_id: str | None) -> bool:
+    """Group ids are any text, but not empty and not a novel."""
+    return bool(group_id) and len(group_id.encode()) <= MAX_GROUP_ID if group_id else False

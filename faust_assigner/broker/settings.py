@@ -1,0 +1,154 @@
+"""The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
+
+The dataclass below is the one schema: defaults, bounds, help text and the reference page come from it. An unknown
+name or an impossible value is a :class:`~faust_assigner.errors.ConfigError` that names both.
+
+>>> Settings.parse({"num.partitions": "12"}).num_partitions
+12
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from faust_assigner.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+DAY_MS = 86_400_000
+
+
+def _number(default: int, low: int, high: int, doc: str) -> Any:
+    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
+
+
+def _flag(default: bool, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+def _choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
+    return field(default=default, metadata={"choices": choices, "doc": doc})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting of the embedded broker; a field's Kafka name has dots for underscores."""
+
+    node_id: int = _number(1, 0, INT32_MAX, "this broker's id in metadata")
+    num_partitions: int = _number(1, 1, 10_000, "partitions of a topic whose creator names no number")
+    auto_create_topics_enable: bool = _flag(True, "create a topic when a producer asks for its metadata")
+    delete_topic_enable: bool = _flag(True, "allow DeleteTopics")
+    message_max_bytes: int = _number(1_048_588, 1, 2**30, "largest record batch, and largest group record")
+    socket_request_max_bytes: int = _number(16_777_216, 1024, 2**30, "largest request frame")
+    fetch_max_bytes: int = _number(57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch")
+    max_connections: int = _number(8_192, 1, INT32_MAX, "connections in all")
+    max_connections_per_ip: int = _number(2_048, 1, INT32_MAX, "connections from one address")
+    connections_max_idle_ms: int = _number(600_000, 1_000, INT64_MAX, "a silent connection is closed")
+    log_retention_ms: int = _number(
+        7 * DAY_MS, -1, INT64_MAX, "age at which batches are deleted; -1 keeps all"
+    )
+    log_retention_bytes: int = _number(-1, -1, INT64_MAX, "size a partition is cut to; -1 has no limit")
+    log_retention_check_interval_ms: int = _number(300_000, 10, INT64_MAX, "how often retention is applied")
+    log_cleanup_policy: str = _choice(
+        "delete",
+        ("delete", "compact", "compact,delete", "delete,compact"),
+        "default cleanup.policy of topics; 'compact' keeps every record (compaction is not done)",
+    )
+    log_message_timestamp_type: str = _choice(
+        "CreateTime",
+        ("CreateTime", "LogAppendTime"),
+        "default message.timestamp.type of topics",
+    )
+    log_flush_interval_messages: int = _number(
+        INT64_MAX,
+        1,
+        INT64_MAX,
+        "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
+    )
+    group_initial_rebalance_delay_ms: int = _number(
+        3_000, 0, 1_800_000, "how long a new group waits for members"
+    )
+    group_min_session_timeout_ms: int = _number(
+        6_000, 1, INT32_MAX, "smallest session timeout a member may ask for"
+    )
+    group_max_session_timeout_ms: int = _number(1_800_000, 1, INT32_MAX, "largest session timeout")
+    group_max_size: int = _number(INT32_MAX, 1, INT32_MAX, "members in one group")
+    offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
+    offsets_retention_minutes: int = _number(
+        10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
+    )
+    offsets_retention_check_interval_ms: int = _number(
+        600_000, 10, INT64_MAX, "how often offsets are expired"
+    )
+    producer_id_expiration_ms: int = _number(
+        DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> Settings:
+        """Settings from Kafka names to values (text or typed). Raises ConfigError."""
+        known = {kafka_name(f): f for f in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else f"; known names: {', '.join(known)}"
+                raise ConfigError(f"unknown setting {name!r}{hint}")
+            values[known[name].name] = _convert(name, known[name], value)
+        settings = cls(**values)
+        settings._check_pairs()
+        return settings
+
+    def _check_pairs(self) -> None:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError(
+                f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) is above "
+                f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
+            )
+        if self.message_max_bytes > self.socket_request_max_bytes:
+            raise ConfigError(
+                f"message.max.bytes ({self.message_max_bytes}) does not fit into "
+                f"socket.request.max.bytes ({self.socket_request_max_bytes})"
+            )
+
+    def by_kafka_name(self) -> dict[str, str]:
+        """Every setting as DescribeConfigs shows it."""
+        return {kafka_name(f): as_text(getattr(self, f.name)) for f in fields(self)}
+
+
+def kafka_name(setting: Field[Any]) -> str:
+    """``num_partitions`` -> ``num.partitions``."""
+    return setting.name.replace("_", ".")
+
+
+def as_text(value: object) -> str:
+    """A value the way Kafka prints it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def describe_settings() -> list[tuple[str, str, str]]:
+    """(name, default, meaning) of every setting, for the reference page and ``--help``."""
+    return [(kafka_name(f), as_text(f.default), str(f.metadata["doc"])) for f in fields(Settings)]
+
+
+def _convert(name: str, setting: Field[Any], value: object) -> object:
+    text = as_text(value).strip()
+    if isinstance(setting.default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if "choices" in setting.metadata:
+        if text not in setting.metadata["choices"]:
+            raise ConfigError(f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}")
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise ConfigError(f"{name} must be a whole number, not {text!r}") from None
+    low, high = setting.metadata["low"], setting.metadata["high"]
+    if not low <= number <= high:
+        raise ConfigError(f"{name} must be between {low} and {high}, not {number}")
+    return number

@@ -1,0 +1,109 @@
+"""Settings of a single topic: Kafka's names, what each may be, and the broker setting it falls back to.
+
+All of Kafka's names are known, because applications set them without asking (Faust sets ``retention.ms`` and
+``cleanup.policy`` on every changelog). Those in ``EFFECTIVE`` change what this broker does; the others are checked,
+stored and shown, and have no effect on one node that keeps batches as the producer sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from faust_assigner.broker.settings import INT32_MAX, INT64_MAX, Settings
+
+Check = Callable[[str], bool]
+
+
+def _number(low: int, high: int) -> Check:
+    def check(text: str) -> bool:
+        try:
+            return low <= int(text) <= high
+        except ValueError:
+            return False
+
+    return check
+
+
+def _ratio(text: str) -> bool:
+    try:
+        return 0.0 <= float(text) <= 1.0
+    except ValueError:
+        return False
+
+
+def _one_of(*choices: str) -> Check:
+    return lambda text: text in choices
+
+
+def _cleanup_policy(text: str) -> bool:
+    return set(text.replace(" ", "").split(",")) <= {"delete", "compact"}
+
+
+_boolean = _one_of("true", "false")
+
+TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Check]]] = {
+    "cleanup.policy": ("delete", _cleanup_policy),
+    "compression.gzip.level": ("-1", _number(-1, 9)),
+    "compression.lz4.level": ("9", _number(1, 17)),
+    "compression.type": ("producer", _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    "compression.zstd.level": ("3", _number(-131_072, 22)),
+    "delete.retention.ms": ("86400000", _number(0, INT64_MAX)),
+    "file.delete.delay.ms": ("60000", _number(0, INT64_MAX)),
+    "flush.messages": (str(INT64_MAX), _number(1, INT64_MAX)),
+    "flush.ms": (str(INT64_MAX), _number(0, INT64_MAX)),
+    "follower.replication.throttled.replicas": ("", lambda text: True),
+    "index.interval.bytes": ("4096", _number(0, INT32_MAX)),
+    "leader.replication.throttled.replicas": ("", lambda text: True),
+    "local.retention.bytes": ("-2", _number(-2, INT64_MAX)),
+    "local.retention.ms": ("-2", _number(-2, INT64_MAX)),
+    "max.compaction.lag.ms": (str(INT64_MAX), _number(1, INT64_MAX)),
+    "max.message.bytes": ("1048588", _number(0, INT32_MAX)),
+    "message.timestamp.after.max.ms": ("3600000", _number(0, INT64_MAX)),
+    "message.timestamp.before.max.ms": (str(INT64_MAX), _number(0, INT64_MAX)),
+    "message.timestamp.type": ("CreateTime", _one_of("CreateTime", "LogAppendTime")),
+    "min.cleanable.dirty.ratio": ("0.5", _ratio),
+    "min.compaction.lag.ms": ("0", _number(0, INT64_MAX)),
+    "min.insync.replicas": ("1", _number(1, INT32_MAX)),
+    "preallocate": ("false", _boolean),
+    "remote.storage.enable": ("false", _boolean),
+    "retention.bytes": ("-1", _number(-1, INT64_MAX)),
+    "retention.ms": ("604800000", _number(-1, INT64_MAX)),
+    "segment.bytes": ("1073741824", _number(14, INT32_MAX)),
+    "segment.index.bytes": ("10485760", _number(4, INT32_MAX)),
+    "segment.jitter.ms": ("0", _number(0, INT64_MAX)),
+    "segment.ms": ("604800000", _number(1, INT64_MAX)),
+    "unclean.leader.election.enable": ("false", _boolean),
+}
+
+EFFECTIVE: Final = (
+    "cleanup.policy",
+    "flush.messages",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "retention.bytes",
+    "retention.ms",
+)
+
+
+def check_configs(configs: Mapping[str, str]) -> str | None:
+    """Why these settings cannot be taken, or None when they can."""
+    for name, value in configs.items():
+        if name not in TOPIC_CONFIGS:
+            return f"unknown topic config {name!r}"
+        if not TOPIC_CONFIGS[name][1](value):
+            return f"{value!r} is no value for topic config {name}"
+    return None
+
+
+def default_configs(settings: Settings) -> dict[str, str]:
+    """What a topic without settings of its own gets."""
+    defaults = {name: default for name, (default, _) in TOPIC_CONFIGS.items()}
+    return defaults | {
+        "cleanup.policy": settings.log_cleanup_policy,
+        "flush.messages": str(settings.log_flush_interval_messages),
+        "max.message.bytes": str(settings.message_max_bytes),
+        "message.timestamp.type": settings.log_message_timestamp_type,
+        "retention.bytes": str(settings.log_retention_bytes),
+        "retention.ms": str(settings.log_retention_ms),
+    }

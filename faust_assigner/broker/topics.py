@@ -1,0 +1,153 @@
+"""The catalogue: which topics exist, with their ids, settings and partition logs; restored from the store."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.log import PartitionLog
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.store import Store
+from faust_assigner.broker.topic_configs import check_configs
+from faust_assigner.errors import FaustAssignerError
+
+
+class Refused(FaustAssignerError):  # noqa: N818
+    """A request the broker understands and will not do; carries the Kafka error and a sentence."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic. ``configs`` are those set explicitly, by Kafka name."""
+
+    name: str
+    topic_id: uuid.UUID
+    partitions: list[PartitionLog]
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class Catalogue:
+    """All topics by name and by id. ``on_change`` is called after anything a metadata answer shows has changed."""
+
+    def __init__(self, store: Store, settings: Settings, new_uuid: Callable[[], uuid.UUID]) -> None:
+        self._store = store
+        self._settings = settings
+        self._new_uuid = new_uuid
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self.version = 0
+        for key, value in store.scan(b"t"):
+            saved = json.loads(value)
+            topic_id = uuid.UUID(saved["id"])
+            self._open(key[1:].decode(), topic_id, saved["partitions"], saved["configs"])
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def get(self, name: str | None) -> Topic | None:
+        """By name."""
+        return self._topics.get(name) if name is not None else None
+
+    def by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        """By id."""
+        return self._topics.get(self._names.get(topic_id, "")) if topic_id is not None else None
+
+    def partition(self, name: str, number: int) -> PartitionLog | None:
+        """A partition's log, or None where topic or partition do not exist."""
+        topic = self._topics.get(name)
+        return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+
+    def create(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> Topic:
+        """A new topic; -1 partitions means the default number. Raises Refused."""
+        problem = limits.topic_name_problem(name)
+        if problem is not None:
+            raise Refused(ErrorCode.invalid_topic_exception, problem)
+        if name in self._topics:
+            raise Refused(ErrorCode.topic_already_exists, f"topic {name!r} already exists")
+        count = self._settings.num_partitions if partitions == -1 else partitions
+        if not 1 <= count <= limits.MAX_PARTITIONS_PER_TOPIC:
+            raise Refused(
+                ErrorCode.invalid_partitions,
+                f"{count} partitions; 1 to {limits.MAX_PARTITIONS_PER_TOPIC} are allowed",
+            )
+        self._check_room(count, topics=1)
+        problem = check_configs(configs)
+        if problem is not None:
+            raise Refused(ErrorCode.invalid_config, problem)
+        topic_id = self._new_uuid()
+        if validate_only:
+            return Topic(name, topic_id, [], dict(configs))
+        self._save(name, topic_id, count, configs)
+        topic = self._open(name, topic_id, count, configs)
+        self.version += 1
+        return topic
+
+    def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
+        """More partitions; never fewer. Raises Refused."""
+        have = len(topic.partitions)
+        if count <= have:
+            raise Refused(
+                ErrorCode.invalid_partitions,
+                f"topic {topic.name!r} has {have} partitions, not fewer than {count}",
+            )
+        if count > limits.MAX_PARTITIONS_PER_TOPIC:
+            raise Refused(
+                ErrorCode.invalid_partitions, f"at most {limits.MAX_PARTITIONS_PER_TOPIC} partitions"
+            )
+        self._check_room(count - have, topics=0)
+        if validate_only:
+            return
+        self._save(topic.name, topic.topic_id, count, topic.configs)
+        topic.partitions += [PartitionLog(self._store, topic.topic_id.bytes, n) for n in range(have, count)]
+        self.version += 1
+
+    def configure(self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Replace the explicit settings. Raises Refused."""
+        problem = check_configs(configs)
+        if problem is not None:
+            raise Refused(ErrorCode.invalid_config, problem)
+        if not validate_only:
+            self._save(topic.name, topic.topic_id, len(topic.partitions), configs)
+            topic.configs = dict(configs)
+
+    def delete(self, topic: Topic) -> None:
+        """Forget a topic and its records. The entry goes first: a crash half-way leaves only unreachable bytes."""
+        self._store.write((), [b"t" + topic.name.encode()])
+        del self._topics[topic.name]
+        del self._names[topic.topic_id]
+        self.version += 1
+        for log in topic.partitions:
+            log.erase()
+
+    def _check_room(self, partitions: int, *, topics: int) -> None:
+        total = sum(len(t.partitions) for t in self) + partitions
+        if len(self) + topics > limits.MAX_TOPICS or total > limits.MAX_PARTITIONS:
+            raise Refused(
+                ErrorCode.policy_violation,
+                f"this broker holds at most {limits.MAX_TOPICS} topics and {limits.MAX_PARTITIONS} partitions",
+            )
+
+    def _save(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> None:
+        saved = {"id": str(topic_id), "partitions": count, "configs": dict(configs)}
+        self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())])
+
+    def _open(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> Topic:
+        logs = [PartitionLog(self._store, topic_id.bytes, n) for n in range(count)]
+        topic = self._topics[name] = Topic(name, topic_id, logs, dict(configs))
+        self._names[topic_id] = name
+        return topic

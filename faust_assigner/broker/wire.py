@@ -1,0 +1,354 @@
+"""Bytes <-> messages: kio's schemas behind a guard that trusts nothing in a frame.
+
+kio reserves memory for whatever array count a frame claims (five bytes can end the process) and refuses tagged
+fields it does not know, which the protocol tells servers to ignore. So every request is walked once along kio's
+own schema before kio decodes it: each length and count must fit into the bytes that are there, the number of
+array elements is capped, unknown tagged fields are cut out. Cost: O(bytes of the request's structure); record
+batches and other opaque bytes are skipped over.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import io
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+from kio.static.constants import uuid_zero
+
+from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
+from faust_assigner.errors import FaustAssignerError
+
+MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+FIXED_SIZES: Final[Mapping[str, int]] = {
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "uint8": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+    "float64": 8,
+    "bool": 1,
+    "uuid": 16,
+    "error_code": 2,
+    "timedelta_i32": 4,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+}
+
+
+class MalformedFrame(FaustAssignerError, ValueError):  # noqa: N818
+    """The bytes are not the message they claim to be; the connection that sent them is closed."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """One pass over a request: where it is, how many elements it saw, what must be cut out."""
+
+    data: bytes
+    elements: int = 0
+    cuts: list[tuple[int, int, bytes]] | None = None
+
+    def count(self, number: int, minimum: int, position: int) -> None:
+        """Admit an array of ``number`` elements of at least ``minimum`` bytes each."""
+        self.elements += number
+        if number * minimum > len(self.data) - position or self.elements > MAX_ARRAY_ELEMENTS:
+            raise MalformedFrame(
+                f"an array claims {number} elements with {len(self.data) - position} bytes left"
+            )
+
+
+Skip = Callable[[Walk, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How to pass over one value: its smallest size, and its size when that never varies."""
+
+    minimum: int
+    fixed: bool
+    skip: Skip
+
+
+def _fixed(size: int) -> Shape:
+    def skip(walk: Walk, position: int) -> int:
+        if position + size > len(walk.data):
+            raise MalformedFrame("the frame ends inside a number")
+        return position + size
+
+    return Shape(size, True, skip)
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes and its end."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(data):
+            raise MalformedFrame("the frame ends inside a varint")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise MalformedFrame("a varint has more than five bytes")
+
+
+def _length_prefixed(width: int, *, compact: bool) -> Shape:
+    fmt = ">h" if width == 2 else ">i"
+
+    def skip(walk: Walk, position: int) -> int:
+        if compact:
+            length, position = read_varint(walk.data, position)
+            length -= 1
+        else:
+            if position + width > len(walk.data):
+                raise MalformedFrame("the frame ends inside a length")
+            (length,) = struct.unpack_from(fmt, walk.data, position)
+            position += width
+        if length < -1:
+            raise MalformedFrame(f"a length is {length}")
+        end = position + max(length, 0)
+        if end > len(walk.data):
+            raise MalformedFrame(f"a value claims {length} bytes, {len(walk.data) - position} are left")
+        return end
+
+    return Shape(1 if compact else width, False, skip)
+
+
+def _array(item: Shape, *, compact: bool) -> Shape:
+    def skip(walk: Walk, position: int) -> int:
+        if compact:
+            count, position = read_varint(walk.data, position)
+            count -= 1
+        else:
+            if position + 4 > len(walk.data):
+                raise MalformedFrame("the frame ends inside an array count")
+            (count,) = struct.unpack_from(">i", walk.data, position)
+            position += 4
+        if count < -1:
+            raise MalformedFrame(f"an array count is {count}")
+        if count <= 0:
+            return position
+        walk.count(count, item.minimum, position)
+        if item.fixed:
+            return position + count * item.minimum
+        for _ in range(count):
+            position = item.skip(walk, position)
+        return position
+
+    return Shape(1 if compact else 4, False, skip)
+
+
+def _nullable(inner: Shape) -> Shape:
+    def skip(walk: Walk, position: int) -> int:
+        if position >= len(walk.data):
+            raise MalformedFrame("the frame ends before an optional struct")
+        return position + 1 if walk.data[position] == 0xFF else inner.skip(walk, position + 1)
+
+    return Shape(1, False, skip)
+
+
+def _field_shape(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
+    kind = classify_field(item)
+    optional = is_optional(item) and not tagged
+    if isinstance(kind, EntityField | EntityTupleField):
+        shape = entity_shape(kind.type_)
+        if optional and not kind.is_array:
+            shape = _nullable(shape)
+    else:
+        name = get_schema_field_type(item)
+        if name in FIXED_SIZES:
+            shape = _fixed(FIXED_SIZES[name])
+        else:
+            shape = _length_prefixed(2 if name == "string" else 4, compact=flexible)
+    return _array(shape, compact=flexible) if kind.is_array else shape
+
+
+def _tag_section(known: Mapping[int, Shape]) -> Shape:
+    def skip(walk: Walk, position: int) -> int:
+        start = position
+        count, position = read_varint(walk.data, position)
+        walk.count(count, 2, position)
+        kept: list[bytes] = []
+        for _ in range(count):
+            tag_start = position
+            tag, position = read_varint(walk.data, position)
+            size, position = read_varint(walk.data, position)
+            end = position + size
+            if end > len(walk.data):
+                raise MalformedFrame(f"tagged field {tag} claims {size} bytes")
+            if tag in known:
+                if known[tag].skip(walk, position) != end:
+                    raise MalformedFrame(f"tagged field {tag} is not {size} bytes long")
+                kept.append(walk.data[tag_start:end])
+            position = end
+        if len(kept) < count:
+            walk.cuts = walk.cuts or []
+            walk.cuts.append((start, position, bytes([len(kept)]) + b"".join(kept)))
+        return position
+
+    return Shape(1, False, skip)
+
+
+@functools.cache
+def entity_shape(entity: type[Any]) -> Shape:
+    """How to pass over one struct of kio's schema."""
+    flexible = entity.__flexible__
+    steps: list[Shape] = []
+    tags: dict[int, Shape] = {}
+    for item in fields(entity):
+        tag = get_field_tag(item)
+        shape = _field_shape(item, flexible, tagged=tag is not None)
+        if tag is not None:
+            tags[int(tag)] = shape
+        else:
+            steps.append(shape)
+    if flexible:
+        steps.append(_tag_section(tags))
+    minimum = sum(step.minimum for step in steps)
+    if all(step.fixed for step in steps):
+        return _fixed(minimum)
+    skips = tuple(step.skip for step in steps)
+
+    def skip(walk: Walk, position: int) -> int:
+        for one in skips:
+            position = one(walk, position)
+        return position
+
+    return Shape(minimum, False, skip)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """What precedes every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    body: int  # where the message begins
+
+
+def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> RequestHeader:
+    """The header of a request frame (without its size). Raises MalformedFrame."""
+    try:
+        api_key, version, correlation, length = struct.unpack_from(">hhih", frame)
+        position = 10 + max(length, 0)
+        if length < -1 or position > len(frame):
+            raise MalformedFrame(f"the client id claims {length} bytes")
+        client_id = frame[10:position].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedFrame(f"bad request header: {error}") from None
+    if is_flexible(api_key, version):
+        position = _tag_section({}).skip(Walk(frame), position)
+    return RequestHeader(api_key, version, correlation, client_id, position)
+
+
+@functools.cache
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether requests of that version carry tagged fields (and so a header version 2)."""
+    return bool(load_request_schema(api_key, version).__flexible__)
+
+
+def decode_request(api_key: int, version: int, frame: bytes, position: int) -> Any:
+    """The message in ``frame`` from ``position`` on. Raises MalformedFrame, whatever the bytes are."""
+    schema = load_request_schema(api_key, version)
+    walk = Walk(frame)
+    end = entity_shape(schema).skip(walk, position)
+    if end != len(frame):
+        raise MalformedFrame(f"{len(frame) - end} bytes follow the message")
+    for start, stop, kept in reversed(walk.cuts or []):
+        frame = frame[:start] + kept + frame[stop:]
+    try:
+        message, _ = entity_reader(schema)(frame, position)
+    except Exception as error:
+        raise MalformedFrame(f"{schema.__name__} v{version}: {error}") from None
+    return message
+
+
+# -- responses -----------------------------------------------------------------------------------
+
+Build = Callable[[Mapping[str, Any]], Any]
+
+
+@functools.cache
+def _builder(entity: type[Any]) -> Build:
+    plan: list[tuple[str, Callable[[Any], Any] | None, Any]] = []
+    for item in fields(entity):
+        kind = classify_field(item)
+        convert: Callable[[Any], Any] | None = None
+        if isinstance(kind, EntityTupleField):
+            convert = _many(_builder(kind.type_))
+        elif isinstance(kind, EntityField):
+            convert = _builder(kind.type_)
+        elif get_schema_field_type(item) == "error_code":
+            convert = ErrorCode
+        plan.append((item.name, convert, _implicit_default(item, kind.is_array)))
+
+    def build(values: Mapping[str, Any]) -> Any:
+        arguments = {}
+        for name, convert, default in plan:
+            value = values.get(name, default)
+            if convert is not None and value is not None and value is not default:
+                value = convert(value)
+            arguments[name] = value
+        return entity(**arguments)
+
+    return build
+
+
+def _many(build: Build) -> Callable[[Any], Any]:
+    return lambda items: tuple(build(item) for item in items)
+
+
+def _implicit_default(item: Field[Any], is_array: bool) -> Any:
+    if item.default is not MISSING:
+        return item.default
+    if is_array:
+        return ()
+    kind = get_schema_field_type(item) if "kafka_type" in item.metadata else ""
+    if is_optional(item):
+        return None
+    return {
+        "string": "",
+        "bytes": b"",
+        "records": b"",
+        "bool": False,
+        "error_code": ErrorCode.none,
+        "timedelta_i32": datetime.timedelta(0),
+        "uuid": uuid_zero,
+    }.get(kind, 0)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytes:
+    """A whole response frame, its size first. Fields a version does not know are left out."""
+    schema = load_response_schema(api_key, version)
+    out = io.BytesIO()
+    out.write(b"\0\0\0\0" + struct.pack(">i", correlation_id))
+    if schema.__header_schema__.__flexible__:
+        out.write(b"\0")
+    entity_writer(schema)(out, _builder(schema)(values))
+    frame = out.getbuffer()
+    struct.pack_into(">i", frame, 0, len(frame) - 4)
+    return bytes(frame)
+
+
+def milliseconds(span: datetime.timedelta) -> int:
+    """kio hands out time spans; the broker counts in ms."""
+    return span // MILLISECOND

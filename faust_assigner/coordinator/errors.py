@@ -1,0 +1,38 @@
+"""The error codes of the Kafka protocol that group coordination answers with.
+
+Numbers are Kafka's own (clients branch on them). A refusal is a value here, never an exception: what a
+stranger sends must not be able to raise. ``CoordinatorBug`` is the one exception, and it means ours.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from faust_assigner.errors import FaustAssignerError
+
+
+class Code(IntEnum):
+    """Kafka error codes used by the coordinator."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_REQUEST = 42
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+
+
+class CoordinatorBug(FaustAssignerError, AssertionError):  # noqa: N818
+    """The machine tried a move its own table forbids: a bug of ours, never of a client."""

@@ -1,0 +1,99 @@
+"""Committed offsets of groups: what is stored, what may be read, what has expired. Pure: times are arguments.
+
+Expiry follows KIP-211: a group with members keeps the offsets of topics it subscribes to; an empty group loses
+all of them ``offsets.retention.minutes`` after it became empty; a group that only ever committed (no members,
+no protocol) loses each offset that long after its own last commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from faust_assigner.coordinator.classic import ClassicGroup, State
+from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+
+NO_OFFSET: Final = -1
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One committed offset. ``expires_at_ms`` only where a client asked for its own retention (v2-4)."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_at_ms: int = 0
+    expires_at_ms: int | None = None
+
+
+@dataclass(slots=True)
+class OffsetBook:
+    """The committed offsets of one group, by (topic, partition)."""
+
+    entries: dict[TopicPartition, Committed] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def commit(self, changes: Mapping[TopicPartition, Committed]) -> None:
+        """Remember; the later commit wins, even with a smaller offset (a reset)."""
+        self.entries.update(changes)
+
+    def read(self, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Committed]]:
+        """The committed offset of each wanted partition; -1 where there is none."""
+        for key in wanted:
+            yield key, self.entries.get(key, Committed(NO_OFFSET))
+
+    def drop(self, keys: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Forget; returns those that existed."""
+        return tuple(key for key in keys if self.entries.pop(key, None) is not None)
+
+    def of_topic(self, topic: str) -> tuple[TopicPartition, ...]:
+        """Every entry of one topic."""
+        return tuple(key for key in self.entries if key[0] == topic)
+
+    def expired(self, group: ClassicGroup, *, retention_ms: int, now_ms: int) -> tuple[TopicPartition, ...]:
+        """The entries that KIP-211 lets go at ``now_ms``; cost O(entries)."""
+        subscribed = group_topics(group)
+        return tuple(
+            key
+            for key, entry in self.entries.items()
+            if _has_expired(key[0], entry, group, subscribed, retention_ms, now_ms)
+        )
+
+
+def group_topics(group: ClassicGroup) -> frozenset[str] | None:
+    """Topics any member subscribes to, or None when the group's protocol does not tell."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    topics: set[str] = set()
+    for member in group.roster:
+        found = subscribed_topics(member.metadata(group.protocol_name))
+        if found is None:
+            return None
+        topics.update(found)
+    return frozenset(topics)
+
+
+def _has_expired(
+    topic: str,
+    entry: Committed,
+    group: ClassicGroup,
+    subscribed: frozenset[str] | None,
+    retention_ms: int,
+    now_ms: int,
+) -> bool:
+    if group.protocol_type is None:
+        since = entry.committed_at_ms
+    elif group.state is State.EMPTY:
+        since = max(group.state_since_ms, entry.committed_at_ms)
+    elif group.state is State.STABLE and subscribed is not None and topic not in subscribed:
+        since = entry.committed_at_ms
+    else:
+        return False
+    if entry.expires_at_ms is not None:
+        return now_ms >= entry.expires_at_ms
+    return now_ms - since >= retention_ms
