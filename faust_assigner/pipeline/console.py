@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,6 +13,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from faust_assigner.pipeline.doctor import Finding
     from faust_assigner.pipeline.report import Report
+    from faust_assigner.snapshots.manifest import Manifest
+    from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 Lines = Sequence[Sequence[str]]
 #: So many rows of a table are printed; the page and the folders hold them all.
@@ -71,3 +75,35 @@ def show_findings(findings: Sequence[Finding]) -> None:
     if fixes:
         print()
         show("What to do", ("check", "fix"), fixes)
+
+
+def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = False) -> None:
+    """The snapshots just written, one row a partition."""
+    if as_json:
+        print(json.dumps([asdict(manifest) for manifest in manifests], indent=1))
+        return
+    rows = [(str(each.partition), str(each.next_offset), f"{each.keys:,}", f"{each.bytes:,}",
+             each.snapshot_id) for each in manifests]
+    show(f"Snapshots of {manifests[0].topic}" if manifests else "No partitions",
+         ("partition", "next_offset", "keys", "bytes", "snapshot_id"), rows)
+    print(f"\nWritten to {to}")
+
+
+def show_verdicts(verdicts: Sequence[Verdict], *, as_json: bool = False) -> None:
+    """What ``snapshot verify`` found; an unfinished folder is said, and is no fault."""
+    if as_json:
+        print(json.dumps([{"snapshot": each.folder, "visible": each.manifest is not None,
+                           "problem": each.problem} for each in verdicts], indent=1))
+        return
+    rows = [(each.folder, "ok" if each.problem is None else "BROKEN" if each.manifest else "unfinished",
+             each.problem or "") for each in verdicts]
+    show("Snapshots", ("snapshot", "state", "why"), rows)
+
+
+def show_removals(removals: Sequence[Removal], *, dry_run: bool, as_json: bool = False) -> None:
+    """What ``snapshot gc`` removed, or would."""
+    if as_json:
+        print(json.dumps([asdict(removal) for removal in removals], indent=1))
+        return
+    rows = [(each.path, f"{each.size:,}", each.reason) for each in removals]
+    show(f"{'Would remove' if dry_run else 'Removed'} {len(rows)}", ("path", "bytes", "why"), rows)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 JOBS: Mapping[str, str] = {
     "history": "faust_assigner.pipeline.history_job",
+    "snapshot": "faust_assigner.pipeline.snapshot_job",
 }
 
 

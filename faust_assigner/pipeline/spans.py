@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
 
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Connection, Extent, delete_retention_ms, extents, read
@@ -83,7 +84,10 @@ class Changelog:
 
 
 def look_at(connection: Connection, topic: str) -> Changelog:
-    """Ask the broker; a broker that does not describe settings gets Kafka's default retention."""
+    """Ask the broker; one that does not describe settings is taken to have Kafka's default retention.
+
+    Raises SnapshotError when it cannot be reached or has no such topic.
+    """
 
     async def ask() -> Changelog:
         found = await extents(connection, topic)
@@ -92,7 +96,10 @@ def look_at(connection: Connection, topic: str) -> Changelog:
             retention = (await delete_retention_ms(connection, [topic])).get(topic, retention)
         return Changelog(topic, found, retention)
 
-    return asyncio.run(ask())
+    try:
+        return asyncio.run(ask())
+    except KafkaError as error:
+        raise SnapshotError(f"{connection.get('bootstrap_servers')}: {error!r}") from error
 
 
 def plan_job(
