@@ -1,42 +1,76 @@
-"""StandbyAssignor: actives + prior replicas + racks -> standbys."""
+"""StandbyAssignor: actives + prior replicas + racks -> standbys.
+
+The objective, in order: R' distinct members; as many racks as can be; standby loads within one;
+each member's actives spread over all its peers, so that a death overloads nobody; the fewest
+copies to restore. Between unequal racks even loads and an even spread exclude each other: there
+the spread comes first, and the loads are as even as it permits. ``docs/explanation`` derives the
+terms, :mod:`faust_assigner.standby_shares` the numbers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from faust_assigner.model import Bools, Floats, Ints
+import numpy as np
+
+from faust_assigner.failover import in_order_of_promotion
+from faust_assigner.model import NOBODY, Ints
+from faust_assigner.standby_fill import deal_rows, fill_gaps, keep_copies, usable
+from faust_assigner.standby_problem import StandbyProblem
+from faust_assigner.standby_repair import level, polish, relieve
+from faust_assigner.standby_seats import Seats
+from faust_assigner.standby_shares import fair_shares
+
+__all__ = ["StandbyAssignor", "StandbyProblem"]
 
 
-@dataclass(frozen=True)
-class StandbyProblem:
-    """What the standby step is given, as flat arrays over the stateful tasks of all groups.
+class StandbyAssignor:
+    """Places the standbys of all stateful tasks.
 
-    Tasks are numbered 0..T-1 in the order (group, partition number); members 0..M-1 in the order of
-    member ids; G' stateful groups.
-
-    ``owner``      int64[T]   the active's member, ``NOBODY`` where there is none (no standby then)
-    ``group``      int64[T]   row of ``eligible`` for each task
-    ``eligible``   bool[G',M] who may hold a standby: the subscribers of the group's changelogs
-    ``held_task``, ``held_member``  int64[K]  warm copies that exist: standbys of before, vacated
-                   actives, files on disk; unique pairs, never the owner itself
-    ``held_was_standby`` bool[K]  the copy was an assigned standby before (it stays rather than moves)
-    ``wanted_task``, ``wanted_member`` int64[W]  standbys that must be placed: the target member of a
-                   task that was promoted elsewhere this round
-    ``rack``       int64[M]   rack index, ``NOBODY`` where the member named none
-    ``capacity``   float64[M]
-    ``load``       float64[M] all active tasks of each member, the stateless ones too
-    ``replicas``   int        R; R' = min(R, eligible members - 1) per task
+    >>> import numpy as np
+    >>> none = np.zeros(0, dtype=np.int64)
+    >>> problem = StandbyProblem(
+    ...     owner=np.array([0, 0, 1, 1, 2, 2]), group=np.zeros(6, dtype=np.int64),
+    ...     eligible=np.ones((1, 3), dtype=bool), held_task=none, held_member=none,
+    ...     held_was_standby=none.astype(bool), wanted_task=none, wanted_member=none,
+    ...     rack=np.full(3, -1), capacity=np.ones(3), load=np.full(3, 2.0), replicas=1)
+    >>> StandbyAssignor().place(problem).ravel().tolist()
+    [1, 2, 2, 0, 0, 1]
     """
 
-    owner: Ints
-    group: Ints
-    eligible: Bools
-    held_task: Ints
-    held_member: Ints
-    held_was_standby: Bools
-    wanted_task: Ints
-    wanted_member: Ints
-    rack: Ints
-    capacity: Floats
-    load: Floats
-    replicas: int
+    def place(self, problem: StandbyProblem) -> Ints:
+        """Return int64[T, R] member indexes, ``NOBODY`` beyond a task's own R'.
+
+        A row's standbys are distinct, eligible and never the owner, the one to promote first in
+        front. Placing again with the answer as ``held`` gives the same answer. Cost O(T + M^2) in
+        numpy when little has changed, a few milliseconds more for every 64 standbys that move.
+        """
+        problem = _sound(problem)
+        shares = fair_shares(problem)
+        seats = Seats(problem, shares)
+        if seats.columns:
+            keep_copies(seats)
+            deal_rows(seats)
+            fill_gaps(seats)
+            level(seats)
+            relieve(seats)
+            polish(seats)
+        placed = in_order_of_promotion(problem.owner, seats.holder, problem.load)
+        spare = max(problem.replicas, 0) - seats.columns
+        return np.pad(placed, ((0, 0), (0, spare)), constant_values=NOBODY)
+
+
+def _sound(problem: StandbyProblem) -> StandbyProblem:
+    """Drop the copies that can be nobody's standby: of no owner, of the owner, of no subscriber."""
+    held = usable(problem, problem.held_task, problem.held_member)
+    wanted = usable(problem, problem.wanted_task, problem.wanted_member)
+    capacity = np.where(problem.capacity > 0, problem.capacity, 1.0)
+    return replace(
+        problem,
+        held_task=problem.held_task[held],
+        held_member=problem.held_member[held],
+        held_was_standby=problem.held_was_standby[held],
+        wanted_task=problem.wanted_task[wanted],
+        wanted_member=problem.wanted_member[wanted],
+        capacity=capacity,
+    )

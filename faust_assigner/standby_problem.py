@@ -1,0 +1,52 @@
+"""What the standby step is given: flat arrays, no names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faust_assigner.model import Bools, Floats, Ints
+
+
+@dataclass(frozen=True)
+class StandbyProblem:
+    """What the standby step is given, as flat arrays over the stateful tasks of all groups.
+
+    Tasks are numbered 0..T-1 in the order (group, partition number); members 0..M-1 in the order of
+    member ids; G' stateful groups.
+
+    ``owner``      int64[T]   the active's member, ``NOBODY`` where there is none (no standby then)
+    ``group``      int64[T]   row of ``eligible`` for each task
+    ``eligible``   bool[G',M] who may hold a standby: the subscribers of the group's changelogs
+    ``held_task``, ``held_member``  int64[K]  warm copies that exist: standbys of before, vacated
+                   actives, files on disk; unique pairs, never the owner itself
+    ``held_was_standby`` bool[K]  the copy was an assigned standby before (it stays rather than moves)
+    ``wanted_task``, ``wanted_member`` int64[W]  standbys that must be placed: the target member of a
+                   task that was promoted elsewhere this round
+    ``rack``       int64[M]   rack index, ``NOBODY`` where the member named none
+    ``capacity``   float64[M]
+    ``load``       float64[M] all active tasks of each member, the stateless ones too
+    ``replicas``   int        R; R' = min(R, eligible members - 1) per task
+    """
+
+    owner: Ints
+    group: Ints
+    eligible: Bools
+    held_task: Ints
+    held_member: Ints
+    held_was_standby: Bools
+    wanted_task: Ints
+    wanted_member: Ints
+    rack: Ints
+    capacity: Floats
+    load: Floats
+    replicas: int
+
+    @property
+    def tasks(self) -> int:
+        """T, the number of stateful tasks."""
+        return len(self.owner)
+
+    @property
+    def members(self) -> int:
+        """M, the number of members."""
+        return len(self.rack)
