@@ -1,0 +1,271 @@
+"""PartitionAssignor: what Faust and aiokafka call, on our planner.
+
+    app = faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor")
+
+``metadata`` when this member joins, ``assign`` on the leader, ``on_assignment`` on every member: on the
+consumer's thread, and never raising, because aiokafka would leave the worker alive without partitions.
+The rest is asked by Faust's router, tables and producers, from the app's thread.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from faust.types import TP
+from faust.types.assignor import PartitionAssignorT
+from mode import get_logger
+from yarl import URL
+
+from faust_assigner.answer import Answer, decode_answer
+from faust_assigner.app import last_resort, report, settings
+from faust_assigner.app.decisions import Decisions, Observer
+from faust_assigner.app.leader import PROTOCOL_VERSION, LeaderView, Round, decide
+from faust_assigner.app.member import Memory, remember, said_by, user_data
+from faust_assigner.app.tables import TableFacts, facts_of
+from faust_assigner.directory import ByUrl
+from faust_assigner.runs import Runs
+
+logger = get_logger(__name__)
+
+Answers = dict[str, ConsumerProtocolMemberAssignment]
+
+
+class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type: ignore[misc]
+    """One app's assignor; Faust creates it as ``PartitionAssignor(app, replicas=N)``.
+
+    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.report`).
+    ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
+    be set to any callable without arguments, None means that all weigh the same.
+    """
+
+    def __init__(self, app: Any, replicas: int = 0) -> None:
+        AbstractPartitionAssignor.__init__(self)
+        self.app = app
+        self.replicas = replicas
+        self.counters: Counter[str] = Counter()
+        self.decisions = Decisions()
+        self.weights_provider: Callable[[], Any] | None = None
+        self.last_round: Round | None = None
+        self._memory = Memory()
+        self._active_tps: set[TP] = set()
+        self._standby_tps: set[TP] = set()
+
+    @property
+    def name(self) -> str:
+        """The protocol all members of a group must share."""
+        return "faust"
+
+    @property
+    def version(self) -> int:
+        """Faust's protocol version."""
+        return PROTOCOL_VERSION
+
+    def on_decision(self, observer: Observer) -> Observer:
+        """Have ``observer(inputs, plan)`` called after each decision of this member as leader.
+
+        On a thread of its own, in order; when it is slow, decisions are dropped, and when it fails, that
+        is logged. Usable as a decorator.
+        """
+        return self.decisions.connect(observer)
+
+    # -- as a member
+
+    def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
+        """What this member says when it joins."""
+        memory, wanted = self._memory, sorted(topics)
+        try:
+            data = said_by(self.app, memory, facts_of(self.app), wanted)
+            packed = user_data(data, wanted, is_uniform=bool(memory.answer and memory.answer.is_uniform))
+        except Exception:
+            self.counters["metadata_failures"] += 1
+            logger.exception("What this member holds could not be put into words; it joins as a new one")
+            packed = last_resort.plain_metadata(self.app)
+        return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Take this member's part of a round."""
+        given: dict[str, list[int]] = {}
+        for topic, numbers in assignment.assignment or ():
+            given.setdefault(topic, []).extend(numbers)
+        try:
+            answer = decode_answer(assignment.user_data)
+        except Exception as exc:
+            self.counters["unreadable_answers"] += 1
+            logger.error("The leader's answer cannot be read, all %d partitions are taken for active: %s",
+                         sum(map(len, given.values())), exc)
+            answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
+        own_url = str(self.app.conf.canonical_url)
+        if answer.url and answer.url != own_url:
+            self.counters["foreign_urls"] += 1
+            logger.warning("This member is %s, and the leader knows it as %s", own_url, answer.url)
+        memory = remember(answer, given, kafkas=kafka_generation(self.app),
+                          before=self._memory.generation)
+        self._active_tps = _tps(memory.actives)
+        self._standby_tps = _tps(memory.standbys)
+        self._memory = memory
+
+    # -- as the leader
+
+    def assign(self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]) -> Answers:
+        """Every member's assignment; partition counts are read from ``cluster``."""
+        span = self._start_span()
+        state = self._sense("on_assignment_start")
+        try:
+            view = self._view()
+            found = decide(view, cluster.partitions_for_topic, member_metadata)
+            answers = dict(found.answers)
+        except Exception as exc:
+            logger.exception("Assigning failed; partitions are dealt out without memory")
+            self.counters["fallbacks"] += 1
+            self._sense("on_assignment_error", state, exc)
+            answers = last_resort.deal(cluster, member_metadata, self.replicas)
+        else:
+            self._conclude(found, view.tables, state)
+        self._finish_span(span, answers)
+        return answers
+
+    def _view(self) -> LeaderView:
+        memory = self._memory
+        return LeaderView(
+            str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
+            memory.directory, memory.generation, self._weights(),
+            settings.or_default(settings.group_record_bytes, self.app, settings.GROUP_RECORD_BYTES))
+
+    def _weights(self) -> Any:
+        if self.weights_provider is None:
+            return None
+        try:
+            return self.weights_provider()
+        except Exception:
+            self.counters["weights_failures"] += 1
+            logger.exception("The weights could not be had; all partitions weigh the same")
+            return None
+
+    def _conclude(self, found: Round, tables: TableFacts, state: Any) -> None:
+        try:
+            self.last_round = found
+            report.say(found, self.counters, tables)
+            if found.plan is not None:
+                self.decisions.tell(found.inputs, found.plan)
+        except Exception:
+            logger.exception("The round could not be reported")
+        if found.failure is None:
+            self._sense("on_assignment_completed", state)
+        else:
+            self._sense("on_assignment_error", state, found.failure)
+
+    def _sense(self, name: str, *args: Any) -> Any:
+        try:
+            return getattr(self.app.sensors, name)(self, *args)
+        except Exception:
+            self.counters["sensor_failures"] += 1
+            logger.exception("A sensor failed in %s", name)
+            return None
+
+    def _start_span(self) -> Any:
+        try:
+            if not self.app.tracer:
+                return None
+            return self.app.tracer.get_tracer("_faust").start_span(
+                operation_name="coordinator_assignment", tags={"hostname": socket.gethostname()})
+        except Exception:
+            logger.exception("The tracer failed")
+            return None
+
+    def _finish_span(self, span: Any, answers: Answers) -> None:
+        if span is None:
+            return
+        try:
+            with span:
+                self.app._span_add_default_tags(span)
+                span.set_tag("assignment", {m: a.assignment for m, a in answers.items()})
+        except Exception:
+            logger.exception("The tracer failed")
+
+    # -- asked by tables, producers and the router
+
+    def assigned_actives(self) -> set[TP]:
+        """The partitions this member owns; of a global table's changelog, all."""
+        return set(self._active_tps)
+
+    def assigned_standbys(self) -> set[TP]:
+        """The changelog partitions this member follows without owning them."""
+        return set(self._standby_tps)
+
+    def is_active(self, tp: TP) -> bool:
+        """Whether this member owns ``tp``."""
+        return tp in self._active_tps
+
+    def is_standby(self, tp: TP) -> bool:
+        """Whether this member is a standby of ``tp``."""
+        return tp in self._standby_tps
+
+    def group_for_topic(self, topic: str) -> int:
+        """The id of the topic's co-partitioned group; KeyError for a topic this group does not consume."""
+        answer = self._memory.answer
+        if answer is None:
+            raise KeyError(topic)
+        return answer.group_ids[topic]
+
+    @property
+    def changelog_distribution(self) -> ByUrl:
+        """URL -> changelog topic -> partitions, over all members."""
+        return self._memory.changelog_distribution
+
+    @property
+    def external_topic_distribution(self) -> ByUrl:
+        """URL -> any other topic -> partitions, over all members."""
+        return self._memory.external_topic_distribution
+
+    def table_metadata(self, topic: str) -> ByUrl:
+        """URL -> ``topic`` -> partitions."""
+        return {url: {t: numbers for t, numbers in topics.items() if t == topic}
+                for url, topics in self.changelog_distribution.items()}
+
+    def tables_metadata(self) -> ByUrl:
+        """URL -> changelog topic -> partitions."""
+        return self.changelog_distribution
+
+    def external_topics_metadata(self) -> ByUrl:
+        """URL -> any other topic -> partitions."""
+        return self.external_topic_distribution
+
+    def key_store(self, topic: str, key: bytes) -> URL:
+        """The worker whose table holds ``key``; KeyError where nobody is known to."""
+        return self._owner(topic, key, self.changelog_distribution, of_tables=True)
+
+    def external_key_store(self, topic: str, key: bytes) -> URL:
+        """The worker that reads ``key`` from ``topic``; KeyError where nobody is known to."""
+        return self._owner(topic, key, self.external_topic_distribution, of_tables=False)
+
+    def _owner(self, topic: str, key: bytes, by_url: ByUrl, *, of_tables: bool) -> URL:
+        tp = self.app.producer.key_partition(topic, key)
+        if tp is None:
+            raise KeyError(topic)
+        directory = self._memory.directory
+        if directory.urls and (tp.topic in directory.changelogs) == of_tables:
+            return URL(directory.url_of(tp.topic, tp.partition))
+        for url, topics in by_url.items():
+            if tp.partition in topics.get(tp.topic, ()):
+                return URL(url)
+        raise KeyError(tp)
+
+
+def kafka_generation(app: Any) -> int:
+    """The generation the consumer is in, or forming, as Kafka counts; -1 when there is none."""
+    at = app._consumer
+    for part in ("_thread", "_consumer", "_coordinator", "generation"):
+        at = getattr(at, part, None)
+    return at if type(at) is int and at > 0 else -1
+
+
+def _tps(claims: Mapping[str, Runs]) -> set[TP]:
+    return {TP(topic, partition) for topic, runs in claims.items() for partition in runs}

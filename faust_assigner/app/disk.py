@@ -1,0 +1,86 @@
+"""Which table partitions have RocksDB files on this machine: looked at, never opened or locked.
+
+Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts when a
+write reached it: an SST file, or a log that is not empty. How far the state inside has come is Faust's
+to find out at recovery, from the offset stored in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mode import get_logger
+from yarl import URL
+
+logger = get_logger(__name__)
+
+#: Entries of one folder that are looked at: of the folder of tables, and of one database.
+MOST_ENTRIES = 100_000
+MOST_FILES = 1_000
+LARGEST_PARTITION = 2**31 - 1
+
+_NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
+
+
+def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Changelog topic -> partitions whose state is on disk, for the tables kept in RocksDB.
+
+    ``tables`` maps changelog topics to tables. A folder that cannot be read holds nothing. Cost: one
+    listing per folder of tables and per database found.
+    """
+    prefixes: dict[Path, dict[str, str]] = {}
+    for topic in sorted(tables):
+        path = _path_of(app, tables[topic])
+        if path is not None:
+            prefixes.setdefault(path.parent, {})[path.name] = topic
+    found: dict[str, list[int]] = {}
+    for folder, topics in prefixes.items():
+        for topic, partition in _databases(folder, topics):
+            found.setdefault(topic, []).append(partition)
+    return {topic: sorted(numbers) for topic, numbers in found.items()}
+
+
+def _path_of(app: Any, table: Any) -> Path | None:
+    """Where the table's databases lie, without their ``-<p>.db``; None when it is not kept in RocksDB."""
+    url = URL(str(table._store or app.conf.store))
+    if url.scheme != "rocksdb":
+        return None
+    path: Path = Path(app.conf.tabledir) / (url.path or table.name)
+    return path
+
+
+def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]:
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for seen, entry in enumerate(entries):
+                if seen >= MOST_ENTRIES:
+                    logger.warning("%s: only %d entries are looked at", folder, MOST_ENTRIES)
+                    break
+                number = _NUMBER.search(entry.name)
+                topic = topics.get(entry.name[: number.start()]) if number else None
+                if number and topic and int(number[1]) <= LARGEST_PARTITION and _is_written(entry):
+                    found.append((topic, int(number[1])))
+    except OSError as exc:
+        if not isinstance(exc, FileNotFoundError):
+            logger.warning("Cannot look for table files in %s: %s", folder, exc)
+    return found
+
+
+def _is_written(database: os.DirEntry[str]) -> bool:
+    try:
+        if not database.is_dir():
+            return False
+        with os.scandir(database.path) as files:
+            for seen, file in enumerate(files):
+                if seen >= MOST_FILES or file.name.endswith(".sst"):
+                    return True
+                if file.name.endswith(".log") and file.stat().st_size > 0:
+                    return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,95 @@
+"""The assignor's own settings: from the environment, or as keywords of ``faust.App``.
+
+``FAUST_ASSIGNER_RACK``                 where this worker stands; standbys go to other racks
+``FAUST_ASSIGNER_CAPACITY``             how much load it takes beside the others, 1.0 unless given
+``FAUST_ASSIGNER_GROUP_RECORD_BYTES``   what the brokers take as one group's record, 1,000,000
+
+As keywords they are written in small letters: ``faust.App(..., faust_assigner_rack="eu-1a")``. Like
+Faust's own settings, the environment goes first and ``env_prefix`` applies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mode import get_logger
+
+from faust_assigner.bounded import read_label
+from faust_assigner.codec import LARGEST_CAPACITY
+from faust_assigner.errors import ConfigError, MetadataRefused
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+
+#: Kafka's default limit for one record is 1,048,588 bytes; the group's own fields need some of it.
+GROUP_RECORD_BYTES = 1_000_000
+
+
+def rack_id(app: Any) -> str | None:
+    """The rack, or None. Raises ConfigError."""
+    value = _setting(app, "FAUST_ASSIGNER_RACK")
+    if value in (None, ""):
+        return None
+    try:
+        return read_label(value, "FAUST_ASSIGNER_RACK")
+    except MetadataRefused as exc:
+        raise ConfigError(str(exc)) from None
+
+
+def capacity(app: Any) -> float:
+    """The capacity. Raises ConfigError."""
+    value = _setting(app, "FAUST_ASSIGNER_CAPACITY")
+    if value in (None, ""):
+        return 1.0
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 1 / LARGEST_CAPACITY <= number <= LARGEST_CAPACITY:
+        raise ConfigError(f"FAUST_ASSIGNER_CAPACITY must be a number above 0, got {value!r}")
+    return number
+
+
+def group_record_bytes(app: Any) -> int:
+    """The limit above which the directory of owners is left out. Raises ConfigError."""
+    value = _setting(app, "FAUST_ASSIGNER_GROUP_RECORD_BYTES")
+    if value in (None, ""):
+        return GROUP_RECORD_BYTES
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ConfigError(f"FAUST_ASSIGNER_GROUP_RECORD_BYTES must be 0 or more, got {value!r}")
+    return number
+
+
+def instance_id(app: Any) -> str | None:
+    """Faust's ``consumer_group_instance_id``: the member's name over restarts. Raises ConfigError."""
+    value = app.conf.consumer_group_instance_id
+    try:
+        return read_label(value, "consumer_group_instance_id") if value else None
+    except MetadataRefused as exc:
+        raise ConfigError(str(exc)) from None
+
+
+def or_default(read: Callable[[Any], T], app: Any, default: T) -> T:
+    """``read(app)``, or ``default`` where the setting is wrong, which is said."""
+    try:
+        return read(app)
+    except ConfigError as exc:
+        logger.error("%s; going on with %r", exc, default)
+        return default
+
+
+def _setting(app: Any, name: str) -> Any:
+    conf = app.conf
+    for value in (conf.getenv(name), conf.env.get(name), getattr(conf, name.lower(), None)):
+        if value is not None:
+            return value
+    # Faust's settings drop keywords they do not know; the app keeps them.
+    keywords: dict[str, Any] = app._default_options[1]
+    return keywords.get(name.lower(), keywords.get(name))

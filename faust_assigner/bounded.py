@@ -1,0 +1,97 @@
+"""Bytes from strangers, read within limits: nothing here grows, recurses or runs without a bound.
+
+The limits are the project's published ones. Each refusal is a :class:`MetadataRefused` that names the
+limit or the shape that was missed, never the bytes themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from typing import Any, NoReturn
+
+from faust_assigner.errors import MetadataRefused
+
+#: What one member may send, and what one compressed answer may unpack to.
+USER_DATA_BYTES = 256 * 1024
+UNPACKED_BYTES = 4 * 1024 * 1024
+JSON_DEPTH = 16
+
+#: Names, URLs and counts inside the metadata.
+NAME_CHARS = 249  # Kafka's own limit for a topic name
+URL_CHARS = 2048
+LABEL_CHARS = 255  # instance id, rack id, version
+TOPICS = 10_000
+SETS = 20_000
+LARGEST_INT = 2**31 - 1
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+_CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
+
+
+def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
+    """A JSON object of at most ``limit`` bytes and depth 16; NaN and the infinities are refused.
+
+    Cost: linear, in C.
+    """
+    if len(data) > limit:
+        raise MetadataRefused(f"{len(data)} bytes, the limit is {limit}")
+    if data.count(b"[") + data.count(b"{") > JSON_DEPTH:
+        _check_depth(data)
+    try:
+        value = json.loads(data, parse_constant=_refuse_constant)
+    except MetadataRefused:
+        raise
+    except (ValueError, RecursionError, MemoryError) as exc:
+        raise MetadataRefused(f"not JSON: {type(exc).__name__}") from None
+    if not isinstance(value, dict):
+        raise MetadataRefused(f"JSON {type(value).__name__} where an object belongs")
+    return value
+
+
+def _check_depth(data: bytes) -> None:
+    # Without its strings and everything but brackets, a document of depth n is empty after n rounds of
+    # dropping what opens and closes at once.
+    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    for _ in range(JSON_DEPTH):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if brackets:
+        raise MetadataRefused(f"JSON deeper than {JSON_DEPTH}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise MetadataRefused(f"JSON with {name}")
+
+
+def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
+    """Zlib data that unpacks to at most ``limit`` bytes; more is never held in memory."""
+    if len(data) > limit:
+        raise MetadataRefused(f"{len(data)} compressed bytes, the limit is {limit}")
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(data, limit)
+    except zlib.error as exc:
+        raise MetadataRefused(f"not zlib data: {type(exc).__name__}") from None
+    if stream.unconsumed_tail or not stream.eof:
+        # Either there is more to come, or the end was cut off; the next byte tells which.
+        more = b""
+        if stream.unconsumed_tail:
+            more = stream.decompress(stream.unconsumed_tail, 1)
+        if more or not stream.eof:
+            raise MetadataRefused(f"cut off, or unpacks to more than {limit} bytes")
+    return plain
+
+
+def read_label(value: Any, what: str, *, chars: int = LABEL_CHARS) -> str:
+    """A short text without control characters, blanks or lone surrogates."""
+    if type(value) is not str:
+        raise MetadataRefused(f"{what} is a {type(value).__name__}, not a text")
+    if len(value) > chars:
+        raise MetadataRefused(f"{what} of {len(value)} characters, the limit is {chars}")
+    if _CONTROL.search(value):
+        raise MetadataRefused(f"{what} with a blank or control character")
+    return value

@@ -1,0 +1,229 @@
+"""Small numbers in few bytes: variable-length integers, sets of numbers as runs, tagged fields.
+
+A field is (tag, length, bytes); a reader passes over tags it does not know, so that a newer member may
+say more. Varints are LEB128, seven bits a byte, least significant first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Ints, PartitionNumbers
+
+#: A set of numbers in full: one run stays a range, whatever its length.
+Numbers: TypeAlias = range | Ints
+
+_LARGEST = 2**31 - 1
+_FEW = 48  # below this, plain Python beats numpy
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A set of numbers as ascending runs; costs what it says, not what it stands for.
+
+    ``starts``, ``lengths`` int64[K], lengths > 0.
+    """
+
+    starts: Ints
+    lengths: Ints
+
+    @classmethod
+    def of(cls, values: PartitionNumbers) -> Runs:
+        """The runs of ``values``, in any order and with repeats."""
+        if isinstance(values, Runs):
+            return values
+        if isinstance(values, range) and values.step == 1:
+            return cls(_ints([values.start][: len(values)]), _ints([len(values)][: len(values)]))
+        flat = sorted_unique(values)
+        if flat.size == 0:
+            return cls(flat, flat)
+        first = np.flatnonzero(np.diff(flat, prepend=flat[0] - 2) != 1)
+        return cls(flat[first], np.diff(first, append=flat.size))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.asarray(self.numbers()).tolist())
+
+    @property
+    def size(self) -> int:
+        """How many numbers."""
+        return int(self.lengths.sum())
+
+    def numbers(self) -> Numbers:
+        """All of them; memory O(size) unless they are one run."""
+        if self.starts.size == 1:
+            return range(int(self.starts[0]), int(self.starts[0] + self.lengths[0]))
+        before = np.cumsum(self.lengths) - self.lengths
+        flat: Ints = np.repeat(self.starts - before, self.lengths) + np.arange(self.size, dtype=np.int64)
+        return flat
+
+    def below(self, limit: int) -> Runs:
+        """Those numbers that are less than ``limit``."""
+        if self.starts.size == 0 or int(self.starts[-1] + self.lengths[-1]) <= limit:
+            return self
+        lengths = np.minimum(self.starts + self.lengths, limit) - self.starts
+        keep = lengths > 0
+        return Runs(self.starts[keep], lengths[keep])
+
+
+class Writer:
+    """Collects bytes; every method returns nothing and appends."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def varint(self, value: int) -> None:
+        """Append ``value`` >= 0."""
+        while value > 0x7F:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def varints(self, values: Ints) -> None:
+        """Append all of ``values`` >= 0; cost O(n), in numpy when there are many."""
+        if values.size > _FEW and int(values.max()) < 0x80:
+            self.data += values.astype(np.uint8).tobytes()
+            return
+        for value in values.tolist():
+            self.varint(value)
+
+    def text(self, value: str) -> None:
+        """Append the length and the UTF-8 bytes of ``value``."""
+        raw = value.encode("utf-8")
+        self.varint(len(raw))
+        self.data += raw
+
+    def numbers(self, values: PartitionNumbers) -> None:
+        """Append a set of numbers >= 0: (gap, length - 1) per run, or one delta each where runs are short."""
+        runs = Runs.of(values)
+        if runs.size * 2 < runs.starts.size * 3:
+            flat = np.append(-1, np.asarray(runs.numbers(), dtype=np.int64))
+            deltas: Ints = flat[1:] - flat[:-1] - 1
+            self.varint(runs.size << 1 | 1)
+            self.varints(deltas)
+        else:
+            gaps = runs.starts.copy()
+            gaps[1:] -= (runs.starts + runs.lengths)[:-1]
+            self.varint(runs.starts.size << 1)
+            self.varints(np.stack((gaps, runs.lengths - 1), axis=1).ravel())
+
+    def field(self, tag: int, body: bytes | bytearray) -> None:
+        """Append one tagged field."""
+        self.varint(tag)
+        self.varint(len(body))
+        self.data += body
+
+
+class Reader:
+    """Reads what :class:`Writer` wrote; every method may raise :class:`MetadataRefused`."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every byte was read."""
+        return self.at >= len(self.data)
+
+    def varint(self, *, limit: int = _LARGEST) -> int:
+        """The next number, at most ``limit``."""
+        value = shift = 0
+        data, at = self.data, self.at
+        while True:
+            if at >= len(data) or shift > 63:
+                raise MetadataRefused("a number is cut off")
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        if value > limit:
+            raise MetadataRefused(f"a number is {value}, the limit is {limit}")
+        self.at = at
+        return value
+
+    def count(self, *, limit: int, item_bytes: int = 1) -> int:
+        """How many items follow: no more than ``limit``, nor than there are bytes for."""
+        value = self.varint()
+        if value > limit or value * item_bytes > len(self.data) - self.at:
+            raise MetadataRefused(f"{value} items announced, the limit is {limit}, "
+                                  f"{len(self.data) - self.at} bytes are left")
+        return value
+
+    def take(self, length: int) -> bytes:
+        """The next ``length`` bytes."""
+        if length > len(self.data) - self.at:
+            raise MetadataRefused(f"{length} bytes announced, {len(self.data) - self.at} are left")
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def text(self) -> str:
+        """A text with its length before it."""
+        return decode_text(self.take(self.varint()))
+
+    def runs(self) -> Runs:
+        """A set of numbers; cost and memory O(bytes read)."""
+        header = self.varint()
+        return self._deltas(header >> 1) if header & 1 else self._runs(header >> 1)
+
+    def _values(self, count: int) -> list[int]:
+        if count > len(self.data) - self.at:
+            raise MetadataRefused(f"{count} numbers announced, {len(self.data) - self.at} bytes are left")
+        window = self.data[self.at : self.at + count]
+        if window.isascii():  # every varint is one byte
+            self.at += count
+            return list(window)
+        return [self.varint() for _ in range(count)]
+
+    def _deltas(self, count: int) -> Runs:
+        return Runs.of(np.cumsum(_ints(self._values(count)) + 1) - 1)
+
+    def _runs(self, count: int) -> Runs:
+        pairs = self._values(2 * count)
+        lengths = _ints(pairs[1::2]) + 1
+        return Runs(np.cumsum(_ints(pairs[::2]) + lengths) - lengths, lengths)
+
+    def fields(self) -> Iterator[tuple[int, Reader]]:
+        """The tagged fields that are left, in order."""
+        while not self.is_done:
+            tag = self.varint()
+            yield tag, Reader(self.take(self.varint()))
+
+
+def sorted_unique(values: PartitionNumbers) -> Ints:
+    """``values`` as an int64 array, ascending, each once."""
+    if isinstance(values, np.ndarray):
+        flat = values.astype(np.int64, copy=False)
+    else:
+        flat = np.fromiter(values, dtype=np.int64)
+    if flat.size > 1 and not bool((flat[1:] > flat[:-1]).all()):
+        flat = np.unique(flat)
+    return flat
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def decode_text(raw: bytes) -> str:
+    """UTF-8, or refused."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise MetadataRefused("a text is not UTF-8") from None
+
+
+def join_texts(texts: Iterable[str]) -> bytes:
+    """Texts without NUL as one block, which compresses better than with lengths between."""
+    return "\0".join(texts).encode("utf-8")
+
+
+def split_texts(raw: bytes) -> tuple[str, ...]:
+    """The inverse of :func:`join_texts`."""
+    return tuple(decode_text(raw).split("\0"))
