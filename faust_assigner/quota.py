@@ -1,35 +1,88 @@
-"""How many tasks of each group each member gets: total balance, group balance, stickiness."""
+"""How many tasks of each group each member gets: total balance, group balance, stickiness, warmth."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
-from faust_assigner.model import Ints, Layout, Prior
-from faust_assigner.seats import counts
+from faust_assigner.flow import Flow, Transport
+from faust_assigner.model import Bools, Floats, Ints
+from faust_assigner.prices import prices_fluid, prices_near
+
+#: Below this share of tasks without an owner the last assignment is the better place to start.
+_NEAR = 0.02
 
 
-def quotas(layout: Layout, ordinary: Sequence[int], prior: Prior) -> Ints:
-    """int64[G, M] for the ``ordinary`` groups, rows summing to their partition counts."""
-    members = len(layout.member_ids)
-    held = np.zeros((len(ordinary), members), dtype=np.int64)
-    for row, g in enumerate(ordinary):
-        held[row] = counts(layout.of(g, prior.owner), members)
-    return _evenly([layout.groups[g].partitions for g in ordinary],
-                   [layout.groups[g].members for g in ordinary], held)
+def quotas(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
+    """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
+
+    ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
+    ``held`` and ``warm`` int64[G, M], tasks a member owned and tasks it only holds a copy of;
+    ``capacity`` float64[M]. Among equally good quotas the lower member ids get more.
+
+    Cost: O(G x M) when all subscriptions and capacities are equal, else a min-cost flow with G + M
+    nodes.
+    """
+    quota = np.zeros_like(held)
+    who = np.flatnonzero(allowed.any(axis=0))
+    if not who.size:
+        return quota
+    mine, rate = allowed[:, who], rates(capacity[who])
+    if mine.all() and (rate == rate[0]).all():
+        quota[:, who] = _equal(sizes, held[:, who], warm[:, who])
+    else:
+        quota[:, who] = _mixed(Transport(sizes, mine, held[:, who], warm[:, who], rate))
+    return quota
 
 
-def _evenly(sizes: list[int], subscribers: list[Ints], held: Ints) -> Ints:
-    """Floors for all, and the extras of each group to those with the fewest extras so far."""
-    out = np.zeros_like(held)
-    load = np.zeros(held.shape[1], dtype=np.int64)
-    for g, (n, who) in enumerate(zip(sizes, subscribers, strict=True)):
-        floor, extra = divmod(n, who.size)
-        out[g, who] = floor
-        load[who] += floor
-        wants = held[g, who] <= floor
-        lucky = who[np.lexsort((who, wants, load[who]))[:extra]]
-        out[g, lucky] += 1
-        load[lucky] += 1
-    return out
+def rates(capacity: Floats) -> Ints:
+    """int64[M], proportional to 1 / capacity, exactly where a common denominator is small enough.
+
+    Capacities are read as the nearest fraction with a denominator up to 1,000; when their common
+    multiple would overflow, rates are rounded to 2^-14 of the smallest.
+    """
+    shares = [Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c) for c in capacity.tolist()]
+    common = 1
+    for share in set(shares):
+        common = lcm(common, share.numerator)
+        if common > 1 << 40:
+            break
+    exact = [share.denominator * (common // share.numerator) for share in shares]
+    smallest = min(exact)
+    if common <= 1 << 40 and max(exact) <= smallest << 14 and max(exact) < 1 << 20:
+        return np.array(exact, dtype=np.int64)
+    scaled: Ints = np.minimum(np.rint((capacity.max() / capacity) * (1 << 14)), 1 << 30).astype(np.int64)
+    return scaled
+
+
+def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
+    """Everyone may take everything: floors for all, and the extras where they stick."""
+    members = held.shape[1]
+    floor, extra = np.divmod(sizes, members)
+    if sizes.size == 1:
+        lucky = np.lexsort((-warm[0], -(held[0] > floor[0]).astype(np.int64)))[: extra[0]]
+        quota = np.full_like(held, floor[0])
+        quota[0, lucky] += 1
+        return quota
+    flow = Flow(Transport(sizes, np.ones_like(held, dtype=np.bool_), held, warm,
+                          np.ones(members, dtype=np.int64)))
+    # The potentials are known: a seat past the floor costs the same everywhere, and so does the next
+    # task of any member. Only who gets the extras is open.
+    level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
+    seat = 2 * floor + (extra > 0)
+    of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)
+    flow.respond(of_member[0] - flow.digits.group * seat, of_member, held)
+    return flow.settle()
+
+
+def _mixed(transport: Transport) -> Ints:
+    flow = Flow(transport)
+    tasks = int(transport.supply.sum())
+    if tasks - int(transport.kept.sum()) <= _NEAR * tasks:
+        of_group, of_member = prices_near(flow, transport.kept)
+    else:
+        of_group, of_member = prices_fluid(flow)
+    flow.respond(of_group, of_member, transport.kept)
+    return flow.settle()

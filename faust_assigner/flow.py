@@ -1,0 +1,305 @@
+"""An exact convex transport: groups -> members -> sink, by successive shortest paths over numpy rows.
+
+Group ``g`` ships ``supply[g]`` tasks to members that may take them. With x tasks of g on m and L tasks
+on m in all, the cost is, lexicographically,
+
+    sum L^2 / capacity,   sum x^2,   -(tasks that stay),   -(tasks that land on a copy of their state)
+
+The four terms share one int64, each in its own digit: a simple cycle of the residual graph changes a
+lower term by less than one unit of the next, so the sum is optimal exactly when the tuple is.
+
+Nodes are groups and members, never tasks. The solver starts from any potentials: every arc that they
+call profitable is used, and the imbalances that leaves are shipped along shortest paths, which keeps
+optimality (Ahuja, Magnanti, Orlin: Network Flows, 9.7 and 14.5). Good potentials leave few of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from faust_assigner.model import Bools, Ints
+
+FAR = np.int64(1) << 61
+
+
+@dataclass(frozen=True)
+class Transport:
+    """What to ship: ``supply`` int64[G], ``allowed`` bool[G, M], the ``kept`` and ``warm`` tasks that a
+    cell may count as staying and as landing warm, int64[G, M], and ``rate`` int64[M], proportional to
+    1 / capacity."""
+
+    supply: Ints
+    allowed: Bools
+    kept: Ints
+    warm: Ints
+    rate: Ints
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The worth of one unit of each term: 1 for warmth, then ``stay`` < ``group`` < ``load``."""
+
+    stay: int
+    group: int
+    load: int
+
+    @classmethod
+    def of(cls, t: Transport) -> Digits:
+        """Digits wide enough that no simple cycle carries over into the next."""
+        cells = 2 * min(t.allowed.shape) + 2
+        stay = 2 * cells + 1
+        group = (2 * cells + 1) * stay
+        squares = 4 * (int(t.supply.sum()) + cells) + 1
+        return cls(stay, group, squares * group)
+
+
+class Flow:
+    """The state of one solution: ``x`` int64[G, M], ``load`` int64[M] and the potentials."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.t = transport
+        self.digits = Digits.of(transport)
+        groups, members = transport.allowed.shape
+        self.x = np.zeros((groups, members), dtype=np.int64)
+        self.load = np.zeros(members, dtype=np.int64)
+        self.of_group = np.zeros(groups, dtype=np.int64)
+        self.of_member = np.zeros(members, dtype=np.int64)
+
+    # Costs ---------------------------------------------------------------------------------------
+
+    def seat_cost(self, k: Ints, kept: Ints, warm: Ints) -> Ints:
+        """What the k-th task of a cell costs (k >= 1); strictly increasing in k."""
+        d = self.digits
+        bonus = np.where(k <= kept, d.stay, (k <= kept + warm).astype(np.int64))
+        cost: Ints = d.group * (2 * k - 1) - bonus
+        return cost
+
+    def load_cost(self, k: Ints, rate: Ints) -> Ints:
+        """What the k-th task of a member costs its load (k >= 1)."""
+        cost: Ints = self.digits.load * rate * (2 * k - 1)
+        return cost
+
+    def seats_below(self, price: Ints) -> Ints:
+        """How many tasks of each cell cost no more than ``price``, int64[G, M]."""
+        t, d = self.t, self.digits
+        two = 2 * d.group
+        plain = (price + d.group) // two
+        warm = np.minimum((price + (d.group + 1)) // two, t.kept + t.warm)
+        stay = np.minimum((price + (d.group + d.stay)) // two, t.kept)
+        seats = np.maximum(np.maximum(plain, warm), np.maximum(stay, 0))
+        below: Ints = np.where(t.allowed, seats, 0)
+        return below
+
+    def loads_below(self, price: Ints) -> Ints:
+        """How many tasks each member may carry for no more than ``price`` each, int64[M]."""
+        unit = self.digits.load * self.t.rate
+        below: Ints = np.maximum((price + unit) // (2 * unit), 0)
+        return below
+
+    # Start ---------------------------------------------------------------------------------------
+
+    def respond(self, of_group: Ints, of_member: Ints, near: Ints) -> None:
+        """Take every arc the potentials call profitable; of two equally good values the one ``near``."""
+        self.of_group, self.of_member = of_group.copy(), of_member.copy()
+        price = of_member[None, :] - of_group[:, None]
+        least, most = self.seats_below(price - 1), self.seats_below(price)
+        self.x = np.clip(near, least, most)
+        self.load = _level_loads(self.x.sum(axis=0), self.loads_below(-of_member - 1),
+                                 self.loads_below(-of_member), int(self.t.supply.sum()))
+        self._use_ties(least, most)
+        t = self.t
+        self.up = np.where(t.allowed, self.seat_cost(self.x + 1, t.kept, t.warm), FAR)
+        self.down = np.ascontiguousarray(
+            np.where(self.x > 0, -self.seat_cost(self.x, t.kept, t.warm), FAR).T
+        )
+
+    def _use_ties(self, least: Ints, most: Ints) -> None:
+        """Cells that may have one task more or less at the same cost even out groups and members."""
+        surplus = self.t.supply - self.x.sum(axis=1)
+        room = self.load - self.x.sum(axis=0)
+        slack = (most - self.x).sum(axis=1)
+        for g in np.lexsort((np.arange(slack.size), slack)).tolist():
+            sign = 1 if surplus[g] > 0 else -1
+            free = (self.x[g] < most[g]) if sign > 0 else (self.x[g] > least[g])
+            ready = np.flatnonzero(free & (room * sign > 0))
+            take = ready[np.argsort(-room[ready] * sign, kind="stable")[: abs(int(surplus[g]))]]
+            self.x[g, take] += sign
+            room[take] -= sign
+
+    # Shipping ------------------------------------------------------------------------------------
+
+    def settle(self) -> Ints:
+        """Ship every imbalance along shortest paths; returns ``x``, optimal."""
+        excess = np.concatenate((
+            self.t.supply - self.x.sum(axis=1),
+            self.x.sum(axis=0) - self.load,
+            [self.load.sum() - self.t.supply.sum()],
+        ))
+        search = _Search(self, excess)
+        while (excess > 0).any():
+            search.reprice()
+            while search.ship_layers():
+                pass
+        return self.x
+
+
+def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
+    """Loads within their ties, as ``wanted`` as can be, that sum to ``tasks`` if any do."""
+    load = np.clip(wanted, least, most)
+    short = tasks - int(load.sum())
+    room = most - load if short > 0 else load - least
+    order = np.argsort(-np.abs(wanted - load), kind="stable")
+    order = order[room[order] > 0][: abs(short)]
+    load[order] += 1 if short > 0 else -1
+    return load
+
+
+class _Search:
+    """Dijkstra over the residual graph, nodes = groups, then members, then the sink."""
+
+    def __init__(self, flow: Flow, excess: Ints) -> None:
+        self.flow = flow
+        self.excess = excess
+        self.groups, self.members = flow.t.allowed.shape
+        self.sink = self.groups + self.members
+        self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
+        self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
+        self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
+        self.ships = 0
+        self.scans = 0
+
+    def reprice(self) -> None:
+        """Move the potentials until the nearest deficit can be reached at no reduced cost."""
+        size = self.sink + 1
+        distance = np.full(size, FAR, dtype=np.int64)
+        distance[self.excess > 0] = 0
+        open_ = distance.copy()
+        lacking = np.flatnonzero(self.excess < 0)
+        done: list[int] = []
+        self.ships += 1
+        while True:
+            u = int(open_.argmin())
+            here = distance[u]
+            nearest = distance[lacking].min()
+            if nearest <= here:
+                break
+            open_[u] = FAR
+            done.append(u)
+            self._scan(u, here, distance, open_)
+        self.scans += len(done)
+        self.potential[done] += distance[done] - nearest
+
+    def ship_layers(self) -> bool:
+        """Ship along shortest paths of reduced cost zero until none is left (Dinic's blocking flow)."""
+        p, g, flow = self.potential, self.groups, self.flow
+        of_group, of_member = p[:g], p[g : self.sink]
+        self.free_up = flow.up + of_group[:, None] == of_member
+        self.free_down = flow.down + of_member[:, None] == of_group
+        self.free_out = self.load_up + of_member == p[self.sink]
+        self.free_in = self.load_down + p[self.sink] == of_member
+        layer = self._layers()
+        if layer is None:
+            return False
+        shipped = False
+        for source in np.flatnonzero(self.excess > 0).tolist():
+            while self.excess[source] > 0 and (path := self._descend(source, layer)):
+                self._push(path)
+                shipped = True
+        return shipped
+
+    def _layers(self) -> Ints | None:
+        """Steps from the nearest excess, int64[nodes]; -1 beyond the first layer with a deficit."""
+        g = self.groups
+        layer = np.full(self.sink + 1, -1, dtype=np.int64)
+        frontier = self.excess > 0
+        depth = 0
+        while frontier.any():
+            layer[frontier] = depth
+            if (self.excess[frontier] < 0).any():
+                return layer
+            reached = np.zeros_like(frontier)
+            groups, members = np.flatnonzero(frontier[:g]), np.flatnonzero(frontier[g : self.sink])
+            reached[g : self.sink] = self.free_up[groups].any(axis=0)
+            reached[:g] = self.free_down[members].any(axis=0)
+            reached[self.sink] = self.free_out[members].any()
+            if frontier[self.sink]:
+                reached[g : self.sink] |= self.free_in
+            frontier = reached & (layer < 0)
+            depth += 1
+        return None
+
+    def _descend(self, source: int, layer: Ints) -> list[int]:
+        """A path down the layers to a deficit; dead ends leave the layers."""
+        g = self.groups
+        path = [source]
+        while path:
+            u = path[-1]
+            if self.excess[u] < 0:
+                return path
+            below = layer[u] + 1
+            v = -1
+            if u < g:
+                ready = self.free_up[u] & (layer[g : self.sink] == below)
+                first = g
+            elif u < self.sink:
+                if self.free_out[u - g] and layer[self.sink] == below:
+                    path.append(self.sink)
+                    continue
+                ready = self.free_down[u - g] & (layer[:g] == below)
+                first = 0
+            else:
+                ready = self.free_in & (layer[g : self.sink] == below)
+                first = g
+            v = int(ready.argmax())
+            if ready[v]:
+                path.append(first + v)
+            else:
+                layer[u] = -1
+                path.pop()
+        return path
+
+    def _push(self, path: list[int]) -> None:
+        for u, v in pairwise(path):
+            self._step(u, v)
+        self.excess[path[0]] -= 1
+        self.excess[path[-1]] += 1
+
+    def _scan(self, u: int, here: np.int64, distance: Ints, open_: Ints) -> None:
+        p, g, flow = self.potential, self.groups, self.flow
+        base = here + p[u]
+        if u < g:
+            first, row = g, flow.up[u]
+        elif u < self.sink:
+            first, row = 0, flow.down[u - g]
+            through = base + self.load_up[u - g] - p[self.sink]
+            if through < distance[self.sink]:
+                distance[self.sink] = open_[self.sink] = through
+        else:
+            first, row = g, self.load_down
+        reach = row + (base - p[first : first + row.size])
+        better = np.flatnonzero(reach < distance[first : first + row.size])
+        if better.size:
+            found = reach[better]
+            better += first
+            distance[better] = found
+            open_[better] = found
+
+    def _step(self, u: int, v: int) -> None:
+        g, flow = self.groups, self.flow
+        if v == self.sink or u == self.sink:
+            m = min(u, v) - g
+            flow.load[m] += 1 if v == self.sink else -1
+            k, rate = flow.load[m], flow.t.rate[m]
+            self.load_up[m] = flow.load_cost(k + 1, rate)
+            self.load_down[m] = -flow.load_cost(k, rate) if k > 0 else FAR
+            self.free_out[m] = self.free_in[m] = False
+            return
+        group, m = (u, v - g) if u < g else (v, u - g)
+        flow.x[group, m] += 1 if u < g else -1
+        x, kept, warm = flow.x[group, m], flow.t.kept[group, m], flow.t.warm[group, m]
+        flow.up[group, m] = flow.seat_cost(x + 1, kept, warm)
+        self.free_up[group, m] = self.free_down[m, group] = False
+        flow.down[m, group] = -flow.seat_cost(x, kept, warm) if x > 0 else FAR

@@ -1,0 +1,116 @@
+"""Which of the tasks that must move land on a copy of their state: a maximum matching, quotas given."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from faust_assigner.model import NOBODY, Ints
+
+
+def warm_moves(before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> tuple[Ints, Ints]:
+    """(numbers, members): as many moves onto copies as ``spare`` and ``room`` allow.
+
+    ``before`` int64[n], previous owners; ``spare`` int64[M], how many each of them must shed (a number
+    nobody owned is free anyway); ``room`` int64[M], how many more each member gets; ``number``,
+    ``member`` int64[K], who holds a copy of what. Cost: O(K) when the greedy start is already best,
+    which it nearly always is; O(K) more for each move it missed.
+    """
+    loose = np.append(spare, 1)[before[number]] > 0  # NOBODY indexes the last
+    useful = np.flatnonzero(loose & (room[member] > 0))
+    if not useful.size:
+        return useful, useful
+    matching = _Matching(before, spare, room, number[useful], member[useful])
+    matching.start()
+    while matching.improve():
+        pass
+    moves = sorted(matching.at.items())
+    return np.array([p for p, _ in moves], dtype=np.int64), np.array([m for _, m in moves], dtype=np.int64)
+
+
+class _Matching:
+    """Numbers on one side, holders with room on the other; previous owners ration their numbers."""
+
+    def __init__(self, before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> None:
+        self.room = {m: int(room[m]) for m in np.unique(member).tolist()}
+        self.holders: dict[int, list[int]] = {}
+        for p, m in zip(number.tolist(), member.tolist(), strict=True):
+            self.holders.setdefault(p, []).append(m)
+        self.donor = {p: int(before[p]) for p in self.holders}
+        self.spare = {d: int(spare[d]) for d in set(self.donor.values()) if d != NOBODY}
+        self.numbers_of: dict[int, list[int]] = {}
+        for p, d in self.donor.items():
+            self.numbers_of.setdefault(d, []).append(p)
+        self.at: dict[int, int] = {}
+        self.guests: dict[int, set[int]] = {m: set() for m in self.room}
+
+    def start(self) -> None:
+        """Greedy: the numbers with the fewest holders first, to the holder with the most room."""
+        for p in sorted(self.holders, key=lambda p: (len(self.holders[p]), p)):
+            m = min(self.holders[p], key=lambda m: (-self.room[m], m))
+            if self.room[m] and self._may_go(p):
+                self._seat(p, m)
+                if self.donor[p] != NOBODY:
+                    self.spare[self.donor[p]] -= 1
+
+    def _may_go(self, p: int) -> bool:
+        return self.donor[p] == NOBODY or self.spare[self.donor[p]] > 0
+
+    def _seat(self, p: int, m: int) -> None:
+        self.at[p] = m
+        self.guests[m].add(p)
+        self.room[m] -= 1
+
+    def _unseat(self, p: int) -> int:
+        m = self.at.pop(p)
+        self.guests[m].discard(p)
+        self.room[m] += 1
+        return m
+
+    def improve(self) -> bool:
+        """One augmenting path, breadth first; False when there is none, and the matching is maximum."""
+        if not any(self.room.values()):
+            return False
+        queue = deque(p for p in sorted(self.holders) if p not in self.at and self._may_go(p))
+        came: dict[int, int | None] = dict.fromkeys(queue)  # number -> the seated one it displaces
+        via: dict[int, int] = {}  # member -> the number that reached it
+        asked: set[int] = set()
+        while queue:
+            p = queue.popleft()
+            for m in self.holders[p]:
+                if m in via:
+                    continue
+                via[m] = p
+                if self.room[m] > 0:
+                    self._augment(m, came, via)
+                    return True
+                for guest in sorted(self.guests[m]):
+                    self._reach(guest, came, queue, asked)
+        return False
+
+    def _reach(self, guest: int, came: dict[int, int | None], queue: deque[int], asked: set[int]) -> None:
+        """A guest that might leave: to another holder, or back to its owner, who then sheds another."""
+        if guest not in came:
+            came[guest] = guest
+            queue.append(guest)
+        donor = self.donor[guest]
+        if donor != NOBODY and donor not in asked:
+            asked.add(donor)
+            for other in self.numbers_of[donor]:
+                if other not in came and other not in self.at:
+                    came[other] = guest
+                    queue.append(other)
+
+    def _augment(self, m: int, came: dict[int, int | None], via: dict[int, int]) -> None:
+        while True:
+            p = via[m]
+            leaving = came[p]
+            if leaving is None:
+                self._seat(p, m)
+                if self.donor[p] != NOBODY:
+                    self.spare[self.donor[p]] -= 1
+                return
+            freed = self._unseat(leaving)
+            self._seat(p, m)
+            m = freed
