@@ -19,8 +19,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from faust_assigner.bounded import (
     LARGEST_INT,
     TOPICS,
@@ -228,9 +226,9 @@ def _read_capacity(raw: bytes) -> float:
 
 def _decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
     rows = body.runs()
-    if rows.starts.size and int(rows.starts[-1] + rows.lengths[-1]) > len(topics):
+    if rows.end > len(topics):
         raise MetadataRefused(f"a topic beyond the {len(topics)} subscribed ones")
-    return [topics[i] for i in rows.numbers()]
+    return [topics[i] for i in rows]
 
 
 def decode_claims(body: Reader, topics: Sequence[str], below: int = LARGEST_INT) -> dict[str, Runs]:
@@ -274,7 +272,7 @@ def _read_numbers(value: Any, what: str) -> Runs:
         raise MetadataRefused(f"{what} with something that is not a list of whole numbers")
     if value and not 0 <= min(value) <= max(value) <= LARGEST_INT:
         raise MetadataRefused(f"{what} with a partition outside 0..{LARGEST_INT}")
-    return Runs.of(np.array(value, dtype=np.int64))
+    return Runs.of(value)
 
 
 def read_group_ids(value: Any) -> dict[str, int]:
@@ -289,7 +287,7 @@ def read_group_ids(value: Any) -> dict[str, int]:
 
 
 def _plain(claims: Claims) -> dict[str, list[int]]:
-    found = {topic: np.asarray(Runs.of(claims[topic]).numbers()).tolist() for topic in sorted(claims)}
+    found = {topic: list(Runs.of(claims[topic])) for topic in sorted(claims)}
     return {topic: numbers for topic, numbers in found.items() if numbers}
 
 

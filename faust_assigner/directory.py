@@ -116,8 +116,8 @@ def _encode_column(owner: Ints, rows: list[int]) -> bytes:
     first = np.flatnonzero(np.diff(owner, prepend=owner[:1] - 1) != 0)
     steps: Ints = np.diff(owner[first], prepend=NOBODY)
     body.varint(first.size)
-    body.varints(np.where(steps < 0, -2 * steps - 1, 2 * steps))
-    body.varints(np.diff(first, append=owner.size) - 1)
+    body.varints(np.where(steps < 0, -2 * steps - 1, 2 * steps).tolist())
+    body.varints((np.diff(first, append=owner.size) - 1).tolist())
     return bytes(body.data)
 
 

@@ -6,6 +6,7 @@ say more. Varints are LEB128, seven bits a byte, least significant first.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -26,11 +27,12 @@ _FEW = 48  # below this, plain Python beats numpy
 class Runs:
     """A set of numbers as ascending runs; costs what it says, not what it stands for.
 
-    ``starts``, ``lengths`` int64[K], lengths > 0.
+    ``starts`` and ``lengths`` (> 0) are plain lists: a member mostly holds a few runs, and numpy only pays
+    from some dozens on.
     """
 
-    starts: Ints
-    lengths: Ints
+    starts: list[int]
+    lengths: list[int]
 
     @classmethod
     def of(cls, values: PartitionNumbers) -> Runs:
@@ -38,36 +40,64 @@ class Runs:
         if isinstance(values, Runs):
             return values
         if isinstance(values, range) and values.step == 1:
-            return cls(_ints([values.start][: len(values)]), _ints([len(values)][: len(values)]))
-        flat = sorted_unique(values)
-        if flat.size == 0:
-            return cls(flat, flat)
+            return cls([values.start][: len(values)], [len(values)][: len(values)])
+        if not isinstance(values, np.ndarray):
+            values = list(values)
+        if len(values) > _FEW:
+            return cls._of_many(np.asarray(values, dtype=np.int64))
+        starts: list[int] = []
+        lengths: list[int] = []
+        end = -2
+        for value in sorted({int(v) for v in values}):
+            if value == end:
+                lengths[-1] += 1
+            else:
+                starts.append(value)
+                lengths.append(1)
+            end = value + 1
+        return cls(starts, lengths)
+
+    @classmethod
+    def _of_many(cls, flat: Ints) -> Runs:
+        if not bool((flat[1:] > flat[:-1]).all()):
+            flat = np.unique(flat)
         first = np.flatnonzero(np.diff(flat, prepend=flat[0] - 2) != 1)
-        return cls(flat[first], np.diff(first, append=flat.size))
+        return cls(flat[first].tolist(), np.diff(first, append=flat.size).tolist())
 
     def __iter__(self) -> Iterator[int]:
-        return iter(np.asarray(self.numbers()).tolist())
+        for start, length in zip(self.starts, self.lengths, strict=True):
+            yield from range(start, start + length)
 
     @property
     def size(self) -> int:
         """How many numbers."""
-        return int(self.lengths.sum())
+        return sum(self.lengths)
+
+    @property
+    def end(self) -> int:
+        """One more than the largest number; 0 when there is none."""
+        return self.starts[-1] + self.lengths[-1] if self.starts else 0
 
     def numbers(self) -> Numbers:
         """All of them; memory O(size) unless they are one run."""
-        if self.starts.size == 1:
-            return range(int(self.starts[0]), int(self.starts[0] + self.lengths[0]))
-        before = np.cumsum(self.lengths) - self.lengths
-        flat: Ints = np.repeat(self.starts - before, self.lengths) + np.arange(self.size, dtype=np.int64)
+        if len(self.starts) == 1:
+            return range(self.starts[0], self.end)
+        if len(self.starts) <= _FEW and self.size <= 8 * _FEW:
+            return np.array(list(self), dtype=np.int64)
+        starts, lengths = _ints(self.starts), _ints(self.lengths)
+        before = np.cumsum(lengths) - lengths
+        flat: Ints = np.repeat(starts - before, lengths) + np.arange(self.size, dtype=np.int64)
         return flat
 
     def below(self, limit: int) -> Runs:
         """Those numbers that are less than ``limit``."""
-        if self.starts.size == 0 or int(self.starts[-1] + self.lengths[-1]) <= limit:
+        if self.end <= limit:
             return self
-        lengths = np.minimum(self.starts + self.lengths, limit) - self.starts
-        keep = lengths > 0
-        return Runs(self.starts[keep], lengths[keep])
+        kept = bisect_left(self.starts, limit)
+        lengths = self.lengths[:kept]
+        if kept:
+            lengths[-1] = min(lengths[-1], limit - self.starts[kept - 1])
+        return Runs(self.starts[:kept], lengths)
 
 
 class Writer:
@@ -83,12 +113,12 @@ class Writer:
             value >>= 7
         self.data.append(value)
 
-    def varints(self, values: Ints) -> None:
-        """Append all of ``values`` >= 0; cost O(n), in numpy when there are many."""
-        if values.size > _FEW and int(values.max()) < 0x80:
-            self.data += values.astype(np.uint8).tobytes()
+    def varints(self, values: list[int]) -> None:
+        """Append all of ``values`` >= 0."""
+        if not values or max(values) < 0x80:
+            self.data += bytes(values)
             return
-        for value in values.tolist():
+        for value in values:
             self.varint(value)
 
     def text(self, value: str) -> None:
@@ -100,16 +130,20 @@ class Writer:
     def numbers(self, values: PartitionNumbers) -> None:
         """Append a set of numbers >= 0: (gap, length - 1) per run, or one delta each where runs are short."""
         runs = Runs.of(values)
-        if runs.size * 2 < runs.starts.size * 3:
-            flat = np.append(-1, np.asarray(runs.numbers(), dtype=np.int64))
-            deltas: Ints = flat[1:] - flat[:-1] - 1
+        coded = []
+        if runs.size * 2 < len(runs.starts) * 3:
             self.varint(runs.size << 1 | 1)
-            self.varints(deltas)
+            before = -1
+            for value in runs:
+                coded.append(value - before - 1)
+                before = value
         else:
-            gaps = runs.starts.copy()
-            gaps[1:] -= (runs.starts + runs.lengths)[:-1]
-            self.varint(runs.starts.size << 1)
-            self.varints(np.stack((gaps, runs.lengths - 1), axis=1).ravel())
+            self.varint(len(runs.starts) << 1)
+            end = 0
+            for start, length in zip(runs.starts, runs.lengths, strict=True):
+                coded += (start - end, length - 1)
+                end = start + length
+        self.varints(coded)
 
     def field(self, tag: int, body: bytes | bytearray) -> None:
         """Append one tagged field."""
@@ -182,29 +216,29 @@ class Reader:
         return [self.varint() for _ in range(count)]
 
     def _deltas(self, count: int) -> Runs:
-        return Runs.of(np.cumsum(_ints(self._values(count)) + 1) - 1)
+        values = []
+        at = -1
+        for delta in self._values(count):
+            at += delta + 1
+            values.append(at)
+        return Runs.of(values)
 
     def _runs(self, count: int) -> Runs:
         pairs = self._values(2 * count)
-        lengths = _ints(pairs[1::2]) + 1
-        return Runs(np.cumsum(_ints(pairs[::2]) + lengths) - lengths, lengths)
+        starts: list[int] = []
+        lengths: list[int] = []
+        end = 0
+        for i in range(0, len(pairs), 2):
+            starts.append(end + pairs[i])
+            lengths.append(pairs[i + 1] + 1)
+            end = starts[-1] + lengths[-1]
+        return Runs(starts, lengths)
 
     def fields(self) -> Iterator[tuple[int, Reader]]:
         """The tagged fields that are left, in order."""
         while not self.is_done:
             tag = self.varint()
             yield tag, Reader(self.take(self.varint()))
-
-
-def sorted_unique(values: PartitionNumbers) -> Ints:
-    """``values`` as an int64 array, ascending, each once."""
-    if isinstance(values, np.ndarray):
-        flat = values.astype(np.int64, copy=False)
-    else:
-        flat = np.fromiter(values, dtype=np.int64)
-    if flat.size > 1 and not bool((flat[1:] > flat[:-1]).all()):
-        flat = np.unique(flat)
-    return flat
 
 
 def _ints(values: list[int]) -> Ints:
