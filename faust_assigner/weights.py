@@ -71,10 +71,14 @@ class WeightRow(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightSet:
-    """What one group plans with: (topic, partition) -> weight, the version, and why if there are none."""
+    """What one group plans with: (topic, partition) -> weight and the version; or why there are none.
+
+    ``code`` is one word for the reason: loading, missing, invalid, stale, future, unnamed.
+    """
 
     version: int | None
     weights: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    code: str | None = None
     reason: str | None = None
 
     @property
@@ -83,9 +87,9 @@ class WeightSet:
         return bool(self.weights)
 
 
-def neutral(reason: str) -> WeightSet:
+def neutral(code: str, reason: str) -> WeightSet:
     """Every partition weighs 1.0, because of ``reason``."""
-    return WeightSet(None, MappingProxyType({}), reason)
+    return WeightSet(None, MappingProxyType({}), code, reason)
 
 
 @dataclass(frozen=True)
@@ -100,12 +104,13 @@ class WeightsDocument:
         """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
         age = (now - self.computed_at).total_seconds()
         if age > max_age_s:
-            return neutral(f"version {self.version} is stale: {age:.0f} s old, at most {max_age_s:.0f}")
+            return neutral("stale", f"version {self.version} is stale: {age:.0f} s old, "
+                                    f"at most {max_age_s:.0f}")
         if age < -CLOCK_SKEW_S:
-            return neutral(f"version {self.version} was computed {-age:.0f} s in the future")
+            return neutral("future", f"version {self.version} was computed {-age:.0f} s in the future")
         mine = [row for row in self.rows if row["group_id"] == group_id]
         if not mine:
-            return neutral(f"version {self.version} names no partition of group {group_id!r}")
+            return neutral("unnamed", f"version {self.version} names no partition of group {group_id!r}")
         clamped = clamp_to_median(np.array([row["weight"] for row in mine]))
         return WeightSet(self.version, MappingProxyType({
             (row["topic"], row["partition"]): weight

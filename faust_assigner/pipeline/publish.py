@@ -1,69 +1,83 @@
-"""From parsed lines to everything ``history`` leaves behind: tables, plots, page, and last report.json."""
+"""Weights out: a file that is replaced whole, a compacted topic with one record per group."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 
-from faust_assigner.pipeline import history as transforms
-from faust_assigner.pipeline import plots
-from faust_assigner.pipeline.report import Report, Rows, to_html
-from faust_assigner.pipeline.schema import HISTORY, HISTORY_KEYS
-from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.weights import WeightRow, compress, encode
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-TITLE = "faust-assigner: history of the group"
+#: A broker's default limit for one message is 1 MiB; the record around the value needs some of it.
+MAX_RECORD_BYTES = 1_000_000
 
 
-def publish(parsed: DataFrame, folder: Folder) -> Report:
-    """Compute the history of ``parsed`` and replace what ``folder`` held; return what it says.
+class NotPublished(FaustAssignerError, RuntimeError):  # noqa: N818  (what happened)
+    """The topic did not take the weights; says why."""
 
-    Everything is staged before the first table is replaced and report.json comes last: a reader who
-    sees a new report.json sees the tables it was made from. ``parsed`` is used several times: persist it.
+
+def write_file(path: str | Path, document: bytes) -> None:
+    """Put ``document`` at ``path`` in one step: a reader finds the old version or the new one."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(fresh, "wb") as stream:
+            stream.write(document)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def publish(bootstrap: str, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
+            replication: int = -1) -> int:
+    """One record per group (key: group id, value: its document, compressed); returns how many.
+
+    The topic is created with ``cleanup.policy=compact`` and the brokers' default replication when it is
+    missing. Raises NotPublished, before anything is sent when a group's document is too large.
     """
-    tables = transforms.history(parsed)
-    staged = {name: folder.stage(name, tables[name].select(*_columns(name)), HISTORY_KEYS[name])
-              for name in HISTORY}
-    rows = {name: _collect(frame.select(*_columns(name)), *HISTORY_KEYS[name])
-            for name, frame in staged.items()}
-    report = Report(rows, _details(parsed), transforms.without_decision(parsed).count())
-    pictures = plots.draw(report)
-    page = to_html(report, pictures, title=TITLE)
-    for name in HISTORY:
-        folder.publish(name)
-    for name in HISTORY:
-        _put(folder, f"{name}.png", pictures.get(name))
-    folder.write("report.html", page)
-    folder.write("report.json", report.to_json())
-    folder.clear_staging()
-    return report
+    records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
+               for group_id, mine in _by_group(rows).items()}
+    for group_id, value in records.items():
+        if len(value) > MAX_RECORD_BYTES:
+            raise NotPublished(f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
+                               f"{MAX_RECORD_BYTES}: hand them out as a file")
+    try:
+        asyncio.run(_send(bootstrap, topic, records, replication))
+    except Exception as error:
+        raise NotPublished(f"topic {topic} at {bootstrap}: {type(error).__name__}: {error}") from error
+    return len(records)
 
 
-def _columns(table: str) -> list[str]:
-    return [column.name for column in HISTORY[table]]
+def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
+    groups: dict[str, list[WeightRow]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, []).append(row)
+    return groups
 
 
-def _collect(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
-    return [row.asDict() for row in frame.orderBy(*keys).collect()]
+async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replication: int) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-
-def _details(parsed: DataFrame) -> Mapping[str, Rows]:
-    """Tables only the page shows: per deploy, and the partitions slowest to come back."""
-    decided, placed = transforms.decisions(parsed), transforms.actives(parsed)
-    deploys = transforms.movement_by_deploy(decided, placed)
-    worst = transforms.slowest(transforms.recoveries(parsed))
-    return {
-        "deploys": _collect(deploys, "group_id", "first", "deploy", "policy"),
-        "slowest": [row.asDict() for row in worst.orderBy(
-            worst["max_s"].desc(), "group_id", "topic", "partition").limit(1000).collect()],
-    }
-
-
-def _put(folder: Folder, name: str, content: bytes | None) -> None:
-    """A picture, or none where the last run left one."""
-    if content is None:
-        folder.remove(name)
-    else:
-        folder.write(name, content)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        if topic not in await admin.list_topics():
+            await admin.create_topics([NewTopic(topic, 1, replication, topic_configs={
+                "cleanup.policy": "compact"})])
+    finally:
+        await admin.close()
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
+    await producer.start()
+    try:
+        for group_id in sorted(records):
+            await producer.send_and_wait(topic, records[group_id], key=group_id.encode())
+    finally:
+        await producer.stop()

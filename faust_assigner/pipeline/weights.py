@@ -56,7 +56,7 @@ def collect_rates(samples: DataFrame) -> list[PartitionRate]:
     """The rates on the driver, in the order of (group, topic, partition)."""
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return sorted(
-        PartitionRate(*row[:-1], epoch + dt.timedelta(milliseconds=row[-1]))
+        PartitionRate(**{**row.asDict(), "newest": epoch + dt.timedelta(milliseconds=row.newest)})
         for row in rates(samples).select(*PartitionRate._fields).collect()
     )
 

@@ -133,10 +133,10 @@ class Scenario:
 
     @cached_property
     def weights(self) -> dict[tuple[str, int], float]:
-        """``learned_weights`` under the topics' names; a changelog adds nothing to its source."""
+        """``learned_weights`` under the topics' names; a changelog weighs what its source weighs."""
         if not self.learned_weights.size:
             return {}
-        return {(topic, number): float(self.learned_weights[start + number]) if topic == group.topic else 0.0
+        return {(topic, number): float(self.learned_weights[start + number])
                 for group, start in zip(self.groups, self.offsets.tolist(), strict=False)
                 for topic in group.topics
                 for number in range(group.partitions)}
