@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -226,6 +227,126 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
             serve(Path(data) if data else None, host, port, parse_assignments(assignments), click.echo)
         except OSError as error:
             _fail(error, 1)
+
+
+@main.command()
+@click.option("--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same numbers.")
+@click.option("--out", required=True, metavar="DIR", help="Folder for sim_result and report.json.")
+@click.option("--ledger", "ledgers", multiple=True, metavar="PATH",
+              help="Replay a recorded week: file, folder or glob. May be repeated.")
+@click.option("--group", "group_id", metavar="ID", help="With --ledger: this group alone.")
+@click.option("--policies", default="ours,ours+static,ours+static+weights,stock", show_default=True,
+              help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
+                   "each with +static and +weights.")
+@click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
+@click.option("--members", default="3:8", show_default=True, help="Workers at the start, from:to.")
+@click.option("--partitions", default="12:64", show_default=True, help="Tasks of a fleet, from:to.")
+@click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
+@click.option("--session-timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
+              help="Seconds until a dead worker is missed (Faust's broker_session_timeout).")
+@click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
+def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
+             policies: str, replicas: str, members: str, partitions: str, racks: str, session_timeout: float,
+             no_spark: bool, jobs: int | None, master: str, as_json: bool) -> None:
+    """Play churn scenarios under many policies and say which settings to take."""
+    with _spoken_errors():
+        from faust_assigner.pipeline import simulate_job
+        from faust_assigner.pipeline.scenarios import Shape
+        from faust_assigner.testing.fleet import Costs
+
+        request = simulate_job.Request(
+            scenarios, seed, out, _names(policies), _numbers(replicas, "--replicas"),
+            Shape(members=_range(members, "--members", 1), partitions=_range(partitions, "--partitions", 2),
+                  racks=_numbers(racks, "--racks", 1)),
+            Costs(session_timeout_s=session_timeout), ledgers, group_id, jobs or os.cpu_count() or 1,
+        )
+        if no_spark:
+            report = simulate_job.simulate_here(request)
+        else:
+            with _spark(master) as spark:
+                report = simulate_job.simulate_on_spark(spark, request)
+        if as_json:
+            click.echo(json.dumps(report))
+            return
+        from faust_assigner.pipeline.sim_console import show_simulation
+
+        show_simulation(report, out)
+
+
+@main.command()
+@click.option("--ledger", "ledgers", multiple=True, required=True, metavar="PATH",
+              help="Where partition samples are: file, folder, glob. May be repeated.")
+@click.option("--out", metavar="FILE", help="The versioned weights file, replaced in one step.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="With --topic: the brokers.")
+@click.option("--topic", metavar="NAME", help="Publish to this compacted topic too.")
+@click.option("--by", type=click.Choice(["blend", "cpu", "records", "bytes"]), default="blend",
+              show_default=True, help="What a weight is learned from.")
+@click.option("--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted.")
+@click.option("--replicas", type=click.IntRange(min=0), default=1, show_default=True,
+              help="With --shadow: standbys.")
+@click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
+            shadow: bool, replicas: int, no_spark: bool, master: str, as_json: bool) -> None:
+    """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
+    if out is None and topic is None:
+        raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
+    if (topic is None) != (bootstrap is None):
+        raise click.UsageError("--bootstrap and --topic go together")
+    with _spoken_errors():
+        from datetime import UTC, datetime
+
+        from faust_assigner.pipeline import weights_job
+
+        request = weights_job.Request(
+            ledgers, datetime.now(UTC), out, bootstrap, topic, by, shadow, replicas)
+        if no_spark:
+            report = weights_job.learn_here(request)
+        else:
+            with _spark(master) as spark:
+                report = weights_job.learn_on_spark(spark, request)
+        if as_json:
+            click.echo(json.dumps(report))
+            return
+        from faust_assigner.pipeline.sim_console import show_weights
+
+        show_weights(report)
+
+
+@contextlib.contextmanager
+def _spark(master: str) -> Iterator[Any]:
+    """A session for one command; it ends with the command."""
+    from faust_assigner.pipeline.session import spark_session
+
+    session = spark_session(master)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
+    """``0,1,2`` as numbers; anything else is a usage error that names the option."""
+    if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or min(map(int, text.split(","))) < lowest:
+        raise click.BadParameter(f"{text!r}: numbers from {lowest} with commas expected", param_hint=option)
+    return tuple(dict.fromkeys(int(number) for number in text.split(",")))
+
+
+def _range(text: str, option: str, lowest: int) -> tuple[int, int]:
+    """``3:8`` or ``5`` as (from, to)."""
+    low, _, high = text.partition(":")
+    if not re.fullmatch(r"\d{1,6}(:\d{1,6})?", text) or not lowest <= int(low) <= int(high or low):
+        raise click.BadParameter(f"{text!r}: from:to expected, from {lowest} on", param_hint=option)
+    return int(low), int(high or low)
 
 
 if __name__ == "__main__":
