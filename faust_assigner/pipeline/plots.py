@@ -78,6 +78,8 @@ def _recovery(axes: Axes, rows: Rows) -> None:
     for values, color, name in ((low, WARM, "median"), (high, "#f0a202", "90%"), (worst, COLD, "worst")):
         axes.scatter(places, values, color=color, label=name, zorder=3)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
     _categories(axes, labels)
     axes.set_ylabel("seconds")
     axes.set_title("Recovery times by cause")
@@ -127,5 +129,5 @@ def _short(label: str) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
-    axes.margins(y=0.18)
+    # Beside the picture and not in it: bars may be as high as the axes.
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
