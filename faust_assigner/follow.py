@@ -4,39 +4,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from faust_assigner.model import NOBODY, Group, Ints, Layout
-from faust_assigner.seats import counts, fill, keep_and_shed
+from faust_assigner.copies import copies_of
+from faust_assigner.model import NOBODY, Group, Ints, Layout, Prior
+from faust_assigner.seats import counts, seats
 
 
-def place_followers(layout: Layout, owner: Ints, prior: Ints) -> Ints:
+def place_followers(layout: Layout, owner: Ints, prior: Prior) -> Ints:
     """``owner`` int64[T] with the tasks of every follower filled in; sources do not move for them."""
     placed = owner.copy()
     for g, group in enumerate(layout.groups):
         if group.follows is not None:
             leader = layout.of(group.follows, placed)
-            layout.of(g, placed)[:] = _follow(group, leader, layout.of(g, prior), len(layout.member_ids))
+            before = layout.of(g, prior.owner)
+            copies = copies_of(layout, prior, g)
+            layout.of(g, placed)[:] = _follow(group, leader, before, copies, len(layout.member_ids))
     return placed
 
 
-def _follow(group: Group, leader: Ints, prior: Ints, members: int) -> Ints:
-    """Each number to its leader's owner if that one subscribes; the rest evenly, sticky."""
+def _follow(group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int) -> Ints:
+    """Each number to its leader's owner if that one subscribes; the rest evenly, sticky, then warm."""
     subscribed = np.zeros(members + 1, dtype=bool)
     subscribed[group.members] = True
     here = np.where(subscribed[leader], leader, NOBODY)
     rest = np.flatnonzero(here < 0)
     if rest.size:
-        before = prior[rest]
-        held = counts(before, members)
-        quota = _even(group.members, rest.size, counts(here, members), held)
-        here[rest] = fill(keep_and_shed(before, quota, held), quota)
+        row = np.full(here.size, NOBODY, dtype=np.int64)
+        row[rest] = np.arange(rest.size)
+        number, member = copies
+        open_ = row[number] != NOBODY
+        number, member = row[number[open_]], member[open_]
+        held = counts(before[rest], members)
+        warm = np.bincount(member, minlength=members)
+        quota = _even(group.members, rest.size, counts(here, members), held, warm)
+        here[rest] = seats(before[rest], quota, held, number, member)
     return here
 
 
-def _even(who: Ints, n: int, followed: Ints, held: Ints) -> Ints:
-    """``n`` seats within one of each other; the extras where the total is low, then where they stick."""
+def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
+    """``n`` seats within one of each other; the extras where the total is low, then where they stick
+    or are warm."""
     quota = np.zeros(held.size, dtype=np.int64)
     floor, extra = divmod(n, who.size)
     quota[who] = floor
-    order = np.lexsort((who, held[who] <= floor, followed[who]))
+    order = np.lexsort((who, -warm[who], held[who] <= floor, followed[who]))
     quota[who[order[:extra]]] += 1
     return quota

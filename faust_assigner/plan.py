@@ -53,7 +53,7 @@ def plan(
     target = StickyAssignor().assign(layout, prior)
     promoted = promotable(layout, prior)
     owner = promote(layout, target, prior, promoted)
-    owner, target = (place_followers(layout, flat, prior.owner) for flat in (owner, target))
+    owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
     standby = place_standbys(layout, prior, owner, target, replicas)
     return Plan(layout, prior, target, owner, standby, promoted, dict(partitions), replicas)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
-from faust_assigner.model import NOBODY, Bools, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Prior
 
 
 def promotable(layout: Layout, prior: Prior) -> Bools:
     """bool[T]: stateful tasks of ordinary groups whose owner is gone while a copy lives."""
-    held = np.zeros(layout.tasks, dtype=bool)
+    held = np.zeros(layout.tasks, dtype=np.bool_)
     held[prior.held_task] = True
     ordinary = layout.per_task(lambda group: group.is_stateful and group.follows is None)
     able: Bools = held & ordinary & (prior.owner == NOBODY)
@@ -17,23 +19,105 @@ def promotable(layout: Layout, prior: Prior) -> Bools:
 
 
 def promote(layout: Layout, target: Ints, prior: Prior, able: Bools) -> Ints:
-    """This round's owners, int64[T]: the target, but every promotable task on one of its best holders.
+    """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders.
 
-    Best are those with most of the task's changelogs; among them the loads come out as even as they
-    can (least sum of load^2 / capacity), then the target member if it is one of them, then the lowest
-    member id. Cost: near-linear in the promoted tasks.
+    Best are those with most of the task's changelogs. Among them the loads come out as even as they can
+    be: least sum of load^2 / capacity, a semi-matching without a cost-reducing path (Harvey, Ladner,
+    Lovasz, Tamir 2006). Ties go to the target member, then to the lowest member id.
     """
     if not able.any():
         return target
     now = target.copy()
     now[able] = NOBODY
-    load = np.bincount(now[now >= 0], minlength=len(layout.member_ids)).astype(np.int64)
-    pick = np.flatnonzero(able[prior.held_task])
-    for task in np.flatnonzero(able).tolist():
-        mine = pick[prior.held_task[pick] == task]
-        best = mine[prior.held_logs[mine] == prior.held_logs[mine].max()]
-        members = prior.held_member[best].tolist()
-        m = min(members, key=lambda m: ((load[m] + 1) / layout.capacity[m], m != target[task], m))
-        now[task] = m
-        load[m] += 1
+    load = np.bincount(now[now != NOBODY], minlength=len(layout.member_ids))
+    task, member = _best_holders(prior, able)
+    alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)
+    now[task[alone]] = member[alone]
+    load += np.bincount(member[alone], minlength=load.size)
+    sharing = _Sharing(load, layout.capacity, task[~alone], member[~alone])
+    sharing.start(target)
+    sharing.level()
+    for t, m in sharing.at.items():
+        now[t] = m
     return now
+
+
+def _best_holders(prior: Prior, able: Bools) -> tuple[Ints, Ints]:
+    """(task, member), ordered, of the copies with the most changelogs of each task of ``able``."""
+    rows = np.flatnonzero(able[prior.held_task])
+    task, member, logs = prior.held_task[rows], prior.held_member[rows], prior.held_logs[rows]
+    most = np.zeros(able.size, dtype=np.int64)
+    np.maximum.at(most, task, logs)
+    best = logs == most[task]
+    return task[best], member[best]
+
+
+class _Sharing:
+    """Tasks with several best holders each, over members with loads."""
+
+    def __init__(self, load: Ints, capacity: Floats, task: Ints, member: Ints) -> None:
+        self.load = load.tolist()
+        self.capacity = capacity.tolist()
+        self.holders: dict[int, list[int]] = {}
+        self.near: dict[int, list[int]] = {}  # member -> the tasks it holds a copy of
+        for t, m in zip(task.tolist(), member.tolist(), strict=True):
+            self.holders.setdefault(t, []).append(m)
+            self.near.setdefault(m, []).append(t)
+        self.at: dict[int, int] = {}
+
+    def one_more(self, m: int) -> float:
+        """What the next task costs member ``m``."""
+        cost: float = (2 * self.load[m] + 1) / self.capacity[m]
+        return cost
+
+    def one_less(self, m: int) -> float:
+        """What member ``m`` saves by giving one task away."""
+        cost: float = (2 * self.load[m] - 1) / self.capacity[m]
+        return cost
+
+    def start(self, target: Ints) -> None:
+        """Greedy: the tasks with the fewest holders first, to where one more costs least."""
+        for t in sorted(self.holders, key=lambda t: (len(self.holders[t]), t)):
+            wanted = int(target[t])
+            m = min(self.holders[t], key=lambda m: (self.one_more(m), m != wanted, m))
+            self.at[t] = m
+            self.load[m] += 1
+
+    def level(self) -> None:
+        """Shift along paths that even the loads until none is left."""
+        while self._shift():
+            pass
+
+    def _shift(self) -> bool:
+        """One pass from the cheapest member up; True when a path was found and used.
+
+        A member once reached stays reached: it found no better place among the cheaper ones before.
+        """
+        reached: dict[int, tuple[int, int] | None] = {}
+        for goal in sorted(self.near, key=lambda m: (self.one_more(m), m)):
+            if goal in reached:
+                continue
+            reached[goal] = None
+            queue = deque([goal])
+            while queue:
+                m = queue.popleft()
+                for t in self.near[m]:
+                    giver = self.at[t]
+                    if giver in reached:
+                        continue
+                    reached[giver] = (t, m)  # giver would pass task t on to m
+                    if self.one_less(giver) > self.one_more(goal):
+                        self._pass_on(giver, reached)
+                        return True
+                    queue.append(giver)
+        return False
+
+    def _pass_on(self, giver: int, reached: dict[int, tuple[int, int] | None]) -> None:
+        self.load[giver] -= 1
+        step = reached[giver]
+        while step is not None:
+            t, m = step
+            self.at[t] = m
+            step = reached[m]
+            giver = m
+        self.load[giver] += 1

@@ -5,11 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.model import NOBODY, Ints
+from faust_assigner.warmth import warm_moves
 
 
 def counts(owner: Ints, members: int) -> Ints:
     """int64[M]: how many of ``owner`` each member has; ``NOBODY`` is not counted."""
     return np.bincount(owner + 1, minlength=members + 1)[1:]
+
+
+def seats(before: Ints, quota: Ints, held: Ints, number: Ints, member: Ints) -> Ints:
+    """int64[n], the owners of one group's numbers: keep, shed, land warm, fill in runs.
+
+    ``before`` int64[n]; ``quota``, ``held`` int64[M]; ``number``, ``member``: who holds copies.
+    """
+    spare = np.maximum(held - quota, 0)
+    warm_number, warm_member = warm_moves(before, spare, np.maximum(quota - held, 0), number, member)
+    if not warm_number.size:
+        return fill(keep_and_shed(before, quota, held), quota)
+    rest = before.copy()
+    rest[warm_number] = NOBODY
+    rest = keep_and_shed(rest, quota, counts(rest, quota.size))
+    rest[warm_number] = warm_member
+    return fill(rest, quota)
 
 
 def keep_and_shed(prior: Ints, quota: Ints, held: Ints) -> Ints:

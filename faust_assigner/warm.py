@@ -5,25 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Ints, Layout, Prior
-from faust_assigner.standby import StandbyProblem
-
-try:
-    from faust_assigner.standby import StandbyAssignor
-except ImportError:  # interim, until standby.py is complete
-
-    class StandbyAssignor:  # type: ignore[no-redef]
-        """Interim ring."""
-
-        def place(self, p: StandbyProblem) -> Ints:
-            """The next members of the ring."""
-            out = np.full((p.owner.size, p.replicas), NOBODY, dtype=np.int64)
-            for t in range(p.owner.size):
-                ring = [m for m in np.flatnonzero(p.eligible[p.group[t]]).tolist() if m != p.owner[t]]
-                if p.owner[t] >= 0:
-                    for r in range(min(p.replicas, len(ring))):
-                        out[t, r] = ring[(t + r) % len(ring)]
-            return out
-
+from faust_assigner.standby import StandbyAssignor
+from faust_assigner.standby_problem import StandbyProblem
 
 
 def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, replicas: int) -> StandbyProblem:
