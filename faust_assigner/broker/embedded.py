@@ -1,4 +1,4 @@
-"""A broker inside a test or a script, for ``with`` (its loop runs in a thread) and ``async with`` (on your loop).
+"""A broker inside a test or script, for ``with`` (its loop runs in a thread) and ``async with`` (your loop).
 
 >>> with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
 ...     broker.bootstrap.startswith("127.0.0.1:")

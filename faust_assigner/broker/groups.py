@@ -1,7 +1,7 @@
 """All groups of this broker: events in, effects carried out (stored first, answered after), timers kept.
 
-The machines are pure (:mod:`faust_assigner.coordinator.classic`); this is their surroundings. Parked requests are
-callbacks by token. Single-threaded: called from the broker's event loop only.
+The machines are pure (:mod:`faust_assigner.coordinator.classic`); this is their surroundings. Parked requests
+are callbacks by token. Single-threaded: called from the broker's event loop only.
 """
 
 from __future__ import annotations

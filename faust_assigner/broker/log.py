@@ -1,7 +1,7 @@
 """One partition's log: opaque record batches in the store, a small index of them in memory.
 
-Offsets are contiguous: the next batch starts where the last one ended. A batch and its index entry are written in
-one atomic write; after a crash the log is what the store gives back, cut at the first gap. The high watermark is
+Offsets are contiguous: the next batch starts where the last one ended. A batch and its index entry are one
+atomic write; after a crash the log is what the store gives back, cut at the first gap. The high watermark is
 the log end offset (one replica).
 """
 
@@ -28,7 +28,7 @@ OFFSET: Final = struct.Struct(">q")
 class PartitionLog:
     """Append, read, trim. Not thread-safe; used from the broker's event loop only."""
 
-    def __init__(self, store: Store, topic_id: bytes, partition: int) -> None:
+    def __init__(self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False) -> None:
         self._store = store
         place = topic_id + struct.pack(">i", partition)
         self._batch_prefix, self._index_prefix, self._start_key = b"b" + place, b"x" + place, b"s" + place
@@ -41,7 +41,9 @@ class PartitionLog:
         self._unsynced_records = 0
         self.producers = ProducerBook()
         self.waiters: dict[int, Callable[[], None]] = {}
-        self._load()
+        self.deleted = False
+        if not is_new:
+            self._load()
 
     def _load(self) -> None:
         saved = self._store.get(self._start_key)
@@ -49,15 +51,20 @@ class PartitionLog:
             (self.start_offset,) = OFFSET.unpack(saved)
         self.end_offset = self.start_offset
         prefix = len(self._index_prefix)
+        stale: list[bytes] = []
         for key, value in self._store.scan(self._index_prefix):
             (base,) = OFFSET.unpack_from(key, prefix)
             last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = ENTRY.unpack(value)
-            if self._bases and base != self.end_offset:
-                break  # a gap: what follows was never acknowledged in order
+            if stale or (self._bases and base != self.end_offset):
+                # A gap: what follows it cannot be read in order, and must not meet later appends.
+                stale += [key, self._batch_prefix + key[prefix:]]
+                continue
             if not self._bases and base > self.start_offset:
                 self.start_offset = base
             self._remember(base, last_delta, size, max_timestamp)
             self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
+        if stale:
+            self._store.write((), stale)
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
         self._bases.append(base)
@@ -109,7 +116,7 @@ class PartitionLog:
         return self._ends[-1] - self._ends[first] + self._sizes[first]
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one that holds ``offset``, up to ``max_bytes``; the first one always if asked."""
+        """Whole batches from that of ``offset`` on, up to ``max_bytes``; the first always, if asked."""
         if offset >= self.end_offset or not self._bases:
             return b""
         first = max(bisect_right(self._bases, offset) - 1, 0)
@@ -144,7 +151,7 @@ class PartitionLog:
         return self.find_time(max(self._max_timestamps))
 
     def trim(self, new_start: int) -> None:
-        """Forget everything before ``new_start``: whole batches from the store, a part of one by the offset alone."""
+        """Forget what is before ``new_start``: whole batches on disk, part of one by offset alone."""
         new_start = min(max(new_start, self.start_offset), self.end_offset)
         keep = bisect_right(self._bases, new_start) - 1
         if new_start == self.end_offset:
@@ -175,10 +182,12 @@ class PartitionLog:
         return self.start_offset - old_start
 
     def erase(self) -> None:
-        """Drop every byte of this partition."""
+        """Drop every byte of this partition and wake whoever waits for more."""
+        keys = [OFFSET.pack(base) for base in self._bases]
         for prefix in (self._batch_prefix, self._index_prefix):
-            self._store.delete_range(prefix, prefix + b"\xff" * 9)
+            self._store.drop(prefix, [prefix + key for key in keys])
         self._store.write((), [self._start_key])
+        self.deleted = True
         for wake in list(self.waiters.values()):
             wake()
 

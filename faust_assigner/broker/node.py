@@ -1,4 +1,4 @@
-"""The broker without its sockets: store, topics, groups, producer ids, housekeeping, and a cache of metadata bytes."""
+"""The broker without its sockets: store, topics, groups, producer ids, housekeeping, cached metadata."""
 
 from __future__ import annotations
 

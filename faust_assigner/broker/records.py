@@ -1,4 +1,4 @@
-"""Record batches (message format v2), kept opaque: the header is checked, two fields in front of the CRC are set.
+"""Record batches (message format v2), kept opaque: the header is checked, two fields before the CRC are set.
 
 Only :func:`find_timestamp` looks inside, for ListOffsets by time, and only with a cap on what it unpacks.
 """
@@ -118,6 +118,17 @@ def stamp(data: bytes, now_ms: int) -> bytes:
     struct.pack_into(">q", changed, 35, now_ms)
     struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[CRC_FROM:]))
     return bytes(changed)
+
+
+def has_codec(data: bytes, codec: int) -> bool:
+    """Whether any of the batches in ``data`` is compressed that way."""
+    position = 0
+    while position + HEADER.size <= len(data):
+        (length,) = struct.unpack_from(">i", data, position + 8)
+        if data[position + CRC_FROM + 1] & COMPRESSION_MASK == codec:
+            return True
+        position += max(length, 0) + LENGTH_OVERHEAD
+    return False
 
 
 def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Sockets: frames in, frames out, and the limits a stranger meets first. The only place that listens.
 
-Each connection is served one request at a time, in order, as Kafka does: while an answer is pending (a parked join,
-a long poll) nothing more of that connection is read. A frame that breaks a rule closes its own connection, is
-counted in ``Node.counters`` and touches nobody else.
+Each connection is served one request at a time, in order, as Kafka does: while an answer is pending (a parked
+join, a long poll) nothing more of that connection is served. A frame that breaks a rule closes its own
+connection, is counted in ``Node.counters`` and touches nobody else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from faust_assigner.broker import wire
-from faust_assigner.broker.api import APIS, NO_RESPONSE, Api, Call, Encoded
+from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
@@ -23,6 +23,7 @@ from faust_assigner.broker.wire import MalformedFrame, RequestHeader
 
 logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
+STOP_GRACE_S: Final = 1.0  # for peers to take the answers they were given
 READ_AHEAD_BYTES: Final = 256 * 1024  # what may wait in a buffer while an answer is pending
 
 
@@ -37,6 +38,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._pending: asyncio.Future[Any] | None = None
         self._reading_paused = False
+        self._closing = False
         self._writing_since: float | None = None
         now = self._loop.time()
         self._incomplete_since: float | None = now  # the first frame is awaited from the start
@@ -56,6 +58,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the peer; what it parked is answered into the void."""
+        self._closing = True
         self._transport = None
         self._buffer.clear()
         if self._pending is not None:
@@ -80,12 +83,12 @@ class Connection(asyncio.Protocol):
     # -- frames ----------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        while self._transport is not None and self._pending is None and self._writing_since is None:
+        while not self._closing and self._pending is None and self._writing_since is None:
             frame = self._next_frame()
             if frame is None:
                 break
             self._serve(frame)
-        if self._transport is None:
+        if self._closing or self._transport is None:
             return
         busy = self._pending is not None or self._writing_since is not None
         if busy and len(self._buffer) > READ_AHEAD_BYTES and not self._reading_paused:
@@ -148,7 +151,7 @@ class Connection(asyncio.Protocol):
 
         def finished(done: asyncio.Future[Any]) -> None:
             self._pending = None
-            if done.cancelled() or self._transport is None:
+            if done.cancelled() or self._closing:
                 return
             self._respond(header, done.result())
             self._pump()
@@ -157,6 +160,9 @@ class Connection(asyncio.Protocol):
 
     def _respond(self, header: RequestHeader, outcome: Mapping[str, Any] | Encoded | object) -> None:
         if outcome is NO_RESPONSE:
+            return
+        if outcome is CLOSE:
+            self.close("requests_failed", "a request without acknowledgement failed")
             return
         if isinstance(outcome, Encoded):
             self._write(outcome.frame_for(header.correlation_id))
@@ -171,7 +177,7 @@ class Connection(asyncio.Protocol):
         self._write(frame)
 
     def _write(self, frame: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._closing:
             self._last_active = self._loop.time()
             self._transport.write(frame)
 
@@ -179,10 +185,14 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Close the peer if it is too slow or silent for too long."""
+        if self._closing:
+            self.abort()  # it had a sweep's time to take what it was given
+            return
         idle_s = self._node.settings.connections_max_idle_ms / 1000
         if self._writing_since is not None:
             if now - self._writing_since > WRITE_STALL_TIMEOUT_S:
                 self.close("peers_stalled", "it does not read its answers")
+                self.abort()
         elif self._pending is not None:
             return
         elif (
@@ -193,16 +203,22 @@ class Connection(asyncio.Protocol):
             self.close("peers_idle", "silent")
 
     def close(self, counter: str, why: str) -> None:
-        """Drop the peer and count why."""
+        """Serve the peer no longer and count why; answers given before are still delivered."""
         self._node.counters[counter] += 1
         logger.info("closed the connection of %s: %s", self.address, why)
-        self.abort()
+        self.finish()
+
+    def finish(self) -> None:
+        """Deliver what was answered, then close."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
-        """Drop the peer."""
+        """Drop the peer, and what it has not taken yet."""
+        self._closing = True
         if self._transport is not None:
             self._transport.abort()
-            self._transport = None
 
 
 def _is_flexible(api_key: int, version: int) -> bool:
@@ -239,6 +255,11 @@ class BrokerServer:
             self._sweeper.cancel()
         if self._listener is not None:
             self._listener.close()
+        for connection in list(self._connections):
+            connection.finish()
+        deadline = asyncio.get_running_loop().time() + STOP_GRACE_S
+        while self._connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.01)
         for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)

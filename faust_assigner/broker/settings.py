@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
 
-The dataclass below is the one schema: defaults, bounds, help text and the reference page come from it. An unknown
-name or an impossible value is a :class:`~faust_assigner.errors.ConfigError` that names both.
+The dataclass below is the one schema: defaults, bounds, help text and the reference page come from it. An
+unknown name or an impossible value is a :class:`~faust_assigner.errors.ConfigError` that names both.
 
 >>> Settings.parse({"num.partitions": "12"}).num_partitions
 12

@@ -17,6 +17,7 @@ from faust_assigner.errors import FaustAssignerError
 
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
+LONGEST_KEY_TAIL = 32
 
 
 class StoreFailed(FaustAssignerError, OSError):  # noqa: N818
@@ -40,8 +41,8 @@ class Store(Protocol):
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Every pair whose key starts with ``prefix``, in key order."""
 
-    def delete_range(self, low: bytes, high: bytes) -> None:
-        """Drop every key in [low, high)."""
+    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
+        """Drop every key that starts with ``prefix``; ``keys`` are those known, for a store without order."""
 
     def close(self) -> None:
         """Release files and locks."""
@@ -73,9 +74,9 @@ class MemoryStore:
         """Every pair whose key starts with ``prefix``; cost O(all keys)."""
         return iter(sorted((k, v) for k, v in self._pairs.items() if k.startswith(prefix)))
 
-    def delete_range(self, low: bytes, high: bytes) -> None:
-        """Drop every key in [low, high); cost O(all keys)."""
-        self._pairs = {k: v for k, v in self._pairs.items() if not low <= k < high}
+    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
+        """Drop the keys known."""
+        self.write((), keys)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -134,9 +135,9 @@ class RocksStore:
         except Exception as error:
             raise StoreFailed(str(error)) from error
 
-    def delete_range(self, low: bytes, high: bytes) -> None:
-        """Drop every key in [low, high)."""
-        _guarded(self._db.delete_range, low, high)
+    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
+        """Drop every key that starts with ``prefix``."""
+        _guarded(self._db.delete_range, prefix, prefix + b"\xff" * LONGEST_KEY_TAIL)
 
     def close(self) -> None:
         """Flush and release the lock."""

@@ -1,8 +1,8 @@
 """Settings of a single topic: Kafka's names, what each may be, and the broker setting it falls back to.
 
 All of Kafka's names are known, because applications set them without asking (Faust sets ``retention.ms`` and
-``cleanup.policy`` on every changelog). Those in ``EFFECTIVE`` change what this broker does; the others are checked,
-stored and shown, and have no effect on one node that keeps batches as the producer sent them.
+``cleanup.policy`` on every changelog). Those in ``EFFECTIVE`` change what this broker does; the others are
+checked, stored and shown, and have no effect on one node that keeps batches as the producer sent them.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Topic:
 
 
 class Catalogue:
-    """All topics by name and by id. ``on_change`` is called after anything a metadata answer shows has changed."""
+    """All topics by name and by id. ``version`` rises with every change a metadata answer would show."""
 
     def __init__(self, store: Store, settings: Settings, new_uuid: Callable[[], uuid.UUID]) -> None:
         self._store = store
@@ -46,6 +46,7 @@ class Catalogue:
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
         self.version = 0
+        self._finish_deletions()
         for key, value in store.scan(b"t"):
             saved = json.loads(value)
             topic_id = uuid.UUID(saved["id"])
@@ -93,7 +94,7 @@ class Catalogue:
         if validate_only:
             return Topic(name, topic_id, [], dict(configs))
         self._save(name, topic_id, count, configs)
-        topic = self._open(name, topic_id, count, configs)
+        topic = self._open(name, topic_id, count, configs, is_new=True)
         self.version += 1
         return topic
 
@@ -113,7 +114,9 @@ class Catalogue:
         if validate_only:
             return
         self._save(topic.name, topic.topic_id, count, topic.configs)
-        topic.partitions += [PartitionLog(self._store, topic.topic_id.bytes, n) for n in range(have, count)]
+        topic.partitions += [
+            PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True) for n in range(have, count)
+        ]
         self.version += 1
 
     def configure(self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
@@ -126,28 +129,44 @@ class Catalogue:
             topic.configs = dict(configs)
 
     def delete(self, topic: Topic) -> None:
-        """Forget a topic and its records. The entry goes first: a crash half-way leaves only unreachable bytes."""
-        self._store.write((), [b"t" + topic.name.encode()])
+        """Forget a topic and its records. A note says what is under way, so that a crash is made good."""
+        note = b"d" + topic.topic_id.bytes
+        self._store.write([(note, b"")], [b"t" + topic.name.encode()])
         del self._topics[topic.name]
         del self._names[topic.topic_id]
         self.version += 1
         for log in topic.partitions:
             log.erase()
+        self._store.write((), [note])
+
+    def _finish_deletions(self) -> None:
+        for note, _ in list(self._store.scan(b"d")):
+            for kind in (b"b", b"x", b"s"):
+                self._store.drop(kind + note[1:], ())
+            self._store.write((), [note])
 
     def _check_room(self, partitions: int, *, topics: int) -> None:
         total = sum(len(t.partitions) for t in self) + partitions
         if len(self) + topics > limits.MAX_TOPICS or total > limits.MAX_PARTITIONS:
             raise Refused(
                 ErrorCode.policy_violation,
-                f"this broker holds at most {limits.MAX_TOPICS} topics and {limits.MAX_PARTITIONS} partitions",
+                f"a broker holds {limits.MAX_TOPICS} topics and {limits.MAX_PARTITIONS} partitions at most",
             )
 
     def _save(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> None:
         saved = {"id": str(topic_id), "partitions": count, "configs": dict(configs)}
         self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())])
 
-    def _open(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> Topic:
-        logs = [PartitionLog(self._store, topic_id.bytes, n) for n in range(count)]
+    def _open(
+        self,
+        name: str,
+        topic_id: uuid.UUID,
+        count: int,
+        configs: Mapping[str, str],
+        *,
+        is_new: bool = False,
+    ) -> Topic:
+        logs = [PartitionLog(self._store, topic_id.bytes, n, is_new=is_new) for n in range(count)]
         topic = self._topics[name] = Topic(name, topic_id, logs, dict(configs))
         self._names[topic_id] = name
         return topic

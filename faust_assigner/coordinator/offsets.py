@@ -1,8 +1,9 @@
 """Committed offsets of groups: what is stored, what may be read, what has expired. Pure: times are arguments.
 
-Expiry follows KIP-211: a group with members keeps the offsets of topics it subscribes to; an empty group loses
-all of them ``offsets.retention.minutes`` after it became empty; a group that only ever committed (no members,
-no protocol) loses each offset that long after its own last commit.
+Expiry follows KIP-211: a group with members keeps the offsets of topics it subscribes to; an empty group
+loses them ``offsets.retention.minutes`` after it became empty (or after a later commit, such as an
+administrator's reset); a group that only ever committed (no members, no protocol) loses each offset that long
+after its own last commit.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from faust_assigner.broker.api import (
     topic_admin,
     versions,
 )
-from faust_assigner.broker.api.call import NO_RESPONSE, Api, Call, Encoded
+from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Encoded
 
 _FAMILIES = (
     produce,
@@ -34,4 +34,4 @@ _FAMILIES = (
 APIS: Final[Mapping[int, Api]] = {api.key: api for family in _FAMILIES for api in family.APIS}
 versions.advertise(APIS.values())
 
-__all__ = ["APIS", "NO_RESPONSE", "Api", "Call", "Encoded"]
+__all__ = ["APIS", "CLOSE", "NO_RESPONSE", "Api", "Call", "Encoded"]

@@ -11,6 +11,7 @@ from faust_assigner.broker.node import Node
 
 Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
 NO_RESPONSE: Final = object()  # Produce with acks=0
+CLOSE: Final = object()  # ... that went wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Encoded:
         return self.frame[:4] + struct.pack(">i", correlation_id) + self.frame[8:]
 
 
-# A handler returns the response's values, an asyncio future of them, an Encoded frame, or NO_RESPONSE.
+# A handler returns the response's values, a future of them, an Encoded frame, NO_RESPONSE or CLOSE.
 Handler = Callable[[Call, Any], Any]
 
 

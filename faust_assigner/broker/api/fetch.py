@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import records
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog
 from faust_assigner.broker.store import StoreFailed
@@ -17,6 +18,7 @@ from faust_assigner.broker.wire import milliseconds
 
 FETCH: Final = 1
 FINAL_EPOCH: Final = -1
+ZSTD_SINCE: Final = 10
 MAX_WAIT_MS: Final = 300_000
 NO_PREFERRED_REPLICA: Final = -1
 _waiter_ids = itertools.count()
@@ -35,7 +37,7 @@ class Want:
 
 
 def fetch(call: Call, request: Any) -> Values | asyncio.Future[Values]:
-    """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data or time comes."""
+    """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data comes."""
     if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", FINAL_EPOCH) > 0:
         return {"error_code": ErrorCode.fetch_session_id_not_found}
     wants = list(_wants(call, request))
@@ -94,7 +96,7 @@ def _park(call: Call, wants: list[Want], limit: int, min_bytes: int, wait_ms: in
             answer.set_result(_answer(call, wants, limit))
 
     def look() -> None:
-        if _available(wants) >= min_bytes:
+        if _available(wants) >= min_bytes or any(log.deleted for log in logs):
             finish()
 
     def clean(_: asyncio.Future[Values]) -> None:
@@ -126,13 +128,17 @@ def _answer(call: Call, wants: list[Want], limit: int) -> Values:
 
 def _read(call: Call, want: Want, left: int, *, first: bool) -> tuple[Values, int]:
     log, error, data = want.log, want.error, b""
+    if log is not None and log.deleted:
+        error = ErrorCode.unknown_topic_or_partition  # while the reader waited
     if log is not None and error is ErrorCode.none:
         try:
             # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
-            data = log.read(want.offset, min(want.max_bytes, left), at_least_one=first) if left > 0 else b""
+            data = log.read(want.offset, min(want.max_bytes, left), at_least_one=first)
         except StoreFailed:
             call.node.counters["reads_failed"] += 1
             error = ErrorCode.kafka_storage_error
+    if call.version < ZSTD_SINCE and records.has_codec(data, records.ZSTD):
+        error, data = ErrorCode.unsupported_compression_type, b""
     end = log.end_offset if log is not None else -1
     values = {
         "partition_index": want.partition,

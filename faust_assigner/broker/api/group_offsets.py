@@ -115,7 +115,7 @@ def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
 
 
 def offset_fetch(call: Call, request: Any) -> Values:
-    """Committed offsets; -1 and no error where there is none. Nothing is ever pending, so stable needs no wait."""
+    """Committed offsets; -1 and no error where there is none. Nothing is ever pending: all are stable."""
     if call.version < 8:
         return {"error_code": ErrorCode.none, "topics": _committed(call, request.group_id, request.topics)}
     return {

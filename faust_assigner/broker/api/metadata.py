@@ -17,6 +17,7 @@ METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 UNKNOWN_OPERATIONS: Final = -(2**31)
+CACHED_TOPICS: Final = 1_000  # longer questions are rare, and would make long keys
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
@@ -43,6 +44,8 @@ def metadata(call: Call, request: Any) -> Encoded:
             },
         )
 
+    if wanted is not None and len(wanted) > CACHED_TOPICS:
+        return Encoded(make())
     return Encoded(node.cached_metadata((call.version, wanted), make))
 
 
@@ -107,7 +110,7 @@ def broker_values(call: Call) -> Values:
 
 
 def find_coordinator(call: Call, request: Any) -> Values:
-    """This broker for every group; transactions are refused, so that a producer fails at once and says why."""
+    """This broker for every group; transactions are refused, so that a producer fails at once."""
     key_type = int(getattr(request, "key_type", GROUP_KEY))
     if call.version >= 4:
         return {"coordinators": [_coordinator(call, key, key_type) for key in request.coordinator_keys]}

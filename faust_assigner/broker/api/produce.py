@@ -8,7 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import records
-from faust_assigner.broker.api.call import NO_RESPONSE, Api, Call, Values
+from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.log import PartitionLog
 from faust_assigner.broker.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD, BadBatch
 from faust_assigner.broker.store import StoreFailed
@@ -20,10 +20,12 @@ NO_OFFSET: Final = -1
 
 
 def produce(call: Call, request: Any) -> Values | object:
-    """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (there is one replica)."""
+    """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (one replica)."""
     answers = [_topic(call, request, topic) for topic in request.topic_data]
     if request.acks == 0:
-        return NO_RESPONSE
+        # Nobody reads an error code: a closed connection is how such a producer learns of one, as in Kafka.
+        refused = any(p["error_code"] for a in answers for p in a["partition_responses"])
+        return CLOSE if refused else NO_RESPONSE
     return {"responses": answers}
 
 

@@ -18,10 +18,10 @@ DEFAULT: Final = -1
 HIGH_WATERMARK: Final = -1
 
 
-def _attempt(action: Callable[[], Values]) -> Values:
+def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
     """The values of success, or the error and its sentence."""
     try:
-        return {"error_code": ErrorCode.none, "error_message": None, **action()}
+        return {"error_code": ErrorCode.none, "error_message": None, **action(*arguments)}
     except Refused as refused:
         return {"error_code": refused.error, "error_message": refused.message}
     except StoreFailed as failed:
@@ -62,8 +62,8 @@ def create_topics(call: Call, request: Any) -> Values:
                 "name": t.name,
                 "num_partitions": -1,
                 "replication_factor": -1,
-                **_attempt(lambda t=t: create(t)),
-            }  # type: ignore[misc]
+                **_attempt(create, t),
+            }
             for t in request.topics
         ]
     }
@@ -114,7 +114,7 @@ def delete_topics(call: Call, request: Any) -> Values:
 
     return {
         "responses": [
-            {"name": name, "topic_id": topic_id, **_attempt(lambda n=name, i=topic_id: delete(n, i))}  # type: ignore[misc]
+            {"name": name, "topic_id": topic_id, **_attempt(delete, name, topic_id)}
             for name, topic_id in wanted
         ]
     }
@@ -134,12 +134,7 @@ def create_partitions(call: Call, request: Any) -> Values:
         call.node.catalogue.grow(topic, wanted.count, validate_only=request.validate_only)
         return {}
 
-    return {
-        "results": [
-            {"name": t.name, **_attempt(lambda t=t: grow(t))}
-            for t in request.topics  # type: ignore[misc]
-        ]
-    }
+    return {"results": [{"name": t.name, **_attempt(grow, t)} for t in request.topics]}
 
 
 def _existing(catalogue: Catalogue, name: str) -> Topic:

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks. An unknown version is answered in version 0 with error 35 (KIP-511)."""
+"""ApiVersions: what this broker speaks. Unknown versions get version 0 with error 35 (KIP-511)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,55 @@
+"""The states of a classic group and the one table of moves between them.
+
+The states of the original design ("Kafka Client-side Assignment Proposal") map onto these: Down -> Dead,
+Initialize -> the broker replaying its store (no group exists yet), Joining -> PreparingRebalance,
+AwaitSync -> CompletingRebalance, Stable with members -> Stable, Stable without members -> Empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """Kafka's names, as DescribeGroups shows them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Cause(Enum):
+    """Why a group changes its state."""
+
+    REBALANCE = "membership or metadata changed"
+    ALL_JOINED = "the join phase ended with members"
+    NOBODY_JOINED = "the join phase ended without members"
+    LEADER_ASSIGNED = "the leader's assignment is stored"
+    DELETED = "the group was deleted"
+
+
+NEXT: Final[Mapping[tuple[State, Cause], State]] = {
+    (State.EMPTY, Cause.REBALANCE): State.PREPARING,
+    (State.EMPTY, Cause.DELETED): State.DEAD,
+    (State.PREPARING, Cause.ALL_JOINED): State.COMPLETING,
+    (State.PREPARING, Cause.NOBODY_JOINED): State.EMPTY,
+    (State.COMPLETING, Cause.LEADER_ASSIGNED): State.STABLE,
+    (State.COMPLETING, Cause.REBALANCE): State.PREPARING,
+    (State.STABLE, Cause.REBALANCE): State.PREPARING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """The broker settings a classic group obeys (``group.*`` in Kafka's words), and a cap on unused ids."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    max_pending: int = 10_000
