@@ -47,6 +47,7 @@ class Result:
     events: list[EventScore] = field(default_factory=list)
     verdict: Verdict | None = None
     orders: int = 0
+    stuck: str = ""
 
 
 @dataclass
@@ -155,12 +156,17 @@ def embedded_broker() -> Iterator[str]:
 
 def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Result:
     """One run of the script under one assignor."""
-    console.print(f"\n[bold]{assignor} assignor[/bold]: 12 partitions, two tables, one standby each, "
-                  f"session {SESSION_TIMEOUT_S:.0f} s, static members")
+    console.print(f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
+                  f"each, session {SESSION_TIMEOUT_S:.0f} s, static members", soft_wrap=True)
+    result = Result(assignor)
     fleet = Fleet(f"shop-{assignor}", bootstrap, ASSIGNORS[assignor], folder / assignor, SESSION_TIMEOUT_S)
     with Screen(console) as screen:
         try:
-            return asyncio.run(Script(fleet, Load(bootstrap), screen, Result(assignor)).run())
+            return asyncio.run(Script(fleet, Load(bootstrap), screen, result).run())
+        except (NotSettledError, TimeoutError) as reason:
+            console.print(f"  [red]stuck[/red]: {reason}", soft_wrap=True)
+            result.stuck = str(reason)
+            return result
         finally:
             fleet.stop()
 
