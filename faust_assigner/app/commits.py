@@ -1,0 +1,47 @@
+"""What was processed before a rebalance is committed before the partitions are given away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
+from faust.utils.tracing import traced_from_parent_span
+from mode import Service
+
+if TYPE_CHECKING:
+    from faust.transport.consumer import Consumer
+else:
+    Consumer = object
+
+
+class FinalCommit(Consumer):  # type: ignore[misc]
+    """Of the consumer: the books are closed after the final commit, not before it.
+
+    Stock forgets which offsets were acknowledged and then calls the app, which waits for the streams
+    and commits: nothing is left to commit, and the next owner repeats up to one commit interval.
+    """
+
+    @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Tell the app, which stops the streams and commits; then forget the revoked partitions."""
+        span = self.app._start_span_from_rebalancing("on_partitions_revoked")
+        tell_app = traced_from_parent_span(span)(self._on_partitions_revoked, partitions=revoked)
+        with span:
+            self._active_partitions.difference_update(revoked)
+            self._paused_partitions.difference_update(revoked)
+            await tell_app(revoked)
+            if not self.app.conf.stream_wait_empty:
+                # The app waited for nobody and so committed nothing; what is acknowledged still counts.
+                await self.commit_and_end_transactions()
+            self._forget(revoked)
+
+    def _forget(self, tps: set[Any]) -> None:
+        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
+            for tp in tps:
+                book.pop(tp, None)
+
+    async def commit_and_end_transactions(self) -> None:
+        """Commit all safe offsets, those too that were acknowledged while another commit was under way."""
+        # commit() waits for a commit under way and then does nothing.
+        await self.maybe_wait_for_commit_to_finish()
+        await super().commit_and_end_transactions()

@@ -1,0 +1,185 @@
+"""Nothing is fetched, cleared or passed on at the wrong moment of a rebalance.
+
+Faust hands records over from a fetching thread through queues. Around a recovery it clears queues that
+are already in use, resumes source partitions before it has sought their committed offsets, and reads
+"no partition is active" as "all are". Each loses records; docs/explanation/faust-at-a-rebalance.md
+tells how. The classes here are mixed into the app's own, see ``repairs.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import IllegalStateError
+from faust.transport.consumer import ensure_TPset
+from mode.utils.queues import FlowControlEvent
+
+if TYPE_CHECKING:
+    # What the mixins below are mixed into; at run time the app's own consumer decides.
+    from faust.transport.consumer import Consumer
+else:
+    Consumer = object
+
+
+def mixed(*mixins: type, into: type) -> type:
+    """A class of its own for one app: ``mixins`` over ``into``, named after both."""
+    name = "".join(mixin.__name__ for mixin in mixins) + into.__name__
+    # Mode keeps each class's tasks by module and qualified name, so two bases need two names.
+    return type(name, (*mixins, into), {"__module__": f"{__name__}.{into.__module__}"})
+
+
+class FlowControl(FlowControlEvent):  # type: ignore[misc]
+    """Clears the queues when the flow starts again, never while it runs.
+
+    Faust calls ``resume()`` up to four times in one recovery and each call empties every stream's queue
+    and the changelog queue, records of the new generation included.
+    """
+
+    def resume(self) -> None:
+        """Let the flow start; drop what was queued before it was suspended."""
+        if not self.is_active():
+            super().resume()
+
+
+class Wanted(Collection[Any]):
+    """The partitions that may be fetched now, seen live; unlike an empty set, none of them means none.
+
+    aiokafka tests ``if partitions and tp not in partitions``: the set that Faust passes is emptied while
+    a fetch is under way, and the fetch then takes records of every assigned partition.
+    """
+
+    def __init__(self, active: Collection[Any]) -> None:
+        self.active = active
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self.active
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(tuple(self.active))
+
+    def __len__(self) -> int:
+        return len(self.active)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: Any,
+                            active: Collection[Any] | None, **limits: Any) -> Mapping[Any, list[Any]]:
+    """The consumer thread's fetch, except that what arrives while the flow is stopped is put back."""
+    wanted = None if active is None else Wanted(active)
+    records: Mapping[Any, list[Any]] = await fetch(consumer, wanted, **limits)
+    if thread.consumer.flow_active:
+        return records
+    # No await since aiokafka moved the positions, so the assignment is still the one they belong to.
+    # Stock throws the batch away and seeks to committed offsets, which leaves a partition that never
+    # committed behind its lost records.
+    for tp, batch in records.items():
+        with contextlib.suppress(IllegalStateError):
+            consumer.seek(tp, batch[0].offset)
+    return {}
+
+
+class SteadyPartitions(Consumer):  # type: ignore[misc]
+    """Of the consumer: from the revocation until the next recovery begins, nothing resumes.
+
+    And within a recovery, source partitions resume after the seek to their committed offsets.
+    """
+
+    #: Partitions whose resumption waits for the end of ``sources_held()``; None outside of it.
+    _held: set[Any] | None = None
+
+    #: Set from the revocation until the recovery of the next generation begins.
+    _between_generations: bool = False
+
+    #: Batches handed over so far: a record fetched in round n has reached its queue in round n + 1.
+    fetch_rounds: int = 0
+
+    def _new_consumer_thread(self) -> Any:
+        thread = super()._new_consumer_thread()
+        # The driver names its thread class in code, so this one instance is told.
+        thread._fetch_records = partial(fetch_or_put_back, thread, thread._fetch_records)
+        return thread
+
+    async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
+        # The fetcher asks for more only once it has handed over the batch before.
+        self.fetch_rounds += 1
+        records: Mapping[Any, list[Any]] = await super()._getmany(active_partitions, timeout)
+        return records
+
+    def may_fetch(self, tp: Any) -> bool:
+        """Whether records of ``tp`` are asked for now."""
+        return self.flow_active and tp in self._active_partitions
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Stop for good; a recovery that is still under way must not start the flow again."""
+        self._between_generations = True
+        await super().on_partitions_revoked(revoked)
+        # A buffer that was full in this generation must not wake its partition in the next.
+        self._buffered_partitions.clear()
+
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        """Begin with everything paused: stock leaves all active until agents and topics are told."""
+        self._between_generations = True
+        self.stop_flow()
+        self.app.flow_control.suspend()
+        self._buffered_partitions.clear()
+        self._paused_partitions.update(ensure_TPset(assigned))
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    def begin_generation(self) -> None:
+        """Called when the recovery of a new generation begins: from here on it may resume."""
+        self._between_generations = False
+
+    def resume_flow(self) -> None:
+        """Let records pass, unless the recovery that asks has been overtaken by a rebalance."""
+        if not self._between_generations:
+            super().resume_flow()
+
+    def resume_partitions(self, tps: Iterable[Any]) -> None:
+        """Fetch from ``tps`` again: at once, at the end of ``sources_held()``, or not between generations."""
+        if self._between_generations:
+            return
+        if self._held is not None:
+            self._held |= ensure_TPset(tps)
+        else:
+            super().resume_partitions(ensure_TPset(tps))
+
+    def on_buffer_drop(self, tp: Any) -> None:
+        """A queue has room again; a paused partition stays paused until its recovery resumes it."""
+        if tp in self._paused_partitions:
+            self._buffered_partitions.discard(tp)
+        else:
+            super().on_buffer_drop(tp)
+
+    @contextlib.contextmanager
+    def sources_held(self) -> Iterator[None]:
+        """Within the block partitions do not resume; at its end, unless it raises, those asked for do."""
+        self._held = set()
+        try:
+            yield
+            held, self._held = self._held, None
+            self.resume_partitions(held)
+        finally:
+            self._held = None
+
+
+class Unrepaired(Consumer):  # type: ignore[misc]
+    """Of another driver's consumer: what the recovery expects of a repaired one, without effect."""
+
+    fetch_rounds: int = 0
+
+    def begin_generation(self) -> None:
+        """A recovery begins."""
+
+    def may_fetch(self, tp: Any) -> bool:
+        """Unknown, so never: the recovery then waits as stock does."""
+        return False
+
+    @contextlib.contextmanager
+    def sources_held(self) -> Iterator[None]:
+        """Hold nothing."""
+        yield
