@@ -282,9 +282,9 @@ STOCK = "faust.assignor:PartitionAssignor"
 
 def is_repaired(app: faust.App) -> bool:
     """Whether consumer, tables and flow control are the repaired ones."""
-    return (isinstance(app.flow_control, FlowControl) and isinstance(app.tables, SteadyTables)
+    return (isinstance(app.tables, SteadyTables) and isinstance(app.tables.recovery, SteadyRecovery)
             and isinstance(app.consumer, SteadyPartitions) and isinstance(app.consumer, FinalCommit)
-            and isinstance(app.tables.recovery, SteadyRecovery))
+            and isinstance(app.flow_control, FlowControl))
 
 
 @pytest.mark.parametrize("touch", FIRST_TOUCHES.values(), ids=FIRST_TOUCHES)
