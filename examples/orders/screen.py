@@ -49,12 +49,12 @@ class Screen:
         self.live.update(table, refresh=True)
 
     def scored(self, event: EventScore) -> None:
-        """One line for what an event came to."""
+        """What an event came to."""
         loads = "/".join(map(str, event.loads))
+        self.console.print(f"  {event.event}", highlight=False)
         self.console.print(
-            f"  {event.event:<47} loads {loads:<9} moves {event.moves} (minimum {event.minimum_moves}), "
-            f"cold {event.cold}; stood still: moved {pause(event.moved_gaps_s)}, "
-            f"kept {pause(event.kept_gaps_s)}",
+            f"    loads {loads}, moves {event.moves} (minimum {event.minimum_moves}), cold {event.cold}; "
+            f"stood still: moved {pause(event.moved_gaps_s)}, kept {pause(event.kept_gaps_s)}",
             highlight=False, soft_wrap=True,
         )
 
