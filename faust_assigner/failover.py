@@ -1,8 +1,8 @@
 """What a death would do: who is promoted, how high the survivors end, and the other figures.
 
-Promotion is to the least loaded holder. Which tasks go first decides how well that works, so the
-figures here take the best promotion there is: the smallest possible maximum, reached by the greedy
-rule and then by augmenting paths. A maximum that no path from a fullest member to one at least two
+Promotion is to the least loaded holder. Which tasks go first decides how well that works, so where
+the greedy rule would miss the bound the figures take the best promotion there is: the smallest
+possible maximum, reached by augmenting paths. A maximum that no path from a fullest member to one at least two
 below it can lower is the least possible (Harvey, Ladner, Lovasz, Tamir: "Semi-matchings for
 bipartite graphs and load balancing", 2006).
 """
@@ -124,11 +124,11 @@ def member_deaths(problem: StandbyProblem, standbys: Ints) -> Deaths:
 
 
 def deaths(owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints) -> Deaths:
-    """Let each domain die in turn and promote as well as can be.
+    """Let each domain die in turn and promote.
 
     ``domain`` int64[M] are the members that die together, ``rack`` int64[M] those that hold no
     standbys of each other. Cost O(T R) vectorised, and O(T R) of plain Python for each path in a
-    domain that the greedy rule leaves above what is obviously best.
+    domain that the greedy rule leaves above its bound.
     """
     members, domains = len(load), int(domain.max(initial=-1)) + 1
     if not members:
@@ -139,15 +139,13 @@ def deaths(owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints) 
     promoted = orphans.greedy(after)
     tasks = np.bincount(domain[owner[owner != NOBODY]], minlength=domains)
     alive = np.isfinite(after).sum(axis=1)
-    before = np.where(np.isfinite(after), load, 0.0)
-    obvious = np.maximum(before.max(axis=1), np.ceil((before.sum(axis=1) + tasks) / np.maximum(alive, 1)))
-    for dead in np.flatnonzero(after.max(axis=1) > obvious).tolist():
-        orphans.improve(promoted, after, dead, float(obvious[dead]))
     home = np.zeros(domains, dtype=np.int64)
     home[domain] = rack
     outside = members - np.bincount(rack, minlength=int(rack.max()) + 1)[home]
     peers = np.maximum(np.where(outside > 0, outside, alive), 1)
     bound = load.max() + np.ceil(tasks / peers)
+    for dead in np.flatnonzero(after.max(axis=1) > bound).tolist():
+        orphans.improve(promoted, after, dead, float(bound[dead]))
     peak = np.where(alive > 0, after.max(axis=1), 0.0)
     return Deaths(promoted, peak, bound)
 

@@ -17,7 +17,7 @@ from faust_assigner.failover import in_order_of_promotion
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby_fill import deal_rows, fill_gaps, keep_copies, usable
 from faust_assigner.standby_problem import StandbyProblem
-from faust_assigner.standby_repair import level, polish, relieve
+from faust_assigner.standby_repair import repair
 from faust_assigner.standby_seats import Seats
 from faust_assigner.standby_shares import fair_shares
 
@@ -52,9 +52,7 @@ class StandbyAssignor:
             keep_copies(seats)
             deal_rows(seats)
             fill_gaps(seats)
-            level(seats)
-            relieve(seats)
-            polish(seats)
+            repair(seats)
         placed = in_order_of_promotion(problem.owner, seats.holder, problem.load)
         spare = max(problem.replicas, 0) - seats.columns
         return np.pad(placed, ((0, 0), (0, spare)), constant_values=NOBODY)

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from faust_assigner.model import Bools, Ints
+from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standby_seats import NEVER, Seats
 
 #: Cells (seats x members) up to which the board counts as small.
@@ -27,41 +27,45 @@ _DONORS = 64
 _TRIES = 24
 #: Members of one rack that must fail to receive from outside before the rest are spared the search.
 _STRIKES = 3
-#: Times the levelling starts over after a move that may have freed somebody.
-_PASSES = 4
+#: Most rounds of the three.
+_PASSES = 32
+#: Up to this many members a handover may be two moves of one owner (M^4 cells are looked at).
+_LAYERED_MEMBERS = 24
 _FAR = NEVER >> 2
 
 
-def level(seats: Seats) -> None:
-    """Even the standby loads; cost about one look at 64 members' seats for 64 moves."""
+def repair(seats: Seats) -> None:
+    """Level, relieve and polish; a board that went through this is left as it is."""
     kin = _kin(seats)
     for _ in range(_PASSES):
-        if not _level_once(seats, kin):
-            return
+        # The last round moves nothing: then nothing will move next time either.
+        if not (_level(seats, kin) | _relieve(seats) | _polish(seats)):
+            break
 
 
-def _level_once(seats: Seats, kin: Ints) -> bool:
-    """Serve every member below the others once; say whether anything moved after a failure."""
+def _level(seats: Seats, kin: Ints) -> bool:
+    """Serve every member below the others, with up to 64 standbys in one look at 64 donors."""
     strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
+    moved = False
     stuck: Bools = np.bincount(np.nonzero(seats.shares.eligible)[1], minlength=len(seats.load)) == 0
-    worth_another = False
     while not stuck.all():
         adding = np.where(stuck, NEVER, seats.balance(1))
         receiver = int(np.argmin(adding))
         donors = np.flatnonzero(-seats.balance(-1) > adding[receiver])
         if not len(donors):
             break
-        hopeless = strikes[kin[receiver]] >= _STRIKES
-        if hopeless:
+        donors = donors[np.argsort(-seats.load[donors], kind="stable")]
+        akin = kin[donors] == kin[receiver]
+        near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
+        if strikes[kin[receiver]] >= _STRIKES:
             # Its kin got nothing from outside: leave what is between the kin.
-            donors = donors[kin[donors] == kin[receiver]]
-        donors = donors[np.argsort(-seats.load[donors], kind="stable")[:_DONORS]]
-        if _take(seats, receiver, donors) or _detour(seats, receiver, donors[:2]):
-            worth_another |= bool(strikes.any())
+            far = far[:0]
+        if _take(seats, receiver, np.concatenate([near, far])) or _detour(seats, receiver, far[:2]):
+            moved = True
         else:
             stuck[receiver] = True
-            strikes[kin[receiver]] += not hopeless
-    return worth_another
+            strikes[kin[receiver]] += len(far) > 0
+    return moved
 
 
 def _kin(seats: Seats) -> Ints:
@@ -77,6 +81,8 @@ def _take(seats: Seats, receiver: int, donors: Ints) -> bool:
 
     Being of different owners and donors they do not change each other's cost.
     """
+    if not len(donors):
+        return False
     task, column = seats.seats_of(donors)
     donor, owner = seats.holder[task, column], seats.problem.owner[task]
     cost = seats.price(task, column, receiver) - seats.refund(task, column)
@@ -141,8 +147,9 @@ def _through_another(seats: Seats, task: Ints, column: Ints, receiver: int) -> b
     return False
 
 
-def relieve(seats: Seats) -> None:
+def _relieve(seats: Seats) -> bool:
     """Take standbys off the pairs above the failover cap, by a move or an exchange."""
+    moved = False
     for owner, member in np.argwhere(seats.pair > seats.shares.cap).tolist():
         while seats.pair[owner, member] > seats.shares.cap[owner, member]:
             task, column = seats.seats_of(np.array([member]))
@@ -150,6 +157,8 @@ def relieve(seats: Seats) -> None:
             task, column = task[mine], column[mine]
             if not (_give_away(seats, task, column) or _through_another(seats, task, column, member)):
                 break
+            moved = True
+    return moved
 
 
 def _give_away(seats: Seats, task: Ints, column: Ints) -> bool:
@@ -161,38 +170,75 @@ def _give_away(seats: Seats, task: Ints, column: Ints) -> bool:
     return seats.try_moves([(int(task[seat]), int(column[seat]), member)])
 
 
-def polish(seats: Seats) -> None:
+def _polish(seats: Seats) -> bool:
     """On a small board, take the cheapest chain or ring of moves until none lowers the cost."""
     task, column = np.nonzero(seats.holder >= 0)
     members = len(seats.load)
     if not len(task) or len(task) * members > POLISHED_CELLS:
-        return
-    for _ in range(2 * len(task) + 8):
+        return False
+    for turn in range(2 * len(task) + 8):
         board = _Handovers(seats, task, column)
         if not any(seats.try_moves(chain) for chain in board.chains()):
-            return
+            return turn > 0
+    return True
 
 
 class _Handovers:
-    """Cheapest handover between any two members, and the chains made of them."""
+    """Cheapest handover between any two members, and the chains made of them.
+
+    A handover u -> w moves one standby, or two of one owner (u -> x, x -> w) where that owner has
+    no room left on x or w: the pair (owner, x) then stays as it is.
+    """
 
     def __init__(self, seats: Seats, task: Ints, column: Ints) -> None:
+        self.seats, self.task, self.column = seats, task, column
         members = len(seats.load)
         everyone = np.arange(members)
-        cost = seats.price(task[:, None], column[:, None], everyone[None, :])
-        cost = cost - seats.refund(task, column)[:, None]
-        holder = seats.holder[task, column]
-        order = np.argsort(holder, kind="stable")
-        starts = np.flatnonzero(np.diff(holder[order], prepend=-1))
-        self.seats, self.task, self.column = seats, task, column
-        self.cost = np.full((members, members), _FAR, dtype=np.int64)
-        self.seat = np.zeros((members, members), dtype=np.int64)
-        for rows in np.split(order, starts[1:]):
-            donor = holder[rows[0]]
-            best = np.argmin(cost[rows], axis=0)
-            self.cost[donor] = np.minimum(cost[rows[best], everyone], _FAR)
-            self.seat[donor] = rows[best]
+        adding = seats.pair_cost(everyone[:, None], everyone[None, :], 1)
+        leaving = seats.pair_cost(everyone[:, None], everyone[None, :], 0)
+        self.single, self.seat = self._by_owner(adding, leaving)
+        total = self.single + adding[:, None, :] - leaving[:, :, None]
+        self.owner = np.argmin(total, axis=0)
+        self.cost = np.minimum(total.min(axis=0), _FAR)
         np.fill_diagonal(self.cost, _FAR)
+        self.middle = np.full((members, members), NOBODY, dtype=np.int64)
+        if members <= _LAYERED_MEMBERS:
+            self._add_doubles(adding, leaving)
+
+    def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
+        """Cheapest standby of owner o that u can hand to w, pairs not counted: [o, u, w], and which."""
+        seats, task, column = self.seats, self.task, self.column
+        members = len(seats.load)
+        owner, holder = seats.problem.owner[task], seats.holder[task, column]
+        everyone = np.arange(members)
+        cost = seats.price(task[:, None], column[:, None], everyone[None, :]) - adding[owner]
+        cost = cost - (seats.refund(task, column) - leaving[owner, holder])[:, None]
+        key = owner * members + holder
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        least = np.minimum.reduceat(cost[order], starts, axis=0)
+        which = np.repeat(least, np.diff(starts, append=len(order)), axis=0) == cost[order]
+        first = np.minimum.reduceat(np.where(which, order[:, None], len(order)), starts, axis=0)
+        single = np.full((members * members, members), _FAR, dtype=np.int64)
+        seat = np.zeros((members * members, members), dtype=np.int64)
+        single[key[order[starts]]] = np.minimum(least, _FAR)
+        seat[key[order[starts]]] = first
+        cube = (members, members, members)
+        return single.reshape(cube), seat.reshape(cube)
+
+    def _add_doubles(self, adding: Ints, leaving: Ints) -> None:
+        """Take two moves of one owner for one handover where they are cheaper."""
+        through = self.single[:, :, :, None] + self.single[:, None, :, :]
+        middle, double = np.argmin(through, axis=2), through.min(axis=2)
+        total = double + adding[:, None, :] - leaving[:, :, None]
+        ring = np.arange(len(self.cost))
+        total[:, ring, ring] = double[:, ring, ring]
+        owner, cost = np.argmin(total, axis=0), total.min(axis=0)
+        better = cost < self.cost
+        self.cost = np.where(better, cost, self.cost)
+        self.owner = np.where(better, owner, self.owner)
+        here = np.take_along_axis(middle, owner[None], axis=0)[0]
+        self.middle = np.where(better, here, NOBODY)
 
     def chains(self) -> list[list[tuple[int, int, int]]]:
         """Return the most promising chains, as moves; a ring is a chain that ends where it began."""
@@ -219,6 +265,11 @@ class _Handovers:
             nodes.append(int(middles[step][first, nodes[-1]]))
         nodes.append(first)
         nodes.reverse()
-        seats = [(int(self.seat[u, w]), w) for u, w in pairwise(nodes)]
-        return [(int(self.task[seat]), int(self.column[seat]), w) for seat, w in seats]
+        return [move for u, w in pairwise(nodes) for move in self._handover(u, w)]
 
+    def _handover(self, u: int, w: int) -> list[tuple[int, int, int]]:
+        """The one or two moves of a handover."""
+        owner, middle = self.owner[u, w], int(self.middle[u, w])
+        stops = [u, w] if middle == NOBODY else [u, middle, w]
+        seats = [(int(self.seat[owner, x, y]), y) for x, y in pairwise(stops)]
+        return [(int(self.task[seat]), int(self.column[seat]), y) for seat, y in seats]

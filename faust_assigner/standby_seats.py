@@ -102,7 +102,7 @@ class Seats:
         """
         shares, owner = self.shares, self.problem.owner[task]
         allowed = shares.eligible[shares.kind[task], member] & (member != owner)
-        cost = self._pair_cost(owner, member, 1) + self._copies.cost(task, member)
+        cost = self.pair_cost(owner, member, 1) + self._copies.cost(task, member)
         home = shares.rack[owner] == shares.rack[member] if shares.has_racks else None
         crowded = home
         for other in range(self.columns):
@@ -118,7 +118,7 @@ class Seats:
         """What is won by leaving these seats; ``-NEVER`` for a pinned one."""
         shares, owner = self.shares, self.problem.owner[task]
         member = self.holder[task, column]
-        cost = self._pair_cost(owner, member, 0) + self._copies.cost(task, member)
+        cost = self.pair_cost(owner, member, 0) + self._copies.cost(task, member)
         if shares.has_racks:
             home = shares.rack[owner] == shares.rack[member]
             crowded = home
@@ -174,7 +174,7 @@ class Seats:
         )
         self.pair.reshape(-1)[pair] += count.astype(np.int32)
 
-    def _pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
+    def pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
         """Cost of the last (or one more) standby of these owners on these members."""
         count = self.pair[owner, member] + added
         over = np.clip(count - self.shares.cap[owner, member], 0, _MOST).astype(np.int64)
