@@ -70,7 +70,7 @@ def decision_rows(
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
     yield "decision", {
         "group_id": inputs.group_id, "decision_id": name, "ts": at, "generation": inputs.generation,
-        "trigger": why, "policy": POLICY, "config": {**config, "replicas": str(inputs.replicas)},
+        "trigger": why, "policy": POLICY, "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs)},
         "members": [{"member_id": m.member_id, "rack": m.rack_id, "capacity": float(m.capacity),
                      "epoch": int(m.generation)} for m in inputs.members],
         "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
@@ -80,6 +80,12 @@ def decision_rows(
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
+
+
+def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
+    """The version of the weights that counted; nothing where every partition weighed 1.0."""
+    version = getattr(inputs.weights, "version", None)
+    return {} if version is None else {"weights_version": str(version)}
 
 
 def _holders(plan: Plan) -> dict[int, list[int]]:
