@@ -50,7 +50,7 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
     Raises:
         LedgerPathError: a ledger is not there.
     """
-    from faust_assigner.pipeline.publish import publish
+    from faust_assigner.pipeline.history_output import publish
     from faust_assigner.pipeline.sinks import Folder
     from faust_assigner.pipeline.sources import read_ledger
 
@@ -66,7 +66,7 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
 
 def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
     from faust_assigner.pipeline import stream
-    from faust_assigner.pipeline.publish import publish
+    from faust_assigner.pipeline.history_output import publish
 
     def report() -> Report:
         lines = stream.taken(spark, folder).persist()
