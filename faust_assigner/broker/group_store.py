@@ -88,6 +88,7 @@ def dump_group(record: GroupRecord) -> bytes:
             "protocol": record.protocol_name,
             "leader": record.leader,
             "since": record.state_since_ms,
+            "settled": record.settled,
             "members": [_dump_member(m) for m in record.members],
         }
     ).encode()
@@ -131,4 +132,5 @@ def load_groups(store: Store) -> Iterator[GroupRecord]:
             saved["leader"],
             saved["since"],
             members,
+            saved["settled"],
         )

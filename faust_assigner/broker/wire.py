@@ -2,8 +2,8 @@
 
 kio reserves memory for whatever array count a frame claims (five bytes can end the process) and refuses
 tagged fields it does not know, which the protocol tells servers to ignore. So every request is walked once
-along kio's own schema before kio decodes it: each length and count must fit into the bytes that are there, the
-number of array elements is capped, unknown tagged fields are cut out. Cost: O(bytes of the request's
+along kio's own schema before kio decodes it: each length and count must fit into the bytes that are there,
+the number of array elements is capped, unknown tagged fields are cut out. Cost: O(bytes of the request's
 structure); record batches and other opaque bytes are skipped over.
 """
 

@@ -85,6 +85,7 @@ class ClassicGroup(GroupRounds):
         if not self._has_room(event.member_id):
             if event.member_id in self.roster:
                 self._forget(event.member_id, Code.GROUP_MAX_SIZE_REACHED)
+                self._membership_changed()
             return Code.GROUP_MAX_SIZE_REACHED
         return Code.NONE if self._is_compatible(event) else Code.INCONSISTENT_GROUP_PROTOCOL
 

@@ -92,7 +92,11 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group as it is kept on disk; no members means Empty, otherwise Stable."""
+    """A group as it is kept on disk; no members means Empty, otherwise Stable.
+
+    Not ``settled``: the generation has begun and its leader has not assigned yet. Such a record keeps a
+    restart from using the same generation number twice.
+    """
 
     group_id: str
     generation: int
@@ -101,6 +105,7 @@ class GroupRecord:
     leader: str | None
     state_since_ms: int
     members: tuple[MemberRecord, ...]
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

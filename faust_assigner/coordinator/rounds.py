@@ -48,7 +48,10 @@ class GroupRounds:
 
     @classmethod
     def restore(cls, record: fx.GroupRecord, limits: GroupLimits, now_ms: int) -> Self:
-        """The group a record describes: Empty or Stable, every member given a fresh session."""
+        """The group a record describes, every member given a fresh session.
+
+        Empty, Stable, or (not settled) PreparingRebalance: its members are told to join again.
+        """
         group = cls(record.group_id, limits, record.state_since_ms)
         group.generation = record.generation
         group.protocol_type, group.protocol_name = record.protocol_type, record.protocol_name
@@ -58,9 +61,14 @@ class GroupRounds:
             member.session_deadline_ms = now_ms + member.session_timeout_ms
             group.roster.add(member)
         group.roster.leader = record.leader
+        if not record.settled:
+            group.state = State.PREPARING
+            group._join_deadline_ms = now_ms + group.roster.rebalance_timeout_ms()
         return group
 
-    def record(self, assignments: Mapping[str, bytes] | None = None) -> fx.GroupRecord:
+    def record(
+        self, assignments: Mapping[str, bytes] | None = None, *, settled: bool = True
+    ) -> fx.GroupRecord:
         """The group as it goes to disk, optionally with assignments that are about to hold."""
         given = assignments if assignments is not None else {}
         return fx.GroupRecord(
@@ -71,6 +79,7 @@ class GroupRounds:
             self.roster.leader,
             self.state_since_ms,
             tuple(m.record(given.get(m.member_id)) for m in self.roster),
+            settled,
         )
 
     @property
@@ -143,6 +152,7 @@ class GroupRounds:
         self.generation += 1
         self.protocol_name = self.roster.select_protocol()
         self._move(Cause.ALL_JOINED)
+        self._out.append(fx.SaveGroup(self.record(settled=False)))
         for member in self.roster:
             member.is_new = False
             self._renew_session(member)
@@ -261,9 +271,7 @@ class GroupRounds:
         listed: tuple[fx.JoinedMember, ...] = ()
         if with_members:
             name = self.protocol_name
-            listed = tuple(
-                fx.JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.roster
-            )
+            listed = tuple(fx.JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.roster)
         return fx.JoinReply(
             NO_TOKEN_YET,
             Code.NONE,

@@ -41,7 +41,7 @@ Handler = Callable[[Call, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its Kafka key and name, the versions served, who serves it, and the oldest version advertised."""
+    """One API: its key and name, the versions served, who serves it, and the oldest one advertised."""
 
     key: int
     name: str
