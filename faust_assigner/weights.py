@@ -131,7 +131,8 @@ def clamp_to_median(costs: npt.ArrayLike) -> Floats:
     positive = values[known & (values > 0)]
     if not positive.size:
         return np.full(len(values), NEUTRAL)
-    relative = np.where(known, values, np.nan) / np.median(positive)
+    with np.errstate(over="ignore"):  # infinitely heavy is cut like anything else
+        relative = np.where(known, values, np.nan) / np.median(positive)
     clamped: Floats = np.where(known, np.clip(relative, LOWEST, HIGHEST), NEUTRAL)
     return clamped
 

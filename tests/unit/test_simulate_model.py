@@ -13,7 +13,8 @@ from faust_assigner.pipeline.policies import Placement, load
 from faust_assigner.testing.fleet import Arm, Costs, Event, Kind, Outcome, Scenario, TaskGroup, Worker
 from faust_assigner.testing.simulator import PolicyError, simulate
 
-COSTS = Costs(session_timeout_s=60.0, rebalance_pause_s=0.7, warm_takeover_s=1.0, replay_records_per_s=1_000.0)
+COSTS = Costs(session_timeout_s=60.0, rebalance_pause_s=0.7, warm_takeover_s=1.0,
+              replay_records_per_s=1_000.0)
 OURS = load("ours")
 
 
@@ -29,11 +30,12 @@ def fleet(*events: Event, workers: int = 2, start: int | None = None, tasks: int
 
 
 def run(scenario: Scenario, replicas: int = 0, *, static: bool = False) -> Outcome:
+    """Our planner on ``scenario``."""
     return simulate(scenario, Arm("ours", replicas, static=static), OURS, costs=COSTS)
 
 
 def test_a_crash_without_standby_costs_session_pause_takeover_and_replay() -> None:
-    """One of two tasks is orphaned: 60 + 0.7 + 1 + 20 s; the survivor's own waits for it from the rebalance."""
+    """One of two tasks is orphaned: 81.7 s; the survivor's own waits for the replay."""
     outcome = run(fleet(Event(100.0, Kind.CRASH, "w1")))
     assert outcome.moved == outcome.cold_moves == 1
     assert outcome.worst_gap_s == pytest.approx(81.7)

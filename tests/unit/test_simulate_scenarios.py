@@ -68,6 +68,7 @@ def test_zipf_shares_follow_the_law() -> None:
 
 
 def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
+    """A decision of group ``shop`` so many seconds into the week."""
     return encode("decision", {
         "group_id": "shop", "decision_id": f"d{number}", "ts": MONDAY + at_s, "generation": number,
         "trigger": trigger, "policy": "ours", "config": {}, "solve_ms": 1.0,
@@ -76,12 +77,14 @@ def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
 
 
 def placement(topic: str, partition: int, role: str, member: str) -> bytes:
+    """A placement of the first decision."""
     return encode("assignment", {
         "group_id": "shop", "decision_id": "d0", "topic": topic, "partition": partition, "role": role,
         "member_id": member, "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
 
 
 def sample(topic: str, partition: int, at_s: float, records: int, state_bytes: int = 0) -> bytes:
+    """A sample: 50 bytes a record."""
     return encode("partition_sample", {
         "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition, "end_offset": 1,
         "committed_offset": 1, "bytes_in": records * 50, "records_in": records, "cpu_ms": 0.0,

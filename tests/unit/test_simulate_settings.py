@@ -20,6 +20,7 @@ from faust_assigner.pipeline.simulate import Run, SimRow, play, play_here
 
 def row(scenario: int, policy: str, standbys: int, stopped: float, worst_load: float = 1.0,
         **more: Any) -> SimRow:
+    """A result nobody computed."""
     values: dict[str, Any] = {
         "group_id": "g", "dt": dt.date(2000, 1, 1), "scenario_id": f"{scenario:06d}", "seed": 1, "members": 3,
         "partitions": 10, "standbys": standbys, "policy": policy, "moved": 4, "imbalance": 1.0,
@@ -94,7 +95,8 @@ def test_processes_and_a_loop_give_identical_rows() -> None:
 
 def test_every_built_in_policy_plays_every_scenario() -> None:
     """Numbers are finite, moves are whole, and stock never claims files."""
-    names = ["ours", "ours+static+weights", "stock", "stock+static", "aiokafka-roundrobin", "aiokafka-sticky"]
+    names = ["ours", "ours+static+weights", "stock", "stock+static", "aiokafka-roundrobin",
+             "aiokafka-sticky"]
     rows = play_here(Run(11, arms=arms(names, [0, 1])), 5)
     assert len(rows) == 5 * (4 * 2 + 2)
     for found in rows:
@@ -111,8 +113,8 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
     seen = []
     for _ in range(2):
         done = CliRunner().invoke(main, [
-            "simulate", "--scenarios", "4", "--seed", "2", "--out", str(tmp_path), "--no-spark", "--jobs", "1",
-            "--replicas", "0,1", "--policies", "ours,stock"])
+            "simulate", "--scenarios", "4", "--seed", "2", "--out", str(tmp_path), "--no-spark",
+            "--jobs", "1",            "--replicas", "0,1", "--policies", "ours,stock"])
         assert done.exit_code == 0, done.output
         seen.append({file.name: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()})
     assert seen[0] == seen[1]

@@ -1,0 +1,85 @@
+"""Simulation on Spark: the same numbers as without it, from the same functions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from faust_assigner.ledger import encode
+from faust_assigner.pipeline.facts import facts_on_spark
+from faust_assigner.pipeline.recorded import facts_of, week
+from faust_assigner.pipeline.rows import accepted_rows
+from faust_assigner.pipeline.schema import SIM_RESULT, arrow_schema, spark_schema
+from faust_assigner.pipeline.simulate import Run, play_on_spark
+from faust_assigner.pipeline.simulate_job import Request, simulate_here, simulate_on_spark
+from faust_assigner.pipeline.sources import read_ledger
+
+pytestmark = pytest.mark.spark
+
+
+def in_order(folder: Path) -> list[dict[str, Any]]:
+    """The rows of ``sim_result`` by scenario and arm."""
+    rows: list[dict[str, Any]] = pq.read_table(folder / "sim_result").to_pylist()
+    return sorted(rows, key=lambda row: (row["scenario_id"], row["policy"], row["standbys"]))
+
+
+def test_spark_and_plain_python_give_identical_rows_and_reports(spark: SparkSession, tmp_path: Path) -> None:
+    """Every row bit for bit, every percentile, every recommendation; what was there before is replaced."""
+    asked = {"scenarios": 16, "seed": 8, "policies": ("ours", "ours+static", "stock"), "replicas": (0, 1)}
+    here, there = tmp_path / "here", tmp_path / "there"
+    plain = simulate_here(Request(out=str(here), **asked))
+    simulate_here(Request(out=str(there), **{**asked, "seed": 9}))
+    sparked = simulate_on_spark(spark, Request(out=str(there), **asked))
+    assert sparked == plain
+    assert in_order(there) == in_order(here)
+    assert len(in_order(there)) == 16 * 6
+    assert json.loads((there / "report.json").read_text()) == json.loads((here / "report.json").read_text())
+
+
+def test_the_rows_begin_with_the_table_sim_result(spark: SparkSession, tmp_path: Path) -> None:
+    """One schema: the pipeline's table, then columns that explain it; in Spark and in the plain file."""
+    wanted = spark_schema(SIM_RESULT)
+    frame = play_on_spark(spark, Run(1), 2)
+    assert frame.schema.fields[:len(wanted.fields)] == wanted.fields
+    simulate_here(Request(1, 1, str(tmp_path), policies=("ours",), replicas=(0,)))
+    plain = pq.read_schema(next((tmp_path / "sim_result").iterdir()))
+    assert list(plain)[:len(SIM_RESULT)] == list(arrow_schema(SIM_RESULT))
+
+
+def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -> None:
+    """mapInPandas over ranges: four tasks a core, never more than scenarios."""
+    assert play_on_spark(spark, Run(1), 1_000).rdd.getNumPartitions() == 8
+    assert play_on_spark(spark, Run(1), 3).rdd.getNumPartitions() == 3
+
+
+def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Facts gathered in SQL equal those gathered line by line, duplicates and bad lines included."""
+    lines = []
+    for number, (at, members) in enumerate([(0.0, "abc"), (60.5, "ab"), (100.25, "abc"), (5_000.0, "abcd")]):
+        lines.append(encode("decision", {
+            "group_id": "shop", "decision_id": f"d{number}", "ts": 1.7e9 + at, "generation": number,
+            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0,
+            "members": [{"member_id": name, "rack": "r" + name, "capacity": 1.0, "epoch": number}
+                        for name in members]}))
+        lines += [encode("assignment", {
+            "group_id": "shop", "decision_id": f"d{number}", "topic": topic, "partition": partition,
+            "role": "standby" if topic == "counts" else "active", "member_id": "a", "prev_member_id": None,
+            "moved": False, "standby_hit": False, "cold": False})
+            for topic in ("orders", "counts") for partition in range(6)]
+    lines += [encode("partition_sample", {
+        "group_id": "shop", "ts": 1.7e9 + at, "topic": "orders", "partition": partition, "end_offset": 1,
+        "committed_offset": 1, "bytes_in": 70 * partition, "records_in": partition, "cpu_ms": 1.0,
+        "state_bytes": 1000}) for at in (10.0, 40.0) for partition in range(6)]
+    (tmp_path / "week.jsonl").write_bytes(b"".join([*lines, *lines[:9], b"{}\n"]))
+
+    here = facts_of(accepted_rows([str(tmp_path)]))
+    there = facts_on_spark(read_ledger(spark, [str(tmp_path)]))
+    for scenario_id in (0, 5):
+        one, other = (week(facts).scenario(scenario_id, 99) for facts in (here, there))
+        assert (one.events, one.workers, one.groups) == (other.events, other.workers, other.groups)
+        assert (one.rates.tolist(), one.records.tolist()) == (other.rates.tolist(), other.records.tolist())
