@@ -62,8 +62,17 @@ class NeverAsks(Consumer):  # type: ignore[misc]
 
 def install(app: Any) -> None:
     """Have ``app``'s consumer ask its assignor; to be called before that consumer is created."""
-    stock = app.transport.Consumer
-    if issubclass(stock, (AsksOurs, NeverAsks)):
+    if app._consumer is not None:
+        logger.warning("Too late to install the app's assignor, its consumer exists; without tables and "
+                       "standbys partitions are assigned by round-robin")
         return
-    asks = issubclass(stock, driver.Consumer)
-    app.transport.Consumer = mixed(AsksOurs if asks else NeverAsks, into=stock)
+    # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
+    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+
+
+def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+    transport = app.transport
+    if not issubclass(transport.Consumer, (AsksOurs, NeverAsks)):
+        asks = issubclass(transport.Consumer, driver.Consumer)
+        transport.Consumer = mixed(AsksOurs if asks else NeverAsks, into=transport.Consumer)
+    return create()

@@ -57,6 +57,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = Memory()
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
+        self._topic_groups: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -110,6 +111,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
                           before=self._memory.generation)
         self._active_tps = _tps(memory.actives)
         self._standby_tps = _tps(memory.standbys)
+        self._topic_groups = dict(answer.group_ids)
         self._memory = memory
 
     # -- as the leader
@@ -210,10 +212,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def group_for_topic(self, topic: str) -> int:
         """The id of the topic's co-partitioned group; KeyError for a topic this group does not consume."""
-        answer = self._memory.answer
-        if answer is None:
-            raise KeyError(topic)
-        return answer.group_ids[topic]
+        return self._topic_groups[topic]
 
     @property
     def changelog_distribution(self) -> ByUrl:

@@ -1,0 +1,64 @@
+"""A pytest plugin that runs faust-streaming's own tests with our assignor in the place of Faust's.
+
+    pytest -p faust_assigner.testing.faust_suite tests/
+
+Every app that does not choose an assignor gets ours, and so do tests that import the class from
+``faust.assignor``; with it come the parts that the fixup installs. The summary tells how often it was
+created and which tests cannot apply, with the reason. ``make faust-suite`` fetches the tests and runs
+them; :mod:`faust_assigner.testing.faust_suite_run` is what it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import faust.assignor
+import faust.assignor.partition_assignor
+import pytest
+
+from faust_assigner.app.assignor import PartitionAssignor
+
+#: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
+NOT_APPLICABLE: dict[str, str] = {}
+
+_created = 0
+
+
+class CountedAssignor(PartitionAssignor):
+    """Ours; the summary tells how many the suite created."""
+
+    def __init__(self, app: Any, replicas: int = 0) -> None:
+        global _created
+        _created += 1
+        super().__init__(app, replicas)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Swap the class where Faust's settings and tests look for it."""
+    for module in (faust.assignor, faust.assignor.partition_assignor):
+        module.PartitionAssignor = CountedAssignor
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what cannot apply, with the reason."""
+    for item in items:
+        for end, reason in NOT_APPLICABLE.items():
+            if item.nodeid.endswith(end):
+                item.add_marker(pytest.mark.skip(reason=f"cannot apply: {reason}"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Say what was swapped."""
+    yield
+    terminalreporter.section("faust_assigner in the place of Faust's assignor")
+    terminalreporter.line(f"created {_created} times; {len(NOT_APPLICABLE)} tests cannot apply")
+    for end, reason in sorted(NOT_APPLICABLE.items()):
+        terminalreporter.line(f"  {end}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which nobody asked for our assignor proves nothing."""
+    if session.testscollected and not _created and not session.config.option.collectonly:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
