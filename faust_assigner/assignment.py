@@ -11,6 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Prior
+from faust_assigner.reasons import Explanation, explain
+from faust_assigner.report import Report, report
+from faust_assigner.weighted import Weighed
 
 Seats: TypeAlias = tuple[tuple[Ints, Ints], ...]
 
@@ -43,7 +46,8 @@ class Plan:
     ``rule[g]``         int8[n_g]      why it is where it is: an index into ``RULES``
     ``cold[g]``         bool[n_g]      stateful, and placed where none of its state is
     ``standby_hit[g]``  bool[n_g]      placed on a member that held a copy without being the owner
-    ``layout``, ``prior``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks
+    ``layout``, ``prior``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks;
+    ``flat_counted`` is the target before weights, ``weighed`` what they are
     """
 
     layout: Layout
@@ -51,9 +55,11 @@ class Plan:
     flat_target: Ints
     flat_owner: Ints
     flat_standby: Ints
+    flat_counted: Ints
     promoted: Bools
     partitions: Mapping[str, int] = field(repr=False)
     replicas: int = 0
+    weighed: Weighed | None = field(default=None, repr=False)
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -147,6 +153,17 @@ class Plan:
         """How many tasks left a previous owner that lives and still subscribes to them."""
         before = self.prior.owner
         return int(np.count_nonzero((before != NOBODY) & (before != self.flat_owner)))
+
+    def report(self) -> Report:
+        """The numbers to compare plans by; prints as a table. Computed when asked for."""
+        return report(self)
+
+    def explain(self, topic: str, partition: int) -> Explanation:
+        """Which rule decided where ``topic``-``partition`` is, and what it beat; prints as prose.
+
+        Raises ``KeyError`` for an unknown topic, ``IndexError`` for an unknown partition.
+        """
+        return explain(self, topic, partition)
 
     def actives(self, member_id: str) -> dict[str, list[int]]:
         """Topic -> the partitions ``member_id`` owns, ascending; topics by name, empty ones left out.

@@ -42,7 +42,7 @@ def numbers(claim: Any, count: int) -> Ints:
     if isinstance(claim, np.ndarray):
         return _from_array(claim, count)
     if isinstance(claim, range):
-        return _within(np.arange(claim.start, claim.stop, claim.step), count) if _small(claim) else _NONE
+        return _from_range(claim, count)
     if isinstance(claim, (str, bytes, bytearray)) or not isinstance(claim, Iterable):
         return _NONE
     try:
@@ -54,12 +54,11 @@ def numbers(claim: Any, count: int) -> Ints:
     return _from_list(values, count)
 
 
-def _small(claim: range) -> bool:
-    # A hostile range(10**18) must not be laid out; a claim beyond 2**26 numbers is nobody's.
-    try:
-        return len(claim) <= 1 << 26
-    except OverflowError:
-        return False
+def _from_range(claim: range, count: int) -> Ints:
+    """Clipped before it is laid out: a hostile ``range(10**18)`` costs no more than ``count``."""
+    up = claim if claim.step > 0 else claim[::-1]
+    start = up.start if up.start >= 0 else up.start % up.step
+    return np.arange(start, max(start, min(up.stop, count)), up.step, dtype=np.int64)
 
 
 def _from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:

@@ -24,6 +24,7 @@ from faust_assigner.prior import judge
 from faust_assigner.promote import promotable, promote
 from faust_assigner.sticky import StickyAssignor
 from faust_assigner.warm import place_standbys
+from faust_assigner.weighted import weigh
 
 __all__ = ["Plan", "plan"]
 
@@ -50,12 +51,14 @@ def plan(
     _check(partitions, replicas)
     layout = _layout(ordered, partitions, changelogs, previous_ids)
     prior = judge(layout, ordered)
-    target = StickyAssignor().assign(layout, prior)
+    counted = StickyAssignor().assign(layout, prior)
+    weighed = weigh(layout, weights)
+    target = counted if weighed is None else weighed.balance(layout, prior, counted)
     promoted = promotable(layout, prior)
-    owner = promote(layout, target, prior, promoted)
+    owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight)
     owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
     standby = place_standbys(layout, prior, owner, target, replicas)
-    return Plan(layout, prior, target, owner, standby, promoted, dict(partitions), replicas)
+    return Plan(layout, prior, target, owner, standby, counted, promoted, dict(partitions), replicas, weighed)
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:

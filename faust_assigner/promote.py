@@ -18,25 +18,29 @@ def promotable(layout: Layout, prior: Prior) -> Bools:
     return able
 
 
-def promote(layout: Layout, target: Ints, prior: Prior, able: Bools) -> Ints:
+def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Floats | None = None) -> Ints:
     """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders.
 
     Best are those with most of the task's changelogs. Among them the loads come out as even as they can
     be: least sum of load^2 / capacity, a semi-matching without a cost-reducing path (Harvey, Ladner,
-    Lovasz, Tamir 2006). Ties go to the target member, then to the lowest member id.
+    Lovasz, Tamir 2006). Ties go to the target member, then to the lowest member id. With ``weight``
+    float64[T] the heaviest go first, each to its lightest holder.
     """
     if not able.any():
         return target
     now = target.copy()
     now[able] = NOBODY
-    load = np.bincount(now[now != NOBODY], minlength=len(layout.member_ids))
+    each = np.ones(now.size) if weight is None else weight
+    settled = np.flatnonzero((now != NOBODY) & layout.per_task(lambda group: group.follows is None))
+    load = np.bincount(now[settled], each[settled], minlength=len(layout.member_ids)).astype(np.float64)
     task, member = _best_holders(prior, able)
     alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)
     now[task[alone]] = member[alone]
-    load += np.bincount(member[alone], minlength=load.size)
-    sharing = _Sharing(load, layout.capacity, task[~alone], member[~alone])
+    load += np.bincount(member[alone], each[task[alone]], minlength=load.size)
+    sharing = _Sharing(load, layout.capacity, task[~alone], member[~alone], each)
     sharing.start(target)
-    sharing.level()
+    if weight is None:
+        sharing.level()
     for t, m in sharing.at.items():
         now[t] = m
     return now
@@ -55,7 +59,8 @@ def _best_holders(prior: Prior, able: Bools) -> tuple[Ints, Ints]:
 class _Sharing:
     """Tasks with several best holders each, over members with loads."""
 
-    def __init__(self, load: Ints, capacity: Floats, task: Ints, member: Ints) -> None:
+    def __init__(self, load: Floats, capacity: Floats, task: Ints, member: Ints, weight: Floats) -> None:
+        self.weight = weight
         self.load = load.tolist()
         self.capacity = capacity.tolist()
         self.holders: dict[int, list[int]] = {}
@@ -76,12 +81,12 @@ class _Sharing:
         return cost
 
     def start(self, target: Ints) -> None:
-        """Greedy: the tasks with the fewest holders first, to where one more costs least."""
-        for t in sorted(self.holders, key=lambda t: (len(self.holders[t]), t)):
+        """Greedy: the heaviest first, then those with the fewest holders, to where one more costs least."""
+        for t in sorted(self.holders, key=lambda t: (-self.weight[t], len(self.holders[t]), t)):
             wanted = int(target[t])
             m = min(self.holders[t], key=lambda m: (self.one_more(m), m != wanted, m))
             self.at[t] = m
-            self.load[m] += 1
+            self.load[m] += float(self.weight[t])
 
     def level(self) -> None:
         """Shift along paths that even the loads until none is left."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from faust_assigner.failover import standby_spread
 from faust_assigner.model import NOBODY, Bools, Ints, Layout, Prior
 from faust_assigner.standby import StandbyAssignor
 from faust_assigner.standby_problem import StandbyProblem
+from faust_assigner.standby_shares import settled_racks
 
 
 def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, replicas: int) -> StandbyProblem:
@@ -20,10 +24,13 @@ def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, rep
     for k, g in enumerate(stateful):
         eligible[k, layout.groups[g].members] = True
     task, member, was_standby = _copies(prior, owner, row)
-    wanted = tasks[(target[tasks] != owner[tasks]) & (target[tasks] >= 0)]
+    group = np.repeat(np.arange(len(stateful)), np.diff(layout.start)[stateful])
+    away = np.flatnonzero((target[tasks] != owner[tasks]) & (target[tasks] >= 0))
+    afford = _affordable(layout.rack, eligible, group, away, owner[tasks], target[tasks], replicas)
+    wanted = tasks[away[afford]]
     return StandbyProblem(
         owner=owner[tasks],
-        group=np.repeat(np.arange(len(stateful)), np.diff(layout.start)[stateful]),
+        group=group,
         eligible=eligible,
         held_task=row[task],
         held_member=member,
@@ -42,8 +49,48 @@ def place_standbys(layout: Layout, prior: Prior, owner: Ints, target: Ints, repl
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
     if replicas and tasks.size:
-        placed[tasks] = StandbyAssignor().place(standby_problem(layout, prior, owner, target, replicas))
+        placed[tasks] = _place(standby_problem(layout, prior, owner, target, replicas))
     return placed
+
+
+def _place(problem: StandbyProblem) -> Ints:
+    """The standbys; wishes for target members are dropped where they would unbalance everybody."""
+    standbys = StandbyAssignor().place(problem)
+    _, has_racks = settled_racks(problem.rack)
+    wishes = problem.wanted_task.size
+    for fewer in (wishes // 2, 0):
+        if not problem.wanted_task.size or has_racks or standby_spread(problem, standbys) <= 1:
+            break
+        problem = replace(problem, wanted_task=problem.wanted_task[:fewer],
+                          wanted_member=problem.wanted_member[:fewer])
+        standbys = StandbyAssignor().place(problem)
+    return standbys
+
+
+def _affordable(
+    racks: Ints, eligible: Bools, group: Ints, away: Ints, owner: Ints, target: Ints, replicas: int
+) -> Bools:
+    """bool[W]: which promoted tasks ``away`` may have a standby on their target member.
+
+    The wish yields to the promises of standbys: not in the active's rack while other racks have room,
+    and no member gets more than its even share. What is dropped moves later all the same.
+    """
+    rack, _ = settled_racks(racks)
+    seats = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
+    same = rack[target[away]] == rack[owner[away]]
+    inside = np.array([[int((row & (rack == r)).sum()) for r in range(rack.max(initial=0) + 1)]
+                       for row in eligible]).reshape(len(eligible), -1)
+    outside = eligible.sum(axis=1)[group[away]] - inside[group[away], rack[owner[away]]]
+    apart = ~same | (outside < seats[group[away]])
+    share = int(seats[group].sum()) // max(1, int(eligible.any(axis=0).sum()))
+    order = np.lexsort((away, target[away], ~apart))
+    mine = target[away][order]
+    first = np.append(True, mine[1:] != mine[:-1]) if mine.size else np.zeros(0, dtype=np.bool_)
+    start = np.maximum.accumulate(np.where(first, np.arange(mine.size), 0)) if mine.size else mine
+    allowed = np.zeros(away.size, dtype=np.bool_)
+    allowed[order] = np.arange(mine.size) - start < share
+    affordable: Bools = allowed & apart
+    return affordable
 
 
 def stateful_tasks(layout: Layout) -> Ints:

@@ -52,7 +52,7 @@ def run(instances: int, seed: int) -> tuple[Counter[str], list[str]]:
         seen[case.regime + (" (brute force)" if small else "")] += 1
         for term, mine, right in zip(TERMS, ours, best, strict=True):
             if mine != right:
-                worse.append(f"seed {seed} instance {i} ({case.regime}): {term} {mine}, the oracle has {right}")
+                worse.append(f"seed {seed} instance {i} ({case.regime}): {term} {mine}, oracle {right}")
                 break
     return seen, worse
 

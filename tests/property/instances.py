@@ -18,7 +18,9 @@ class Instance:
     regime: str
 
 
-def instance(rng: Random, *, most_members: int = 20, most_groups: int = 12, most_partitions: int = 24) -> Instance:
+def instance(
+    rng: Random, *, most_members: int = 20, most_groups: int = 12, most_partitions: int = 24
+) -> Instance:
     """One random instance; the regime is subscriptions x capacities x claims."""
     mixed = rng.random() < 0.6
     capacities = [1] if rng.random() < 0.75 else [1, 1, 2, 3, 4]

@@ -1,0 +1,377 @@
+"""Every promise of the planner as a function over (input, plan) that returns violations.
+
+Written against names, not against the planner's arrays: what is checked here is derived anew from the
+members' claims, the slow and plain way, so that the planner and its check cannot share a mistake.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from faust_assigner.claims import claim_on, numbers
+from faust_assigner.model import NOBODY, Member
+from faust_assigner.optimal import improvable
+
+
+class Answer(Protocol):
+    """What is checked: any plan by name. One that also has ``promoted_tasks`` is checked against it."""
+
+    def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Topic -> partitions owned."""
+        ...
+
+    def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Changelog topic -> partitions kept warm."""
+        ...
+
+
+@dataclass(frozen=True, order=True)
+class Violation:
+    """One broken promise: its number in A1..A8, and what was found."""
+
+    promise: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.found}"
+
+
+#: Plans again for the promises that compare two answers: members -> answer.
+Planner: TypeAlias = Callable[[Sequence[Member]], Answer]
+
+_Owners: TypeAlias = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Topics of one count with one set of subscribers."""
+
+    topics: tuple[str, ...]
+    changelogs: tuple[str, ...]
+    count: int
+    who: frozenset[int]
+    leader: int | None = None
+
+    @property
+    def only_changelogs(self) -> bool:
+        return len(self.topics) == len(self.changelogs)
+
+
+def check(
+    members: Iterable[Member],
+    partitions: Mapping[str, int],
+    plan: Answer,
+    *,
+    replicas: int = 0,
+    changelogs: Collection[str] = (),
+    planner: Planner | None = None,
+) -> list[Violation]:
+    """All violations of A1-A8, sorted; an empty list when every promise is kept.
+
+    A6 (unchanged input, unchanged output) and A8 (member order) are checked when ``planner`` is given.
+    Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
+    """
+    case = _Case(sorted(members, key=lambda m: m.member_id), partitions, frozenset(changelogs), replicas)
+    found = list(case.check(plan))
+    if planner is not None:
+        found += _settles(case, plan, planner)
+        found += _ignores_order(case, plan, planner)
+    return sorted(set(found))
+
+
+class _Case:
+    """One input, read the plain way."""
+
+    def __init__(
+        self, members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str], replicas: int
+    ) -> None:
+        self.members, self.partitions, self.replicas = members, partitions, replicas
+        self.ids = [m.member_id for m in members]
+        # A member that names no rack is a rack of its own.
+        self.rack = [m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)]
+        self.units = _units(members, partitions, changelogs)
+        self.unit_of = {topic: u for u, unit in enumerate(self.units) for topic in unit.topics}
+        self.before = [_believed(unit, members) for unit in self.units]
+
+    def check(self, plan: Answer) -> Iterable[Violation]:
+        """A1-A5 and A7 on one answer."""
+        owners: _Owners = {t: [NOBODY] * self.partitions[t] for t in self.unit_of}
+        yield from self._one_active_each(plan, owners)
+        yield from self._tasks_stay_whole(owners)
+        unit_owner = [owners[unit.topics[0]] for unit in self.units]
+        promoted = yield from self._promotions(unit_owner)
+        yield from self._standbys(plan, unit_owner)
+        yield from self._even_and_sticky(plan, unit_owner, promoted)
+
+    # A1, A2 --------------------------------------------------------------------------------------
+
+    def _one_active_each(self, plan: Answer, owners: _Owners) -> Iterable[Violation]:
+        for m, name in enumerate(self.ids):
+            for topic, given in plan.actives(name).items():
+                unit = self.unit_of.get(topic)
+                if unit is None or m not in self.units[unit].who:
+                    yield Violation("A1", f"{name} owns {topic} without a subscription")
+                    continue
+                for p in given:
+                    if not 0 <= p < self.partitions[topic]:
+                        yield Violation("A1", f"{name} owns {topic}-{p}, which does not exist")
+                    elif owners[topic][p] != NOBODY:
+                        other = self.ids[owners[topic][p]]
+                        yield Violation("A1", f"{topic}-{p} is owned by {other} and {name}")
+                    else:
+                        owners[topic][p] = m
+        for topic, owner in owners.items():
+            if NOBODY in owner:
+                yield Violation("A1", f"{topic}-{owner.index(NOBODY)} has no owner")
+
+    def _tasks_stay_whole(self, owners: _Owners) -> Iterable[Violation]:
+        for unit in self.units:
+            first = owners[unit.topics[0]]
+            for topic in unit.topics[1:]:
+                if owners[topic] != first:
+                    yield Violation("A2", f"{topic} parted from {unit.topics[0]}")
+            if unit.leader is not None:
+                leads = owners[self.units[unit.leader].topics[0]]
+                for p, m in enumerate(leads):
+                    if m in unit.who and first[p] != m:
+                        yield Violation("A2", f"{unit.topics[0]}-{p} parted from its source on {self.ids[m]}")
+
+    # A3, A4 (standbys) ---------------------------------------------------------------------------
+
+    def _standbys(self, plan: Answer, unit_owner: list[list[int]]) -> Iterable[Violation]:
+        held: dict[str, list[list[int]]] = {
+            t: [[] for _ in range(unit.count)] for unit in self.units for t in unit.changelogs
+        }
+        for m, name in enumerate(self.ids):
+            for topic, given in plan.standbys(name).items():
+                for p in given:
+                    if topic not in held or not 0 <= p < self.partitions[topic]:
+                        yield Violation("A3", f"{name} stands by for {topic}-{p}, which has no state")
+                    else:
+                        held[topic][p].append(m)
+        rows: list[tuple[int, list[int]]] = []
+        for unit, owner in zip(self.units, unit_owner, strict=True):
+            for topic in unit.changelogs:
+                if held[topic] != held[unit.changelogs[0]]:
+                    yield Violation("A2", f"standbys of {topic} parted from {unit.changelogs[0]}")
+            for p, spares in enumerate(held[unit.changelogs[0]] if unit.changelogs else ()):
+                rows.append((owner[p], spares))
+                yield from self._spares(unit, f"{unit.changelogs[0]}-{p}", owner[p], spares)
+        everyone = frozenset(range(len(self.ids)))
+        plain = len({m.capacity for m in self.members}) <= 1
+        flat = len(set(self.rack)) in (1, len(self.rack))
+        if plain and flat and all(unit.who == everyone for unit in self.units if unit.changelogs):
+            yield from self._even_standbys(rows)
+
+    def _even_standbys(self, rows: list[tuple[int, list[int]]]) -> Iterable[Violation]:
+        """Within one of each other, or no chain of moves could make them so."""
+        load = Counter(m for _, spares in rows for m in spares)
+        loads = [load[m] for m in range(len(self.ids))]
+        if not rows or max(loads) - min(loads) <= 1:
+            return
+        passes: dict[int, set[int]] = {m: set() for m in range(len(self.ids))}
+        for owner, spares in rows:
+            for m in spares:
+                passes[m] |= passes.keys() - {owner, *spares}
+        for m in passes:
+            reached, ahead = {m}, [m]
+            while ahead:
+                new = passes[ahead.pop()] - reached
+                reached |= new
+                ahead += new
+            if min(loads[other] for other in reached) < loads[m] - 1:
+                yield Violation("A4", f"standbys from {min(loads)} to {max(loads)} a member, "
+                                      f"and {self.ids[m]} could pass one on")
+                return
+
+    def _spares(self, unit: _Unit, name: str, owner: int, spares: list[int]) -> Iterable[Violation]:
+        wanted = min(self.replicas, len(unit.who) - 1)
+        if len(spares) != wanted or len(set(spares)) != wanted:
+            yield Violation("A3", f"{name} has {len(set(spares))} standbys instead of {wanted}")
+        if owner in spares:
+            yield Violation("A3", f"{name} has a standby beside its active on {self.ids[owner]}")
+        if not unit.who.issuperset(spares):
+            yield Violation("A3", f"{name} has a standby on a member that does not subscribe")
+        if owner == NOBODY:
+            return
+        elsewhere = sum(1 for m in unit.who if self.rack[m] != self.rack[owner])
+        away = sum(1 for m in spares if self.rack[m] != self.rack[owner])
+        if away < min(wanted, elsewhere):
+            yield Violation("A3", f"{name} has {away} standbys outside the active's rack, {elsewhere} could")
+
+    # A4 (actives), A5, promotions ----------------------------------------------------------------
+
+    def _promotions(self, unit_owner: list[list[int]]) -> Any:
+        """Orphans whose state lives must be on one of its best holders; returns their places."""
+        promoted: set[tuple[int, int]] = set()
+        for u, unit in enumerate(self.units):
+            if not unit.changelogs or unit.leader is not None:
+                continue
+            copies = _copies(unit, self.members)
+            for p, holders in enumerate(copies):
+                if self.before[u][p] != NOBODY or not holders:
+                    continue
+                promoted.add((u, p))
+                most = max(holders.values())
+                if holders.get(unit_owner[u][p], 0) < most:
+                    owner = self.ids[unit_owner[u][p]] if unit_owner[u][p] != NOBODY else "nobody"
+                    yield Violation("A5", f"orphan {unit.topics[0]}-{p} went to {owner}, "
+                                          "though a member with more of its state lives")
+        return promoted
+
+    def _even_and_sticky(
+        self, plan: Answer, unit_owner: list[list[int]], promoted: set[tuple[int, int]]
+    ) -> Iterable[Violation]:
+        target = _target(self, plan, unit_owner)
+        for u, (here, there) in enumerate(zip(unit_owner, target, strict=True)):
+            for p, (owner, wanted) in enumerate(zip(here, there, strict=True)):
+                if owner != wanted and (u, p) not in promoted and self.units[u].leader is None:
+                    yield Violation("A5", f"{self.units[u].topics[0]}-{p} is not on its target, "
+                                          "and was not promoted")
+        rows = [u for u, unit in enumerate(self.units) if unit.leader is None]
+        who = sorted(set().union(*(self.units[u].who for u in rows))) if rows else []
+        if not who:
+            return
+        seats, had, stayed = (np.zeros((len(rows), len(self.ids)), dtype=np.int64) for _ in range(3))
+        allowed = np.zeros(seats.shape, dtype=np.bool_)
+        for row, u in enumerate(rows):
+            allowed[row, sorted(self.units[u].who)] = True
+            for owner, was in zip(target[u], self.before[u], strict=True):
+                seats[row, owner] += owner != NOBODY
+                had[row, was] += was != NOBODY
+                stayed[row, owner] += owner == was != NOBODY
+        capacity = np.array([float(m.capacity) for m in self.members])
+        term = improvable(seats[:, who], allowed[:, who], had[:, who], capacity[who])
+        if term is not None:
+            yield Violation("A5" if term == "stickiness" else "A4", f"{term} could be better")
+        lost = np.minimum(seats, had) - stayed
+        if lost.any():
+            row, m = np.argwhere(lost)[0].tolist()
+            yield Violation("A5", f"{self.ids[m]} could keep {lost[row, m]} more of its own "
+                                  f"{self.units[rows[row]].topics[0]}")
+
+
+def _target(case: _Case, plan: Answer, unit_owner: list[list[int]]) -> list[list[int]]:
+    """Where the plan says tasks belong: its ``target`` where it tells, else where they are."""
+    targets = getattr(plan, "target", None)
+    groups = getattr(plan, "groups", ())
+    if targets is None:
+        return unit_owner
+    by_topic = {topic: targets[g].tolist() for g, group in enumerate(groups) for topic in group.topics}
+    return [by_topic.get(unit.topics[0], here) for unit, here in zip(case.units, unit_owner, strict=True)]
+
+
+# Deriving the units, the believed owners and the copies, the plain way ---------------------------
+
+
+def _units(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str]) -> list[_Unit]:
+    who: dict[str, set[int]] = {}
+    for m, member in enumerate(members):
+        for topic in member.topics:
+            if isinstance(topic, str) and partitions.get(topic, 0) > 0:
+                who.setdefault(topic, set()).add(m)
+    together: dict[tuple[int, frozenset[int]], list[str]] = {}
+    for topic in sorted(who):
+        together.setdefault((partitions[topic], frozenset(who[topic])), []).append(topic)
+    units = [
+        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine)
+        for (count, mine), topics in together.items()
+    ]
+    units.sort(key=lambda u: (u.count, -len(u.who), u.topics[0]))
+    return [replace(unit, leader=_leader(unit, units)) for unit in units]
+
+
+def _leader(unit: _Unit, units: list[_Unit]) -> int | None:
+    """A unit of changelogs alone follows the wider unit with sources it shares most members with."""
+    if not unit.only_changelogs:
+        return None
+    wider = [
+        (-len(unit.who & other.who), -len(other.who), u)
+        for u, other in enumerate(units)
+        if other.count == unit.count and not other.only_changelogs
+        and len(other.who) >= len(unit.who) and unit.who & other.who
+    ]
+    return min(wider)[2] if wider else None
+
+
+def _generation(member: Member) -> int:
+    return member.generation if type(member.generation) is int else -1
+
+
+def _believed(unit: _Unit, members: list[Member]) -> list[int]:
+    """The member each number is believed to have had: newest generation, no contest, most topics."""
+    claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
+    for m in sorted(unit.who):
+        for topic in unit.topics:
+            for p in set(numbers(claim_on(members[m].actives, topic), unit.count).tolist()):
+                claims[p].setdefault(topic, set()).add(m)
+    sources = [t for t in unit.topics if t not in unit.changelogs]
+    order = {t: i for i, t in enumerate([*sources, *unit.changelogs])}
+    return [_voted(of_number, members, order) for of_number in claims]
+
+
+def _voted(of_number: dict[str, set[int]], members: list[Member], order: dict[str, int]) -> int:
+    if not of_number:
+        return NOBODY
+    newest = max(_generation(members[m]) for claimants in of_number.values() for m in claimants)
+    votes: dict[int, list[int]] = {}
+    for topic, claimants in of_number.items():
+        heard = [m for m in claimants if _generation(members[m]) == newest]
+        if len(heard) == 1:
+            votes.setdefault(heard[0], []).append(order[topic])
+    return min(votes, key=lambda m: (-len(votes[m]), min(votes[m]))) if votes else NOBODY
+
+
+def _copies(unit: _Unit, members: list[Member]) -> list[dict[int, int]]:
+    """For each number, how many of its changelogs each member holds."""
+    found: list[dict[int, int]] = [{} for _ in range(unit.count)]
+    for m in sorted(unit.who):
+        for topic in unit.topics:
+            for p in numbers(claim_on(members[m].actives, topic), unit.count).tolist():
+                found[p][m] = len(unit.changelogs)
+    for m in sorted(unit.who):
+        once: Counter[int] = Counter()
+        for topic in unit.changelogs:
+            once.update(set(numbers(claim_on(members[m].standbys, topic), unit.count).tolist()))
+        for p, logs in once.items():
+            found[p][m] = max(found[p].get(m, 0), logs)
+    return found
+
+
+# A6, A8 ------------------------------------------------------------------------------------------
+
+
+def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
+    """``members`` one generation later: what ``plan`` gave them is what they claim."""
+    newest = max((_generation(m) for m in members), default=0) + 1
+    return [
+        replace(m, actives=plan.actives(m.member_id), standbys=plan.standbys(m.member_id), generation=newest)
+        for m in members
+    ]
+
+
+def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[Any, Any]]:
+    return [(dict(plan.actives(i)), dict(plan.standbys(i))) for i in ids]
+
+
+def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
+    """A third answer to unchanged members equals the second."""
+    members = carried(case.members, plan)
+    second = planner(members)
+    third = planner(carried(members, second))
+    for name, was, now in zip(case.ids, _named(second, case.ids), _named(third, case.ids), strict=True):
+        if was[0] != now[0]:
+            yield Violation("A6", f"the actives of {name} moved again although nothing changed")
+        if was[1] != now[1]:
+            yield Violation("A6", f"the standbys of {name} moved again although nothing changed")
+
+
+def _ignores_order(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
+    """The order in which members come does not matter."""
+    if _named(planner(case.members[::-1]), case.ids) != _named(plan, case.ids):
+        yield Violation("A8", "members in another order got another answer")

@@ -1,0 +1,188 @@
+"""A group's life as data: members with claims, topics, settings, and the events that change them.
+
+Both the random walk and the Hypothesis state machine play these events; after each rebalance every
+promise is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.invariants import Violation, check
+
+TOPICS = ("clicks", "orders", "orders-log", "users", "users-log", "zips")
+CHANGELOGS = frozenset({"orders-log", "users-log"})
+COUNTS = {"clicks": 7, "orders": 8, "orders-log": 8, "users": 5, "users-log": 5, "zips": 8}
+RACKS = (None, "r1", "r2", "r3")
+
+
+@dataclass
+class World:
+    """The group between two rebalances."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=lambda: dict(COUNTS))
+    replicas: int = 1
+    generation: int = 0
+    born: int = 0
+    gone: list[Member] = field(default_factory=list)
+    last: Plan | None = None
+
+    # Events: each takes the source of chance, so that a walk is its seed ----------------------------
+
+    def join(self, rng: Random) -> None:
+        """A new member, subscribed like most, sometimes to less."""
+        if len(self.members) < 9:
+            name = f"m{self.born:04d}"
+            self.born += 1
+            topics = TOPICS if rng.random() < 0.7 else self._some_topics(rng)
+            self.members[name] = Member(name, topics, rack_id=self._usual_rack(rng))
+
+    def leave(self, rng: Random) -> None:
+        """A member goes; its claims go with it."""
+        if len(self.members) > 1:
+            gone = self.members.pop(rng.choice(sorted(self.members)))
+            self.gone = [*self.gone[-3:], gone]
+
+    def crash_many(self, rng: Random) -> None:
+        """Up to half of the members go at once."""
+        for _ in range(rng.randint(1, max(1, len(self.members) // 2))):
+            self.leave(rng)
+
+    def return_with_files(self, rng: Random) -> None:
+        """A restarted member: its files are standbys now, nothing is owned."""
+        if self.gone and (old := self.gone.pop()).member_id not in self.members:
+            files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
+            self.members[old.member_id] = replace(old, actives={}, standbys=files, generation=-1)
+
+    def return_as_zombie(self, rng: Random) -> None:
+        """A stopped member wakes up and claims what it owned generations ago."""
+        if self.gone and (old := self.gone.pop()).member_id not in self.members:
+            self.members[old.member_id] = old
+
+    def same_generation_liar(self, rng: Random) -> None:
+        """A member claims what others own, in their generation."""
+        name = rng.choice(sorted(self.members))
+        self.members[name] = replace(
+            self.members[name],
+            actives={t: rng.sample(range(n), rng.randint(0, n)) for t, n in sorted(self.partitions.items())},
+        )
+
+    def corrupt(self, rng: Random) -> None:
+        """Claims that are not what they should be."""
+        junk: list[Any] = [
+            {"orders": [0, -1, 99999999, 10**30]}, {"orders": "012"}, {"orders": None, "users": 7}, "claims",
+            None, {3: [1]}, {"orders": [[0], [1, 2]]}, {"orders": [0.5, "x", None, True]},
+            {"orders": {"a": 1}},
+            {"orders": b"\x00\x01"}, {"orders": range(0, 10**12)}, {"nosuch": [0]}, [("orders", [0])],
+        ]
+        name = rng.choice(sorted(self.members))
+        self.members[name] = replace(
+            self.members[name], actives=rng.choice(junk), standbys=rng.choice(junk),
+            generation=rng.choice([-1, self.generation, None, "9", 10**40]),
+        )
+
+    def resubscribe(self, rng: Random) -> None:
+        """A member adds or drops topics, as in a rolling deploy."""
+        name = rng.choice(sorted(self.members))
+        topics = TOPICS if rng.random() < 0.5 else self._some_topics(rng)
+        self.members[name] = replace(self.members[name], topics=topics)
+
+    def all_resubscribe(self, rng: Random) -> None:
+        """The deploy is through: everybody subscribes to everything."""
+        self.members = {name: replace(m, topics=TOPICS) for name, m in self.members.items()}
+
+    def resize_topic(self, rng: Random) -> None:
+        """A topic grows, shrinks (is recreated smaller), vanishes or comes back."""
+        topic = rng.choice(TOPICS)
+        count = rng.choice([0, 1, COUNTS[topic], COUNTS[topic], rng.randint(1, 12)])
+        # A table's changelog has as many partitions as its source.
+        for name in (topic, f"{topic}-log", topic.removesuffix("-log")):
+            if name in self.partitions:
+                self.partitions[name] = count
+
+    def set_replicas(self, rng: Random) -> None:
+        """Another number of standbys."""
+        self.replicas = rng.choice([0, 1, 1, 1, 2, 3])
+
+    def set_rack(self, rng: Random) -> None:
+        """A member names another rack, or none."""
+        name = rng.choice(sorted(self.members))
+        self.members[name] = replace(self.members[name], rack_id=rng.choice(RACKS))
+
+    def all_racks(self, rng: Random) -> None:
+        """Everybody names a rack, or nobody does."""
+        racks = rng.choice([[None], ["r1", "r2", "r3"], ["r1", "r1", "r2"]])
+        self.members = {
+            name: replace(m, rack_id=racks[i % len(racks)])
+            for i, (name, m) in enumerate(sorted(self.members.items()))
+        }
+
+    def set_capacity(self, rng: Random) -> None:
+        """A member gets more threads, or all are equal again."""
+        if rng.random() < 0.5:
+            self.members = {name: replace(m, capacity=1.0) for name, m in self.members.items()}
+        else:
+            name = rng.choice(sorted(self.members))
+            self.members[name] = replace(self.members[name], capacity=rng.choice([1.0, 2.0, 0.5, 3.0]))
+
+    def permute(self, rng: Random) -> None:
+        """The same members, listed in another order."""
+        names = list(self.members)
+        rng.shuffle(names)
+        self.members = {name: self.members[name] for name in names}
+
+    def forget(self, rng: Random) -> None:
+        """A member loses its memory and its files."""
+        name = rng.choice(sorted(self.members))
+        self.members[name] = replace(self.members[name], actives={}, standbys={}, generation=-1)
+
+    # Rebalances ------------------------------------------------------------------------------------
+
+    def answer(self, members: list[Member] | None = None) -> Plan:
+        """The planner's answer, now."""
+        return plan(list(self.members.values()) if members is None else members, self.partitions,
+                    replicas=self.replicas, changelogs=CHANGELOGS)
+
+    def rebalance(self, *, thorough: bool) -> list[Violation]:
+        """Plan, check every promise, and carry the answer over; A6 and A8 when ``thorough``."""
+        members = list(self.members.values())
+        answer = self.answer(members)
+        found = check(members, self.partitions, answer, replicas=self.replicas, changelogs=CHANGELOGS,
+                      planner=(lambda again: self.answer(list(again))) if thorough else None)
+        self.generation += 1
+        self.members = {
+            name: replace(m, actives=answer.actives(name), standbys=answer.standbys(name),
+                          generation=self.generation)
+            for name, m in self.members.items()
+        }
+        self.last = answer
+        return found
+
+    def _some_topics(self, rng: Random) -> list[str]:
+        return [t for t in TOPICS if rng.random() < 0.7]
+
+    def _usual_rack(self, rng: Random) -> str | None:
+        racks = {m.rack_id for m in self.members.values()}
+        return None if racks <= {None} else rng.choice(sorted(r for r in racks if r is not None))
+
+
+def _listed(claims: Any, topic: str) -> list[int]:
+    found = claims.get(topic, []) if isinstance(claims, dict) else []
+    return [p for p in found if type(p) is int] if isinstance(found, list) else []
+
+
+Event = Callable[[World, Random], None]
+
+#: (event, weight): the walk's chances.
+EVENTS: tuple[tuple[Event, int], ...] = (
+    (World.join, 8), (World.leave, 6), (World.crash_many, 1), (World.return_with_files, 3),
+    (World.return_as_zombie, 2), (World.same_generation_liar, 1), (World.corrupt, 1),
+    (World.resubscribe, 2), (World.all_resubscribe, 2), (World.resize_topic, 1), (World.set_replicas, 1),
+    (World.set_rack, 1), (World.all_racks, 1), (World.set_capacity, 1), (World.permute, 1),
+    (World.forget, 1),
+)
