@@ -24,7 +24,7 @@ def run_demo(*arguments: str) -> str:
 @pytest.mark.timeout(200)
 @pytest.mark.kafka
 def test_demo_ends_with_equal_tables_on_kafka(kafka: KafkaServer) -> None:
-    """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and repeat none in the totals."""
+    """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and count none twice."""
     assert "equal, 480 records" in run_demo("--bootstrap", kafka.bootstrap)
 
 
