@@ -232,7 +232,7 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
 @main.command()
 @click.option("--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same numbers.")
-@click.option("--out", required=True, metavar="DIR", help="Folder for sim_result and report.json.")
+@click.option("--out", default="", metavar="DIR", help="Folder for sim_result and report.json.")
 @click.option("--ledger", "ledgers", multiple=True, metavar="PATH",
               help="Replay a recorded week: file, folder or glob. May be repeated.")
 @click.option("--group", "group_id", metavar="ID", help="With --ledger: this group alone.")
@@ -245,17 +245,27 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
 @click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
 @click.option("--session-timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
               help="Seconds until a dead worker is missed (Faust's broker_session_timeout).")
+@click.option("--add", type=click.IntRange(min=0), default=0, metavar="N",
+              help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.")
+@click.option("--remove", multiple=True, metavar="MEMBER", help="One change: this member goes. Repeatable.")
+@click.option("--lose-rack", metavar="RACK", help="One change: everybody in this rack goes.")
 @click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
 def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
              policies: str, replicas: str, members: str, partitions: str, racks: str, session_timeout: float,
-             no_spark: bool, jobs: int | None, master: str, as_json: bool) -> None:
-    """Play churn scenarios under many policies and say which settings to take."""
+             add: int, remove: tuple[str, ...], lose_rack: str | None, no_spark: bool, jobs: int | None,
+             master: str, as_json: bool) -> None:
+    """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
+    is_what_if = bool(add or remove or lose_rack)
+    if not out and not is_what_if:
+        raise click.UsageError("Missing option '--out'")
     with _spoken_errors():
         from faust_assigner.pipeline import simulate_job
         from faust_assigner.pipeline.scenarios import Shape
+        from faust_assigner.pipeline.sim_console import show_simulation, show_what_if
+        from faust_assigner.pipeline.what_if import Change
         from faust_assigner.testing.fleet import Costs
 
         request = simulate_job.Request(
@@ -264,17 +274,19 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
                   racks=_numbers(racks, "--racks", 1)),
             Costs(session_timeout_s=session_timeout), ledgers, group_id, jobs or os.cpu_count() or 1,
         )
-        if no_spark:
+        if is_what_if:
+            report = simulate_job.what_if_here(request, Change(add, remove, lose_rack))
+        elif no_spark:
             report = simulate_job.simulate_here(request)
         else:
             with _spark(master) as spark:
                 report = simulate_job.simulate_on_spark(spark, request)
         if as_json:
             click.echo(json.dumps(report))
-            return
-        from faust_assigner.pipeline.sim_console import show_simulation
-
-        show_simulation(report, out)
+        elif is_what_if:
+            show_what_if(report)
+        else:
+            show_simulation(report, out)
 
 
 @main.command()

@@ -32,6 +32,21 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
     print(f"\nWritten to {out}: sim_result, report.json")
 
 
+def show_what_if(report: Mapping[str, Any]) -> None:
+    """One change with each number of standbys, and the racks afterwards."""
+    rows = report["what_if"]
+    show(f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
+         ("standbys", "moves", "warm", "cold", "MB to restore", "s stopped at most", "s until restored",
+          "peak lag", "idle members", "pairs in one rack"),
+         [(str(row["standbys"]), str(row["moves"]), str(row["warm"]), str(row["cold"]),
+           f"{row['bytes_to_restore'] / 1e6:.1f}", f"{row['stopped_s']:.1f}", f"{row['restored_s']:.1f}",
+           str(row["peak_lag"]), str(row["idle_members"]), str(row["colocated_pairs"])) for row in rows])
+    print()
+    show("Racks: actives / standbys", ("standbys", *rows[0]["actives_per_rack"]),
+         [(str(row["standbys"]), *(f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
+                                   for rack in row["actives_per_rack"])) for row in rows])
+
+
 def show_weights(report: Mapping[str, Any]) -> None:
     """What was learned, per group, and what it would have changed."""
     show(f"Weights version {report['version']}, by {report['by']}",

@@ -2,6 +2,7 @@
 
     OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
     OUT/report.json            options, sim_summary (distributions), sim_settings (what to set)
+    OUT/what_if.json           instead of these, for one change to one group
 
 Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 """
@@ -16,9 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from faust_assigner.pipeline.current import Current, current_here
 from faust_assigner.pipeline.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
-from faust_assigner.pipeline.recorded import Facts, facts_of, week
-from faust_assigner.pipeline.scenarios import Shape
+from faust_assigner.pipeline.rates import rates_of
+from faust_assigner.pipeline.recorded import Facts, NothingRecorded, facts_of, week
+from faust_assigner.pipeline.scenarios import Shape, scenario_seed
 from faust_assigner.pipeline.settings import recommend, summarise
 from faust_assigner.pipeline.simulate import (
     SIM_DDL,
@@ -29,6 +32,7 @@ from faust_assigner.pipeline.simulate import (
     play_on_spark,
     summarise_on_spark,
 )
+from faust_assigner.pipeline.what_if import Change, Load, generated, load_of, what_if
 from faust_assigner.testing.fleet import Costs
 
 TABLE = "sim_result"
@@ -63,6 +67,37 @@ def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     run = _run(request, _facts_on_spark(spark, request.ledgers))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
     return _finish(request, summarise_on_spark(spark.read.parquet(target)))
+
+
+def what_if_here(request: Request, change: Change) -> dict[str, Any]:
+    """One change to the newest decision's group of a ledger, or to the generated fleet of the seed.
+
+    Raises ConfigError for a change that cannot be, NothingRecorded for a ledger without the group.
+    """
+    if request.ledgers:
+        current, load = _current(request)
+    else:
+        scenario = request.shape.scenario(0, scenario_seed(request.seed, 0))
+        current, load = generated(scenario, max(request.replicas))
+    rows = what_if(current, change, load, replicas=request.replicas, costs=request.costs)
+    report = {"group_id": current.group_id, "decision_id": current.decision_id,
+              "members": len(current.members), "change": _plain(change), "what_if": rows}
+    if request.out:
+        _write_text(f"{request.out.rstrip('/')}/what_if.json", json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def _current(request: Request) -> tuple[Current, Load]:
+    from faust_assigner.pipeline.rows import accepted_rows
+
+    rows = list(accepted_rows(request.ledgers))
+    groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
+    if len(groups) != 1:
+        raise NothingRecorded(f"one group expected, the ledger has {[found.group_id for found in groups]}: "
+                              "name one with --group")
+    mine = [row.values for row in rows
+            if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id]
+    return groups[0], load_of(rates_of(mine))
 
 
 def _run(request: Request, facts: Facts | None) -> Run:
