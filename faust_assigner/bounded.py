@@ -28,6 +28,7 @@ LARGEST_INT = 2**31 - 1
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
@@ -54,11 +55,13 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
 def _check_depth(data: bytes) -> None:
     # Without its strings and everything but brackets, a document of depth n is empty after n rounds of
     # dropping what opens and closes at once.
-    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
+    size = -1
     for _ in range(JSON_DEPTH):
-        if not brackets:
-            return
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(brackets) == size:
+            break  # what is left never closes
+        size = len(brackets)
+        brackets = brackets.replace(b"[]", b"")
     if brackets:
         raise MetadataRefused(f"JSON deeper than {JSON_DEPTH}")
 
