@@ -1,0 +1,119 @@
+"""A bare Kafka client on a blocking socket: any API in any version, and bytes no client would send."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from crc32c import crc32c
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from faust_assigner.broker.records import HEADER
+from faust_assigner.broker.wire import _builder
+
+
+def request_frame(api_key: int, version: int, correlation: int, values: dict[str, Any]) -> bytes:
+    """A whole request frame, its size first."""
+    schema = load_request_schema(api_key, version)
+    out = io.BytesIO()
+    out.write(struct.pack(">hhih", api_key, version, correlation, 3) + b"raw")
+    if schema.__flexible__:
+        out.write(b"\0")
+    entity_writer(schema)(out, _builder(schema)(values))
+    return struct.pack(">i", len(out.getvalue())) + out.getvalue()
+
+
+def one_record(value: bytes = b"v", timestamp: int = 1_000) -> bytes:
+    """The body of a batch with one record."""
+    fields = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    return _varint(len(fields)) + fields
+
+
+def _varint(value: int) -> bytes:
+    zigzag, out = (value << 1) ^ (value >> 63), bytearray()
+    while zigzag >= 0x80:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes([*out, zigzag])
+
+
+def batch(
+    body: bytes | None = None, *, count: int = 1, attributes: int = 0, timestamp: int = 1_000, producer_id: int = -1,
+    epoch: int = -1, sequence: int = -1, magic: int = 2, last_delta: int | None = None, max_timestamp: int | None = None,
+) -> bytes:
+    """One record batch with a right checksum and any header."""
+    body = one_record() * count if body is None else body
+    newest = timestamp if max_timestamp is None else max_timestamp
+    delta = count - 1 if last_delta is None else last_delta
+    header = HEADER.pack(0, 49 + len(body), -1, magic, 0, attributes, delta, timestamp, newest,
+                         producer_id, epoch, sequence, count)
+    data = bytearray(header + body)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+class RawClient:
+    """``with RawClient(bootstrap) as client: client.call(3, 12, topics=None)``."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = 10.0) -> None:
+        host, port = bootstrap.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout_s)
+        self._correlation = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def send(self, api_key: int, version: int, **values: Any) -> int:
+        """Send a request; return its correlation id."""
+        self._correlation += 1
+        self.socket.sendall(request_frame(api_key, version, self._correlation, values))
+        return self._correlation
+
+    def receive(self, api_key: int, version: int) -> Any:
+        """The next answer, decoded as that API. Raises ConnectionError when the broker closed."""
+        (size,) = struct.unpack(">i", self._read(4))
+        frame = self._read(size)
+        schema = load_response_schema(api_key, version)
+        start = 5 if schema.__header_schema__.__flexible__ else 4
+        message, _ = entity_reader(schema)(frame, start)
+        return message
+
+    def call(self, api_key: int, version: int, **values: Any) -> Any:
+        """Request and answer."""
+        self.send(api_key, version, **values)
+        return self.receive(api_key, version)
+
+    def is_closed(self) -> bool:
+        """Whether the broker closes this connection (waits up to the timeout)."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def produce(self, topic: str, partition: int, data: bytes, *, acks: int = -1, version: int = 9) -> Any:
+        """One batch; returns the partition's answer."""
+        values = {"acks": acks, "topic_data": [
+            {"name": topic, "partition_data": [{"index": partition, "records": data}]}
+        ]}
+        if acks == 0:
+            self.send(0, version, **values)
+            return None
+        return self.call(0, version, **values).responses[0].partition_responses[0]
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            data += part
+        return data
