@@ -1,0 +1,86 @@
+"""Faust's own tests against our assignor: fetch, build an environment, run. ``make faust-suite`` calls it.
+
+    python -m faust_assigner.testing.faust_suite_run [--stock] [pytest arguments ...]
+
+The sdist of faust-streaming 0.15.3 comes from the package index, once, into the cache folder
+(``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``), with an environment of its own: the tests want
+an older pytest than ours. ``--stock`` runs them without the swap, to compare. What the sdist's tests need
+and this machine lacks (a broker or Redis at a fixed port, a free-threaded Python) is skipped by the tests
+themselves, which say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+VERSION = "0.15.3"
+NAME = f"faust_streaming-{VERSION}"
+ROOT = Path(__file__).parents[2]
+
+#: What Faust's tests import, of its requirements/test.txt and extras.
+REQUIREMENTS = (
+    f"faust-streaming=={VERSION}", "pytest<8", "pytest-asyncio<0.24", "pytest-aiofiles", "pytest-aiohttp",
+    "pytest-cov", "pytest-forked", "pytest-random-order", "pytest-run-parallel", "hypothesis", "freezegun",
+    "python-dateutil", "pytz", "intervaltree", "confluent-kafka", "datadog", "opentelemetry-api",
+    "opentelemetry-sdk", "opentracing", "redis", "statsd", "pyyaml", "prometheus_client", "uvicorn",
+    "setuptools", "cython",
+)
+FOLDERS = ("unit", "functional", "integration", "meticulous", "regression")
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    named = os.environ.get("FAUST_ASSIGNER_CACHE")
+    return (Path(named) if named else Path.home() / ".cache" / "faust-assigner") / "faust-suite"
+
+
+def fetch(folder: Path) -> Path:
+    """The unpacked tests, without Faust's own sources: the installed package is what is tested."""
+    tree = folder / NAME
+    if not (tree / "tests").is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = folder / f"{NAME}.tar.gz"
+        if not archive.exists():
+            print(f"Fetching {archive.name}", flush=True)
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
+                            "faust-streaming", "-d", folder, f"faust-streaming=={VERSION}"], check=True)
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        shutil.rmtree(tree / "faust")
+    return tree
+
+
+def environment(folder: Path) -> Path:
+    """The Python to run them with: Faust, this checkout, and what the tests import."""
+    stamp = hashlib.sha256("\n".join((*REQUIREMENTS, str(ROOT), sys.version)).encode()).hexdigest()[:12]
+    venv = folder / f"venv-{stamp}"
+    python = venv / "bin" / "python"
+    if not (venv / "ready").exists():
+        print(f"Building {venv}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-e", ROOT, *REQUIREMENTS], check=True)
+        (venv / "ready").touch()
+    return python
+
+
+def main(arguments: list[str]) -> int:
+    """Run the suite; the exit code is pytest's."""
+    stock = "--stock" in arguments
+    chosen = [a for a in arguments if a != "--stock"] or [f"tests/{name}" for name in FOLDERS]
+    folder = cache_folder()
+    tree, python = fetch(folder), environment(folder)
+    plugin = [] if stock else ["-p", "faust_assigner.testing.faust_suite"]
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-rs", "-o", "addopts=", "-p", "no:cacheprovider", *plugin, *chosen],
+        cwd=tree, env={**os.environ, "PYTHONWARNINGS": "ignore"}, check=False)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
