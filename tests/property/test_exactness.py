@@ -1,0 +1,93 @@
+"""A slice of ``make exactness``: the planner's target against the oracles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from faust_assigner.flow import Flow, Transport
+from faust_assigner.model import Ints
+from faust_assigner.prices import prices_fluid, prices_near
+from tests.property.exactness import run
+from tests.property.oracle import brute_force, min_cost
+
+
+@pytest.mark.parametrize("seed", [101, 102])
+def test_no_random_instance_is_sub_optimal(seed: int) -> None:
+    """Load, group balance and stickiness equal the oracle's on 1,200 instances."""
+    seen, worse = run(600, seed)
+    assert worse == []
+    assert len(seen) == 12, "some regime was not played"
+
+
+def test_the_oracles_agree_with_each_other() -> None:
+    """Brute force and min-cost flow are two ways to one answer."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        groups, members = rng.integers(1, 4), rng.integers(1, 4)
+        n = rng.integers(1, 4, groups).tolist()
+        who = [sorted(rng.choice(members, rng.integers(1, members + 1), replace=False).tolist()) for _ in n]
+        had = [[int(rng.integers(0, 3)) if m in w else 0 for m in range(members)] for w in who]
+        capacity = rng.integers(1, 4, members).tolist()
+        assert brute_force(n, who, had, capacity) == min_cost(n, who, had, capacity)
+
+
+def transport(rng: np.random.Generator, groups: int, members: int, most: int) -> Transport:
+    """A random transport with kept and warm tasks in every cell that may have some."""
+    supply = rng.integers(1, most + 1, groups)
+    allowed = rng.random((groups, members)) < rng.choice([0.3, 0.6, 1.0])
+    allowed[np.arange(groups), rng.integers(0, members, groups)] = True
+    kept, warm = np.zeros((groups, members), np.int64), np.zeros((groups, members), np.int64)
+    for g in range(groups):
+        who = np.flatnonzero(allowed[g])
+        np.add.at(kept[g], rng.choice(who, supply[g] // 2), 1)
+        np.add.at(warm[g], rng.choice(who, supply[g] // 3), 1)
+    rate = np.ones(members, np.int64) if rng.random() < 0.6 else rng.integers(1, 5, members)
+    return Transport(supply, allowed, kept, warm, rate)
+
+
+def value(t: Transport, seats: Ints) -> tuple[int, int, int, int]:
+    """The four terms; all to be minimised."""
+    load = seats.sum(axis=0)
+    stay = np.minimum(seats, t.kept)
+    landed = np.minimum(seats - stay, t.warm)
+    return int((t.rate * load**2).sum()), int((seats**2).sum()), -int(stay.sum()), -int(landed.sum())
+
+
+def solved(t: Transport, start: str) -> Ints:
+    """The flow's answer from one of its two starts."""
+    flow = Flow(t)
+    flow.respond(*(prices_near(flow, t.kept) if start == "near" else prices_fluid(flow)), t.kept)
+    return flow.settle()
+
+
+def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
+    """Exactness does not depend on where the potentials come from, warmth included."""
+    rng = np.random.default_rng(7)
+    for _ in range(150):
+        t = transport(rng, int(rng.integers(1, 12)), int(rng.integers(2, 20)), 30)
+        near, fluid = solved(t, "near"), solved(t, "fluid")
+        assert value(t, near) == value(t, fluid)
+        assert (near.sum(axis=1) == t.supply).all()
+        assert not near[~t.allowed].any()
+
+
+def test_warmth_of_the_quotas_is_the_best_of_all_assignments() -> None:
+    """The fourth digit too, against every assignment of counts of tiny cases."""
+    rng = np.random.default_rng(11)
+    for _ in range(80):
+        t = transport(rng, int(rng.integers(1, 3)), int(rng.integers(1, 4)), 4)
+        best = min(value(t, np.array(seats)) for seats in every_way(t, 0))
+        assert value(t, solved(t, "fluid")) == best
+
+
+def every_way(t: Transport, g: int) -> list[list[list[int]]]:
+    """All seatings of groups g and later."""
+    if g == len(t.supply):
+        return [[]]
+    members = len(t.rate)
+    rows = [[]]  # type: list[list[int]]
+    for m in range(members):
+        rows = [[*row, k] for row in rows for k in range(int(t.supply[g]) + 1 if t.allowed[g, m] else 1)]
+    rows = [row for row in rows if sum(row) == t.supply[g]]
+    return [[row, *rest] for row in rows for rest in every_way(t, g + 1)]

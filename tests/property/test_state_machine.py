@@ -1,0 +1,131 @@
+"""The life of a group as a Hypothesis state machine, so that a broken promise comes with a short story."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from faust_assigner.invariants import check
+from tests.property.world import CHANGELOGS, World
+
+CHANCE = st.integers(0, 2**16).map(Random)
+
+
+class GroupLife(RuleBasedStateMachine):
+    """Events between rebalances in any order; each rebalance keeps every promise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @initialize(members=st.integers(1, 5), chance=CHANCE)
+    def begin(self, members: int, chance: Random) -> None:
+        """A few members, no past."""
+        for _ in range(members):
+            self.world.join(chance)
+
+    @rule(chance=CHANCE)
+    def join(self, chance: Random) -> None:
+        """A new member."""
+        self.world.join(chance)
+
+    @rule(chance=CHANCE)
+    def leave(self, chance: Random) -> None:
+        """A member leaves in order."""
+        self.world.leave(chance)
+
+    @rule(chance=CHANCE)
+    def crash(self, chance: Random) -> None:
+        """Several die at once."""
+        self.world.crash_many(chance)
+
+    @rule(chance=CHANCE)
+    def return_with_old_data(self, chance: Random) -> None:
+        """A restarted member with its files."""
+        self.world.return_with_files(chance)
+
+    @rule(chance=CHANCE)
+    def return_as_zombie(self, chance: Random) -> None:
+        """A paused member with its old claims."""
+        self.world.return_as_zombie(chance)
+
+    @rule(chance=CHANCE)
+    def lie(self, chance: Random) -> None:
+        """A member claims what is not its own."""
+        self.world.same_generation_liar(chance)
+
+    @rule(chance=CHANCE)
+    def corrupt_user_data(self, chance: Random) -> None:
+        """A member's claims are junk."""
+        self.world.corrupt(chance)
+
+    @rule(chance=CHANCE)
+    def grow_shrink_add_or_recreate_a_topic(self, chance: Random) -> None:
+        """Partition counts change, down to none and back."""
+        self.world.resize_topic(chance)
+
+    @rule(chance=CHANCE)
+    def subscribe_or_unsubscribe(self, chance: Random) -> None:
+        """One member's topics change."""
+        self.world.resubscribe(chance)
+
+    @rule(chance=CHANCE)
+    def finish_the_deploy(self, chance: Random) -> None:
+        """Everybody subscribes to everything."""
+        self.world.all_resubscribe(chance)
+
+    @rule(chance=CHANCE)
+    def set_replicas(self, chance: Random) -> None:
+        """Another number of standbys."""
+        self.world.set_replicas(chance)
+
+    @rule(chance=CHANCE)
+    def set_rack(self, chance: Random) -> None:
+        """One member's rack changes, or everybody's."""
+        (self.world.set_rack if chance.random() < 0.5 else self.world.all_racks)(chance)
+
+    @rule(chance=CHANCE)
+    def set_capacity(self, chance: Random) -> None:
+        """One member's capacity changes."""
+        self.world.set_capacity(chance)
+
+    @rule(chance=CHANCE)
+    def forget(self, chance: Random) -> None:
+        """A member loses memory and files."""
+        self.world.forget(chance)
+
+    @rule(chance=CHANCE)
+    def permute(self, chance: Random) -> None:
+        """Members are listed in another order."""
+        self.world.permute(chance)
+
+    @precondition(lambda self: bool(self.world.members))
+    @rule()
+    def rebalance_once(self) -> None:
+        """One generation."""
+        assert self.world.rebalance(thorough=True) == []
+
+    @precondition(lambda self: bool(self.world.members))
+    @rule()
+    def rebalance_twice(self) -> None:
+        """Two generations; what the second says, a third repeats (A6 of the thorough check)."""
+        assert self.world.rebalance(thorough=False) == []
+        assert self.world.rebalance(thorough=True) == []
+
+    @invariant()
+    def the_pending_plan_is_sound(self) -> None:
+        """Whatever happened since the last rebalance, planning now would keep every promise."""
+        if self.world.members:
+            found = check(self.world.members.values(), self.world.partitions, self.world.answer(),
+                          replicas=self.world.replicas, changelogs=CHANGELOGS)
+            assert found == []
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(
+    max_examples=60, stateful_step_count=20, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)

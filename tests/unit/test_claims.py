@@ -1,0 +1,76 @@
+"""Claims are read without trust: whatever comes, valid partition numbers come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.claims import numbers
+
+
+class Hostile:
+    """Raises wherever it is touched."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise RuntimeError("no")
+
+    def __array__(self, *_: Any) -> Any:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("claim", [
+    [0, 2], (0, 2), {0, 2}, frozenset({0, 2}), range(0, 3, 2), range(2, -1, -2), iter([0, 2]),
+    {0: "x", 2: "y"}, np.array([0, 2]), np.array([0, 2], dtype=np.uint8), np.array([[0], [2]]),
+    [0, 2, -1, 4, 10**30], [0, "1", None, 2, 1.0], np.array([0, 2, 2**63], dtype=np.uint64),
+    np.array([0, "x", 2], dtype=object),
+])
+def test_any_sequence_set_or_array_of_numbers_is_read(claim: Any) -> None:
+    """What is no existing partition is left out, the rest stays."""
+    assert sorted(numbers(claim, 4).tolist()) == [0, 2]
+
+
+@pytest.mark.parametrize("claim", [
+    None, 7, "012", b"\x00\x01", bytearray(b"\x00"), object(), Hostile(), [Hostile()], np.array([0.0, 1.0]),
+    np.array("x"), [[0], [1, 2]], [], range(0), range(-5, 0), range(4, 10**18),
+])
+def test_what_holds_no_partition_number_claims_nothing(claim: Any) -> None:
+    """Neither raises nor claims."""
+    assert numbers(claim, 4).tolist() == []
+
+
+def test_a_range_far_beyond_the_topic_is_clipped_before_it_is_laid_out() -> None:
+    """A hostile range costs no memory."""
+    assert numbers(range(-(10**18), 10**18), 3).tolist() == [0, 1, 2]
+    assert numbers(range(10**18, -(10**18), -1), 3).tolist() == [0, 1, 2]
+    assert numbers(range(-5, 10**18, 3), 8).tolist() == [1, 4, 7]
+
+
+def test_an_endless_claim_ends() -> None:
+    """An iterator that never stops is cut."""
+    assert set(numbers(count(), 4).tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("junk", [
+    None, 7, "orders", [("orders", [0])], {"orders": Hostile()}, {7: [0]}, {"orders": 10**30}, {None: None},
+])
+def test_claims_that_are_no_mapping_make_a_stateless_member(junk: Any) -> None:
+    """The others keep everything; the bad member is treated like a new one."""
+    good = Member("good", ["orders"], actives={"orders": [0, 1]})
+    bad = Member("bad", ["orders"], actives=junk, standbys=junk, generation=junk)
+    answer = plan([good, bad], {"orders": 4}, changelogs=["orders"], replicas=1)
+    assert answer.actives("good") == {"orders": [0, 1]}
+    assert answer.actives("bad") == {"orders": [2, 3]}
+
+
+def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> None:
+    """A member that dropped a topic no longer owns it; a topic that shrank has fewer partitions."""
+    members = [Member("a", ["kept"], actives={"kept": [0, 1, 2, 7], "dropped": [0]}),
+               Member("b", ["kept", "dropped"])]
+    answer = plan(members, {"kept": 3, "dropped": 1})
+    assert answer.actives("b")["dropped"] == [0]
+    assert answer.actives("a") == {"kept": [0, 1]}

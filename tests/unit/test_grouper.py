@@ -1,0 +1,128 @@
+"""PartitionGrouper: who is with whom, who follows whom, and ids that do not wander."""
+
+from __future__ import annotations
+
+from faust_assigner.grouper import NARROW_IDS_FROM, PartitionGrouper
+from faust_assigner.model import Group
+
+ALL = ("a", "b", "c")
+
+
+def group(
+    subscriptions: list[list[str]],
+    partitions: dict[str, int],
+    changelogs: tuple[str, ...] = (),
+    previous_ids: dict[str, int] | None = None,
+) -> tuple[Group, ...]:
+    """The groups of these subscriptions."""
+    return PartitionGrouper().group(subscriptions, partitions, changelogs=changelogs,
+                                    previous_ids=previous_ids)
+
+
+def ids(groups: tuple[Group, ...]) -> dict[str, int]:
+    """Topic -> group id."""
+    return {topic: g.group_id for g in groups for topic in g.topics}
+
+
+def test_equal_counts_and_equal_subscribers_are_one_group() -> None:
+    """Two topics of one count belong together, a third of another count does not."""
+    found = group([["a", "b", "c"]] * 2, {"a": 4, "b": 4, "c": 3})
+    assert [g.topics for g in found] == [("c",), ("a", "b")]
+
+
+def test_equal_counts_and_different_subscribers_are_two_groups() -> None:
+    """One member without ``b`` is enough."""
+    found = group([["a", "b"], ["a"]], {"a": 4, "b": 4})
+    assert [(g.topics, g.members.tolist()) for g in found] == [(("a",), [0, 1]), (("b",), [0])]
+
+
+def test_sources_come_before_changelogs_in_a_group() -> None:
+    """The order in which topics vote."""
+    (found,) = group([["a-log", "b"]], {"a-log": 4, "b": 4}, ("a-log",))
+    assert found.topics == ("b", "a-log")
+    assert found.changelogs == ("a-log",)
+
+
+def test_topics_without_partitions_or_subscribers_form_no_group() -> None:
+    """Nothing to assign, nobody to assign to."""
+    assert group([["gone", "empty"]], {"lonely": 3, "empty": 0}) == ()
+
+
+def test_subscriptions_that_are_not_names_are_ignored() -> None:
+    """A stranger's subscription may hold anything."""
+    odd = [["a", None, 3, b"a"]]
+    assert ids(group(odd, {"a": 2})) == {"a": 2}  # type: ignore[arg-type]
+
+
+def test_the_id_of_a_count_is_the_count() -> None:
+    """Predictable from outside."""
+    assert ids(group([["a", "b"]], {"a": 4, "b": 9})) == {"a": 4, "b": 9}
+
+
+def test_adding_a_topic_renumbers_nothing() -> None:
+    """Whatever the new topic's count and name."""
+    partitions = {"m": 4, "n": 9, "o": 9}
+    before = ids(group([["m", "n"], ["m", "n", "o"]], partitions))
+    for name in ("a", "z", "mm"):
+        for count in (1, 4, 9, 30):
+            more = partitions | {name: count}
+            after = ids(group([["m", "n", name], ["m", "n", "o", name]], more))
+            assert {t: after[t] for t in before} == before, (name, count)
+
+
+def test_remembered_ids_survive_a_topic_that_joins_a_narrow_group() -> None:
+    """Without memory the narrow group is named after its first topic; with memory it keeps its id."""
+    before = ids(group([["m"], ["m", "o"]], {"m": 4, "o": 4}))
+    after = ids(group([["m"], ["m", "o", "a"]], {"m": 4, "o": 4, "a": 4}, previous_ids=before))
+    assert after["o"] == after["a"] == before["o"]
+
+
+def test_a_changelog_never_renames_its_group() -> None:
+    """A narrow group is named after its first source."""
+    before = ids(group([["m"], ["m", "o"]], {"m": 4, "o": 4}))
+    after = ids(group([["m"], ["m", "o", "a-log"]], {"m": 4, "o": 4, "a-log": 4}, ("a-log",)))
+    assert after["o"] == before["o"]
+
+
+def test_a_remembered_id_goes_to_the_group_with_most_of_its_topics() -> None:
+    """A group that splits leaves its id with the larger part; the other gets a new one."""
+    before = {"a": 4, "b": 4, "c": 4}
+    after = ids(group([["a", "b", "c"], ["a", "b"]], {"a": 4, "b": 4, "c": 4}, previous_ids=before))
+    assert after["a"] == after["b"] == 4
+    assert after["c"] != 4
+
+
+def test_no_two_groups_ever_share_an_id() -> None:
+    """Remembered ids that collide with counts or with each other are sorted out."""
+    subscriptions = [["a", "b", "c", "d"], ["a", "b", "c"], ["a", "b"], ["a"]]
+    for previous in ({}, {"a": 7, "b": 7, "c": 4}, {"d": 4, "a": NARROW_IDS_FROM}, {"a": -1, "b": True}):
+        found = ids(group(subscriptions, dict.fromkeys("abcd", 4), previous_ids=previous))  # type: ignore[arg-type]
+        assert len(set(found.values())) == 4, previous
+
+
+def test_member_churn_renumbers_nothing_while_the_widest_stays_the_widest() -> None:
+    """Joins and leaves of plain members."""
+    few = ids(group([["m", "o"], ["m"]], {"m": 4, "o": 4}))
+    many = ids(group([["m", "o"], ["m"], ["m"], ["m", "o"]], {"m": 4, "o": 4}))
+    assert few == many
+
+
+def test_a_changelog_with_fewer_subscribers_follows_the_wider_source() -> None:
+    """A rolling deploy that adds a table."""
+    found = group([["a"], ["a", "a-log"]], {"a": 4, "a-log": 4}, ("a-log",))
+    assert [g.follows for g in found] == [None, 0]
+
+
+def test_a_follower_prefers_the_source_it_shares_most_members_with() -> None:
+    """Two sources of one count: the one known to all of the changelog's members."""
+    found = group([["a", "a-log", "b"], ["b"], ["b", "c"], ["a", "a-log"]],
+                  {"a": 4, "b": 4, "a-log": 4, "c": 4}, ("a-log",))
+    by_topic = {g.topics[0]: g for g in found}
+    assert by_topic["a"].changelogs == ("a-log",)  # same members: one group, nothing to follow
+    assert by_topic["c"].follows is None
+
+
+def test_a_changelog_of_another_count_follows_nobody() -> None:
+    """Only equal numbers can travel together."""
+    found = group([["a"], ["a", "a-log"]], {"a": 4, "a-log": 5}, ("a-log",))
+    assert [g.follows for g in found] == [None, None]

@@ -1,0 +1,178 @@
+"""A check that cannot fail proves nothing: each promise is broken once, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.invariants import check
+from faust_assigner.optimal import improvable
+
+MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
+PARTITIONS = {"s": 6, "s-log": 6, "t": 4}
+CHANGELOGS = {"s-log"}
+
+
+@dataclass
+class Told:
+    """A plan by name that can be tampered with."""
+
+    active: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    standby: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, answer: Plan) -> Told:
+        """What ``answer`` says."""
+        return cls({i: answer.actives(i) for i in answer.member_ids},
+                   {i: answer.standbys(i) for i in answer.member_ids})
+
+    def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """As told."""
+        return self.active[member_id]
+
+    def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """As told."""
+        return self.standby[member_id]
+
+
+def told(members: list[Member] = MEMBERS) -> Told:
+    """A sound answer, to be spoilt."""
+    return Told.by(plan(members, PARTITIONS, replicas=1, changelogs=CHANGELOGS))
+
+
+def promises(answer: Told, members: list[Member] = MEMBERS) -> set[str]:
+    """The promises broken."""
+    found = check(members, PARTITIONS, answer, replicas=1, changelogs=CHANGELOGS)
+    assert all(str(v).startswith(v.promise) for v in found)
+    return {v.promise for v in found}
+
+
+def move(answer: Told, topics: Sequence[str], partition: int, giver: str, taker: str) -> None:
+    """Hand a task over by name."""
+    for topic in topics:
+        answer.active[giver][topic].remove(partition)
+        answer.active[taker].setdefault(topic, []).append(partition)
+
+
+def test_a_sound_answer_breaks_nothing() -> None:
+    """The base of every case below."""
+    assert promises(told()) == set()
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda a: a.active["a"]["t"].pop(),  # nobody has it
+    lambda a: a.active["b"]["t"].append(a.active["a"]["t"][0]),  # two have it
+    lambda a: a.active["a"]["t"].append(99),  # it does not exist
+    lambda a: a.active["a"].__setitem__("ghost", [0]),  # nobody subscribes to it
+])
+def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
+    """Missing, doubled, out of range, unknown."""
+    answer = told()
+    spoil(answer)  # type: ignore[operator]
+    assert "A1" in promises(answer)
+
+
+def test_a2_topics_of_a_task_share_an_owner() -> None:
+    """The changelog alone moves."""
+    answer = told()
+    move(answer, ["s-log"], 0, "a", "b")
+    assert "A2" in promises(answer)
+
+
+def test_a2_a_changelog_stays_with_its_source_in_a_deploy() -> None:
+    """The follower on another subscriber than its source's owner."""
+    members = [Member("a", ["s"]), Member("b", ["s", "s-log"]), Member("c", ["s", "s-log"])]
+    answer = Told.by(plan(members, PARTITIONS, replicas=1, changelogs=CHANGELOGS))
+    mine = answer.active["b"]["s"][0]
+    move(answer, ["s-log"], mine, "b", "c")
+    assert "A2" in promises(answer, members)
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda a: a.standby["a"]["s-log"].pop(),  # one too few
+    lambda a: a.standby["a"]["s-log"].append(a.active["a"]["s"][0]),  # beside its active
+    lambda a: a.standby["a"].__setitem__("t", [0]),  # no state to copy
+])
+def test_a3_standbys_are_as_many_as_asked_and_elsewhere(spoil: object) -> None:
+    """Too few, on the active's member, of a topic without state."""
+    answer = told()
+    spoil(answer)  # type: ignore[operator]
+    assert "A3" in promises(answer)
+
+
+def test_a3_standbys_leave_the_rack() -> None:
+    """A standby in its active's rack while another rack has members."""
+    members = [Member(m, ["s", "s-log", "t"], rack_id=r) for m, r in (("a", "x"), ("b", "x"), ("c", "y"))]
+    answer = told(members)
+    p = answer.active["a"]["s"][0]
+    for m in "bc":
+        if p in answer.standby[m].get("s-log", []):
+            answer.standby[m]["s-log"].remove(p)
+    answer.standby["b"].setdefault("s-log", []).append(p)
+    assert "A3" in promises(answer, members)
+
+
+def test_a4_loads_are_even() -> None:
+    """One member gives a task away for nothing."""
+    answer = told()
+    move(answer, ["t"], answer.active["c"]["t"][0], "c", "a")
+    assert "A4" in promises(answer)
+
+
+def test_a4_standbys_are_even() -> None:
+    """All standbys of one member's tasks on the same peer."""
+    answer = told()
+    everything = {"a": "b", "b": "c", "c": "b"}
+    answer.standby = {m: {"s-log": []} for m in "abc"}
+    for owner, peer in everything.items():
+        answer.standby[peer]["s-log"] += answer.active[owner]["s"]
+    assert "A4" in promises(answer)
+
+
+def test_a5_no_move_without_need() -> None:
+    """Two members swap a task."""
+    first = plan(MEMBERS, PARTITIONS, replicas=1, changelogs=CHANGELOGS)
+    members = [Member(i, ["s", "s-log", "t"], actives=first.actives(i), standbys=first.standbys(i))
+               for i in first.member_ids]
+    answer = told(members)
+    a, b = answer.active["a"]["s"][0], answer.active["b"]["s"][0]
+    move(answer, ["s", "s-log"], a, "a", "b")
+    move(answer, ["s", "s-log"], b, "b", "a")
+    assert "A5" in promises(answer, members)
+
+
+def test_a5_an_orphan_goes_where_its_state_is() -> None:
+    """A holder lives, and somebody else got the task."""
+    members = [MEMBERS[0], MEMBERS[1], Member("c", ["s", "s-log", "t"], standbys={"s-log": [0]})]
+    answer = told(members)
+    move(answer, ["s", "s-log"], 0, "c", "a")
+    assert "A5" in promises(answer, members)
+
+
+def test_a6_and_a8_are_checked_with_a_planner() -> None:
+    """A planner that forgets, and one that listens to the order of members."""
+    answer = plan(MEMBERS, PARTITIONS)
+
+    def restless(members: Sequence[Member]) -> Plan:
+        restless.turn = 1 - getattr(restless, "turn", 0)  # type: ignore[attr-defined]
+        names = [m.member_id for m in members]
+        swapped = dict(zip(names, names[::-1], strict=True)) if restless.turn else {n: n for n in names}  # type: ignore[attr-defined]
+        told_to = {n: answer.actives(swapped[n]) for n in names}
+        return Told(told_to, {n: {} for n in names})  # type: ignore[return-value]
+
+    found = {v.promise for v in check(MEMBERS, PARTITIONS, answer, planner=restless)}
+    assert found == {"A6", "A8"}
+
+
+def test_the_certificate_finds_a_chain_of_three() -> None:
+    """No single transfer helps, a chain does: m0 -> m1 -> m2 over two groups."""
+    allowed = np.array([[True, True, False], [False, True, True]])
+    seats = np.array([[2, 1, 0], [0, 0, 0]])
+    zero = np.zeros_like(seats)
+    assert improvable(seats, allowed, zero, np.ones(3)) is None
+    seats = np.array([[3, 0, 0], [0, 2, 1]])
+    assert improvable(seats, allowed, zero, np.ones(3)) == "total balance"

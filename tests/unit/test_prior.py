@@ -1,0 +1,119 @@
+"""Whose claim is believed, and who holds copies of what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.invariants import _believed, _copies, _units
+from tests.property.world import EVENTS, World
+
+TOPICS = ["a", "b", "c-log"]
+
+
+def judged(members: Sequence[Member], count: int = 1) -> Plan:
+    """The plan whose prior is looked at."""
+    return plan(members, dict.fromkeys(TOPICS, count), changelogs=["c-log"])
+
+
+def previous(*members: Member) -> list[str | None]:
+    """The believed previous owners of the one group's numbers."""
+    answer = judged(members)
+    return [answer.member_ids[m] if m >= 0 else None for m in answer.prior_owner[0].tolist()]
+
+
+def member(name: str, generation: int, *topics: str) -> Member:
+    """Subscribes to everything, claims partition 0 of ``topics``."""
+    return Member(name, TOPICS, actives={t: [0] for t in topics}, generation=generation)
+
+
+def test_one_claim_is_believed() -> None:
+    """On any topic of the task."""
+    assert previous(member("x", 1, "c-log"), member("y", 1)) == ["x"]
+
+
+def test_the_newest_generation_wins_even_against_more_topics() -> None:
+    """A zombie claims the whole task, the owner only one topic of it: the owner has it."""
+    assert previous(member("zombie", 1, "a", "b", "c-log"), member("owner", 2, "a")) == ["owner"]
+
+
+def test_equal_generations_on_one_topic_void_both_and_older_ones_stay_out() -> None:
+    """Nobody is believed, not even a third, older claim."""
+    assert previous(member("x", 2, "a"), member("y", 2, "a"), member("z", 1, "a")) == [None]
+
+
+def test_most_topics_win_within_a_generation() -> None:
+    """Two topics against one."""
+    assert previous(member("x", 2, "a"), member("y", 2, "b", "c-log")) == ["y"]
+
+
+def test_a_tie_of_topics_goes_to_the_source_then_to_the_name() -> None:
+    """A source outweighs a changelog; of two sources the first by name decides."""
+    assert previous(member("x", 2, "c-log"), member("y", 2, "b")) == ["y"]
+    assert previous(member("x", 2, "b"), member("y", 2, "a")) == ["y"]
+
+
+def test_claiming_a_partition_twice_is_no_contest() -> None:
+    """Duplicates within one claim do not void it."""
+    assert previous(Member("x", TOPICS, actives={"a": [0, 0, 0]}), Member("y", TOPICS)) == ["x"]
+
+
+def test_a_stale_copy_is_still_a_copy() -> None:
+    """Files do not rot with the generation: the loser of a contest holds the state all the same."""
+    answer = judged([member("zombie", 1, "a"), member("owner", 2, "a")])
+    held = zip(answer.prior.held_task.tolist(), answer.prior.held_member.tolist(), strict=True)
+    assert list(held) == [(0, answer.member_ids.index("zombie"))]
+
+
+def test_whoever_was_active_holds_every_changelog_and_a_standby_holds_its_own() -> None:
+    """Partial copies are counted in changelogs."""
+    topics = ["s", "one-log", "two-log"]
+    answer = plan(
+        [Member("active", topics, actives={"s": [0]}, generation=1),
+         Member("half", topics, standbys={"one-log": [0, 0]}),
+         Member("owner", topics, actives={"s": [0]}, generation=2)],
+        dict.fromkeys(topics, 1), changelogs=["one-log", "two-log"])
+    held = dict(zip([answer.member_ids[m] for m in answer.prior.held_member.tolist()],
+                    answer.prior.held_logs.tolist(), strict=True))
+    assert held == {"active": 2, "half": 1}
+
+
+def test_the_fast_judge_agrees_with_the_plain_one() -> None:
+    """Over lives full of zombies, liars and junk, arrays and plain Python believe the same."""
+    events, chances = zip(*EVENTS, strict=True)
+    for seed in range(12):
+        rng = Random(seed)
+        world = World()
+        for _ in range(5):
+            world.join(rng)
+        for _ in range(25):
+            for event in rng.choices(events, chances, k=2):
+                event(world, rng)
+            answer = world.answer()
+            ordered = sorted(world.members.values(), key=lambda m: m.member_id)
+            for unit in _units(ordered, world.partitions, frozenset(answer_changelogs(answer))):
+                g = next(i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics)
+                assert _believed(unit, ordered) == answer.prior_owner[g].tolist()
+                if unit.changelogs:
+                    assert copies(answer, g) == [
+                        {m: n for m, n in of.items() if m != answer.prior_owner[g][p]}
+                        for p, of in enumerate(_copies(unit, ordered))
+                    ]
+            world.rebalance(thorough=False)
+
+
+def answer_changelogs(answer: Plan) -> set[str]:
+    """All topics with state."""
+    return {t for group in answer.groups for t in group.changelogs}
+
+
+def copies(answer: Plan, g: int) -> list[dict[int, int]]:
+    """Number -> member -> changelogs held."""
+    found: list[dict[int, int]] = [{} for _ in range(answer.groups[g].partitions)]
+    start, prior = int(answer.layout.start[g]), answer.prior
+    for task, m, logs in zip(prior.held_task.tolist(), prior.held_member.tolist(),
+                             prior.held_logs.tolist(), strict=True):
+        if 0 <= task - start < len(found):
+            found[task - start][m] = logs
+    return found

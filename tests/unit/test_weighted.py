@@ -1,0 +1,101 @@
+"""Weights: the heaviest member gets light with few moves, and the gap to the bound is told."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.invariants import carried
+
+MEMBERS = [Member(f"m{i}", ["t"]) for i in range(10)]
+COUNT = 200
+
+
+def zipf(seed: int, exponent: float = 1.05) -> dict[tuple[str, int], float]:
+    """Costs of a Zipf law, dealt to partitions at random."""
+    rng = Random(seed)
+    return {("t", p): 1000 / (k + 1) ** exponent for k, p in enumerate(rng.sample(range(COUNT), COUNT))}
+
+
+def heaviest(answer: Plan, weights: dict[tuple[str, int], float]) -> float:
+    """The weight of the heaviest member."""
+    return max(sum(weights[t, p] for t, ps in answer.actives(i).items() for p in ps)
+               for i in answer.member_ids)
+
+
+def test_without_weights_or_with_neutral_ones_counting_decides() -> None:
+    """Nothing to weigh, nothing changes, nothing reported."""
+    plain = plan(MEMBERS, {"t": COUNT})
+    for neutral in (None, {}, {("t", 0): 1.0}, {("nosuch", 0): 5.0}, {("t", 999): 5.0}):
+        answer = plan(MEMBERS, {"t": COUNT}, weights=neutral)
+        assert answer.owner[0].tolist() == plain.owner[0].tolist()
+        assert answer.report()["weight_max"] is None
+
+
+@pytest.mark.parametrize("junk", [
+    {("t", 0): float("nan"), ("t", 1): -3.0, ("t", 2): float("inf"), ("t", 3): "9", "t": 4, ("t",): 1, 5: 5},
+    "weights", 7, [("t", 0)],
+])
+def test_weights_that_make_no_sense_weigh_one(junk: object) -> None:
+    """A bad file of weights never stops a rebalance."""
+    assert plan(MEMBERS, {"t": COUNT}, weights=junk).report()["weight_max"] is None
+
+
+def test_a_fresh_weighted_plan_is_near_the_bound() -> None:
+    """And the report says how near."""
+    weights = zipf(1)
+    report = plan(MEMBERS, {"t": COUNT}, weights=weights).report()
+    assert report["weight_gap"] <= 0.03
+    assert report["weight_max"] >= report["weight_bound"]
+
+
+def test_nothing_moves_while_nobody_is_too_heavy() -> None:
+    """Unchanged members and weights: the same answer again."""
+    weights = zipf(2)
+    first = plan(MEMBERS, {"t": COUNT}, weights=weights)
+    again = plan(carried(MEMBERS, first), {"t": COUNT}, weights=weights)
+    assert again.moves == 0
+    assert again.owner[0].tolist() == first.owner[0].tolist()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_under_churn_the_heaviest_is_lighter_for_no_more_moves(seed: int) -> None:
+    """Heaviest member <= 0.8x the counted plan's at <= 1.2x its moves, over forty joins and leaves."""
+    weights = zipf(seed)
+    totals = {}
+    for name, used in (("counted", None), ("weighted", weights)):
+        rng = Random(seed)
+        members, moves, heavy = list(MEMBERS), 0, 0.0
+        last = plan(members, {"t": COUNT}, weights=used)
+        for step in range(40):
+            members = carried(members, last)
+            if len(members) < 6 or (len(members) < 14 and rng.random() < 0.5):
+                members.append(Member(f"n{step}", ["t"]))
+            else:
+                members.pop(rng.randrange(len(members)))
+            last = plan(members, {"t": COUNT}, weights=used)
+            moves += last.moves
+            heavy += heaviest(last, weights)
+        totals[name] = (heavy, moves)
+    assert totals["weighted"][0] <= 0.8 * totals["counted"][0]
+    assert totals["weighted"][1] <= 1.2 * totals["counted"][1]
+
+
+def test_subscriptions_hold_under_weights() -> None:
+    """Load never buys a placement on a member that does not subscribe."""
+    members = [Member("a", ["t"]), Member("b", ["u"]), Member("c", ["t", "u"])]
+    weights = {("t", p): 10.0 + p for p in range(8)}
+    answer = plan(members, {"t": 8, "u": 8}, weights=weights)
+    assert set(answer.actives("a")) <= {"t"}
+    assert set(answer.actives("b")) <= {"u"}
+    assert sum(len(answer.actives(m).get("t", [])) for m in "abc") == 8
+
+
+def test_capacity_divides_weight() -> None:
+    """Twice the threads carry about twice the weight."""
+    weights = {("t", p): 1.0 + (p % 7) for p in range(90)}
+    answer = plan([Member("big", ["t"], capacity=2), Member("small", ["t"])], {"t": 90}, weights=weights)
+    carried_by = {m: sum(weights[("t", p)] for p in answer.actives(m)["t"]) for m in ("big", "small")}
+    assert carried_by["big"] / carried_by["small"] == pytest.approx(2.0, rel=0.05)
