@@ -3,6 +3,8 @@
 ``FAUST_ASSIGNER_RACK``                 where this worker stands; standbys go to other racks
 ``FAUST_ASSIGNER_CAPACITY``             how much load it takes beside the others, 1.0 unless given
 ``FAUST_ASSIGNER_GROUP_RECORD_BYTES``   what the brokers take as one group's record, 1,000,000
+``FAUST_ASSIGNER_SNAPSHOTS``            folder or URL of changelog snapshots to restore tables from
+``FAUST_ASSIGNER_BATCHED_REPLAY``       0 leaves the replay of changelogs to Faust's own loop
 
 As keywords they are written in small letters: ``faust.App(..., faust_assigner_rack="eu-1a")``. Like
 Faust's own settings, the environment goes first and ``env_prefix`` applies.
@@ -65,6 +67,18 @@ def group_record_bytes(app: Any) -> int:
     if number < 0:
         raise ConfigError(f"FAUST_ASSIGNER_GROUP_RECORD_BYTES must be 0 or more, got {value!r}")
     return number
+
+
+def snapshots_url(app: Any) -> str | None:
+    """Where snapshots of the app's changelogs are, or None."""
+    value = _setting(app, "FAUST_ASSIGNER_SNAPSHOTS")
+    return str(value) if value else None
+
+
+def batched_replay(app: Any) -> bool:
+    """Whether long replays are read in batches; yes unless the setting is 0, no, off or false."""
+    value = _setting(app, "FAUST_ASSIGNER_BATCHED_REPLAY")
+    return str(value).strip().lower() not in ("0", "no", "off", "false")
 
 
 def instance_id(app: Any) -> str | None:

@@ -58,7 +58,17 @@ async def consumer_of(
     try:
         yield consumer
     finally:
+        await _stop(consumer)
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    """Stop, and do not let aiokafka's own cancelled tasks pass for a cancellation of ours."""
+    try:
         await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
 
 
 @contextlib.asynccontextmanager
@@ -80,15 +90,19 @@ async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
             raise SnapshotError(f"{connection.get('bootstrap_servers')} has no topic {topic!r}")
         [described] = await admin.describe_topics([topic])
     numbers = sorted(partition["partition"] for partition in described["partitions"])
-    return await extents_of(connection, [TopicPartition(topic, number) for number in numbers])
+    found = await extents_of(connection, [TopicPartition(topic, number) for number in numbers])
+    return {tp.partition: extent for tp, extent in found.items()}
 
 
-async def extents_of(connection: Connection, tps: Sequence[TopicPartition]) -> dict[int, Extent]:
-    """The extents of known partitions of one topic, by number."""
+async def extents_of(
+    connection: Connection, tps: Sequence[TopicPartition],
+) -> dict[TopicPartition, Extent]:
+    """The extents of partitions that are known to exist."""
+    tps = [TopicPartition(*tp) for tp in tps]  # other named tuples are equal, aiokafka wants its own
     async with consumer_of(connection) as consumer:
         starts = await consumer.beginning_offsets(tps)
         ends = await consumer.end_offsets(tps)
-    return {tp.partition: Extent(starts[tp], ends[tp]) for tp in tps}
+    return {tp: Extent(starts[tp], ends[tp]) for tp in tps}
 
 
 async def delete_retention_ms(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
@@ -116,7 +130,7 @@ async def read(
     ones) are passed over. Cost: about 0.3-0.5M records/s. Raises SnapshotError when nothing arrives
     for a minute.
     """
-    open_spans = {tp: span for tp, span in spans.items() if span.start < span.end}
+    open_spans = {TopicPartition(*tp): span for tp, span in spans.items() if span.start < span.end}
     positions = {tp: span.start for tp, span in spans.items()}
     if not open_spans:
         return positions

@@ -1,0 +1,128 @@
+"""One Faust worker that recovers a table, says how long it took and what the table holds, and ends.
+
+    python recovery_worker.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
+
+Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: mix faust_assigner.app.recovery in;
+``load``: instead of recovering, write this many keys through the table and wait until they are out;
+``standbys``: table_standby_replicas; ``stay``: after the report go on until stdin closes.
+Prints one JSON line: seconds, state (hash and keys over all partitions), sources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+import faust
+
+SETTINGS = json.loads(sys.argv[1])
+TABLE = "balances"
+
+
+class Stopwatch(faust.Sensor):  # type: ignore[misc]
+    """From the moment the partitions are known to the moment the worker is ready."""
+
+    began = ended = 0.0
+
+    def on_rebalance_return(self, app: Any, state: Any) -> None:
+        """Partitions are assigned; recovery begins."""
+        self.began = time.monotonic()
+
+    def on_rebalance_end(self, app: Any, state: Any) -> None:
+        """Streams run."""
+        self.ended = time.monotonic()
+
+
+def make_app() -> tuple[Any, Any, Stopwatch]:
+    """The app under test: an agent that writes what it reads into a table, and nothing else."""
+    app = faust.App(
+        SETTINGS["app_id"], broker=f"kafka://{SETTINGS['bootstrap']}", store="rocksdb://",
+        datadir=SETTINGS["datadir"], topic_partitions=SETTINGS["partitions"], web_enabled=False,
+        table_standby_replicas=SETTINGS.get("standbys", 0), topic_disable_leader=True,
+        stream_wait_empty=False, broker_max_poll_records=5000, stream_buffer_maxsize=16_384,
+        producer_linger=0.005, **SETTINGS.get("options", {}))
+    if SETTINGS.get("restore"):
+        from faust_assigner.app.recovery import install
+
+        install(app)
+    source = app.topic(f"{SETTINGS['app_id']}-source", key_type=str, value_type=int,
+                       partitions=SETTINGS["partitions"])
+    table = app.Table(TABLE, key_type=str, value_type=int, partitions=SETTINGS["partitions"], default=int)
+
+    @app.agent(source)
+    async def write(stream: Any) -> None:
+        async for key, value in stream.items():
+            if value < 0:
+                table.pop(key, None)
+            else:
+                table[key] = value
+
+    watch = Stopwatch()
+    app.sensors.add(watch)
+    return app, table, watch
+
+
+def state_of(table: Any) -> dict[str, Any]:
+    """Hash and number of all (partition, key, value), Faust's own offset left out."""
+    digest, keys, offsets = hashlib.sha256(), 0, {}
+    for partition, database in sorted(table.data._dbs.items()):
+        for key, value in database.items():
+            if key == table.data.offset_key:
+                offsets[partition] = int(value)
+                continue
+            digest.update(b"%d %d %d " % (partition, len(key), len(value)) + key + value)
+            keys += 1
+    return {"hash": digest.hexdigest(), "keys": keys, "offsets": offsets}
+
+
+def sources_of(app: Any) -> dict[int, str]:
+    """Partition -> where its state came from, as the recovery says."""
+    if not SETTINGS.get("restore"):
+        return {}
+    from faust_assigner.app.recovery import restored_partitions
+
+    return {tp.partition: each.source for tp, each in sorted(restored_partitions(app).items())}
+
+
+async def run(app: Any, table: Any, watch: Stopwatch) -> None:
+    """Start, wait until the worker is ready, report."""
+    await app.start()
+    while not watch.ended:
+        await asyncio.sleep(0.01)
+    recovery = app.tables.recovery
+    settle = time.monotonic() + SETTINGS.get("settle_s", 0)
+    while time.monotonic() < settle:
+        await asyncio.sleep(0.05)
+        if not recovery.standby_tps or not recovery.standby_remaining_total():
+            break
+    print(json.dumps({
+        "seconds": watch.ended - watch.began, "state": state_of(table), "sources": sources_of(app),
+        "standby_remaining": recovery.standby_remaining_total() if recovery.standby_tps else 0,
+    }), flush=True)
+    if SETTINGS.get("stay"):
+        await asyncio.to_thread(sys.stdin.read)
+    # Leave the group, or the next worker waits for this one's session to end.
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(app.stop(), 15)
+
+
+def main() -> None:
+    logging.basicConfig(level=SETTINGS.get("log", "INFO"), stream=sys.stderr)
+    app, table, watch = make_app()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    app.finalize()
+    loop.run_until_complete(run(app, table, watch))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
