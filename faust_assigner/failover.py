@@ -2,9 +2,9 @@
 
 Promotion is to the least loaded holder. Which tasks go first decides how well that works, so where
 the greedy rule would miss the bound the figures take the best promotion there is: the smallest
-possible maximum, reached by augmenting paths. A maximum that no path from a fullest member to one at least two
-below it can lower is the least possible (Harvey, Ladner, Lovasz, Tamir: "Semi-matchings for
-bipartite graphs and load balancing", 2006).
+possible maximum, reached by augmenting paths. A maximum that no path from a fullest member to one
+at least two below it can lower is the least possible (Harvey, Ladner, Lovasz, Tamir:
+"Semi-matchings for bipartite graphs and load balancing", 2006).
 """
 
 from __future__ import annotations

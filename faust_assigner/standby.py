@@ -17,6 +17,7 @@ from faust_assigner.failover import in_order_of_promotion
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby_fill import deal_rows, fill_gaps, keep_copies, usable
 from faust_assigner.standby_problem import StandbyProblem
+from faust_assigner.standby_rehearsal import rehearse
 from faust_assigner.standby_repair import repair
 from faust_assigner.standby_seats import Seats
 from faust_assigner.standby_shares import fair_shares
@@ -53,6 +54,9 @@ class StandbyAssignor:
             deal_rows(seats)
             fill_gaps(seats)
             repair(seats)
+            if seats.tighten():
+                repair(seats)
+            rehearse(seats)
         placed = in_order_of_promotion(problem.owner, seats.holder, problem.load)
         spare = max(problem.replicas, 0) - seats.columns
         return np.pad(placed, ((0, 0), (0, spare)), constant_values=NOBODY)

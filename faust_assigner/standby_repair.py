@@ -150,8 +150,8 @@ def _through_another(seats: Seats, task: Ints, column: Ints, receiver: int) -> b
 def _relieve(seats: Seats) -> bool:
     """Take standbys off the pairs above the failover cap, by a move or an exchange."""
     moved = False
-    for owner, member in np.argwhere(seats.pair > seats.shares.cap).tolist():
-        while seats.pair[owner, member] > seats.shares.cap[owner, member]:
+    for owner, member in np.argwhere(seats.pair > seats.cap).tolist():
+        while seats.pair[owner, member] > seats.cap[owner, member]:
             task, column = seats.seats_of(np.array([member]))
             mine = seats.problem.owner[task] == owner
             task, column = task[mine], column[mine]

@@ -55,8 +55,9 @@ class Seats:
         self.load = np.zeros(problem.members, dtype=np.int64)
         self.pair = np.zeros((problem.members, problem.members), dtype=np.int32)
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
-        self._weight = problem.capacity.mean() / problem.capacity
-        self._copies = _Copies(problem)
+        self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
+        self.cap = shares.cap
+        self.copies = _Copies(problem)
 
     def seat(self, task: Ints, member: Ints, *, pinned: bool = False) -> None:
         """Give each task one more standby; no task twice in one call."""
@@ -102,7 +103,7 @@ class Seats:
         """
         shares, owner = self.shares, self.problem.owner[task]
         allowed = shares.eligible[shares.kind[task], member] & (member != owner)
-        cost = self.pair_cost(owner, member, 1) + self._copies.cost(task, member)
+        cost = self.pair_cost(owner, member, 1) + self.copies.cost(task, member)
         home = shares.rack[owner] == shares.rack[member] if shares.has_racks else None
         crowded = home
         for other in range(self.columns):
@@ -118,7 +119,7 @@ class Seats:
         """What is won by leaving these seats; ``-NEVER`` for a pinned one."""
         shares, owner = self.shares, self.problem.owner[task]
         member = self.holder[task, column]
-        cost = self.pair_cost(owner, member, 0) + self._copies.cost(task, member)
+        cost = self.pair_cost(owner, member, 0) + self.copies.cost(task, member)
         if shares.has_racks:
             home = shares.rack[owner] == shares.rack[member]
             crowded = home
@@ -145,6 +146,16 @@ class Seats:
         # The last row of the table answers for NOBODY.
         task, column = np.nonzero(mine[self.holder])
         return task, column
+
+    def tighten(self) -> bool:
+        """Leave room above the failover bound only to copies that were kept; True if one is over it."""
+        task, column = np.nonzero(self.holder != NOBODY)
+        member = self.holder[task, column]
+        kept = np.zeros_like(self.pair)
+        is_kept = self.copies.cost(task, member) < FRESH
+        np.add.at(kept, (self.problem.owner[task[is_kept]], member[is_kept]), 1)
+        self.cap = np.minimum(self.cap, np.maximum(self.shares.bound, kept))
+        return bool((self.pair > self.cap).any())
 
     def try_moves(self, moves: Sequence[tuple[int, int, int]]) -> bool:
         """Make these moves (task, column, member) if together they lower the cost; else none."""
@@ -177,7 +188,7 @@ class Seats:
     def pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
         """Cost of the last (or one more) standby of these owners on these members."""
         count = self.pair[owner, member] + added
-        over = np.clip(count - self.shares.cap[owner, member], 0, _MOST).astype(np.int64)
+        over = np.clip(count - self.cap[owner, member], 0, _MOST).astype(np.int64)
         uneven = np.clip(count - self.shares.even[owner, member], 0, _MOST).astype(np.int64)
         cost: Array = over * self.overload + uneven * UNEVEN
         return cost

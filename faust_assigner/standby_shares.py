@@ -38,7 +38,8 @@ class Shares:
     ``distinct``  int64[T]   over how many other racks they can be spread
     ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
     ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
-    ``cap``       int32[M,M] the most that keeps the failover bound; one more where copies exist
+    ``bound``     int32[M,M] the most that keeps the failover bound
+    ``cap``       int32[M,M] the same, one more where so many copies exist: that saves a restore
     """
 
     kind: Ints
@@ -50,6 +51,7 @@ class Shares:
     distinct: Ints
     ratio: Floats
     even: Counts
+    bound: Counts
     cap: Counts
 
 
@@ -60,8 +62,11 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
     need, outside, distinct = _needs(problem, kind, eligible, rack, has_racks)
     ratio = _ratios(eligible, rack, has_racks, problem.replicas)
-    even, cap = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
-    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, cap)
+    even, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
+    held = np.zeros_like(bound)
+    np.add.at(held, (problem.owner[problem.held_task], problem.held_member), 1)
+    cap = np.maximum(bound, np.minimum(bound + 1, held))
+    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, bound, cap)
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
@@ -165,7 +170,7 @@ def _pair_counts(
     ratio: Floats,
     need: Ints,
 ) -> tuple[Counts, Counts]:
-    """Return the even share and the failover cap of each (owner, holder) pair."""
+    """Return the even share and the failover bound of each (owner, holder) pair."""
     members = problem.members
     share = np.zeros((members, members))
     first = np.zeros((members, members))
@@ -185,9 +190,7 @@ def _pair_counts(
     # Where racks force a pair above that, the others must stay at their even share.
     forced = (even > cap).any(axis=1)
     cap[forced] = even[forced]
-    held = np.zeros((members, members), dtype=np.int32)
-    np.add.at(held, (problem.owner[problem.held_task], problem.held_member), 1)
-    return even, np.maximum(cap, np.minimum(cap + 1, held))
+    return even, cap
 
 
 def _peers(allowed: Bools, rack: Ints) -> Ints:

@@ -1,0 +1,250 @@
+"""StandbyAssignor, one promise at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from faust_assigner.failover import measure, standby_spread
+from faust_assigner.model import NOBODY, Ints
+from faust_assigner.standby import StandbyAssignor, StandbyProblem
+from faust_assigner.standby_shares import settled_racks
+from tests.standby_boards import (
+    RACKS,
+    SIZES,
+    after_death,
+    after_join,
+    even_owners,
+    fresh,
+    place,
+    problem,
+    racks_of,
+    with_answer,
+)
+
+
+def test_no_tasks_give_no_rows() -> None:
+    """An app without tables has nothing to stand by for."""
+    assert place(problem([], 3, replicas=2)).shape == (0, 2)
+
+
+def test_no_members_and_no_groups_give_no_rows() -> None:
+    """The empty group of the empty cluster is answered too."""
+    nothing = problem([], 0, eligible=np.zeros((0, 0)))
+    assert StandbyAssignor().place(nothing).shape == (0, 1)
+
+
+def test_no_replicas_give_no_columns() -> None:
+    """R = 0 is an answer without columns."""
+    assert place(problem([0, 1], 2, replicas=0)).shape == (2, 0)
+
+
+def test_a_lone_member_has_no_standbys() -> None:
+    """R' = min(R, members - 1) = 0."""
+    assert (place(problem([0, 0, 0], 1, replicas=2)) == NOBODY).all()
+
+
+def test_more_replicas_than_peers_fill_all_peers() -> None:
+    """R >= M: every other member holds every task, the rest is padding."""
+    placed = place(problem([0, 1, 2], 3, replicas=5))
+    assert [sorted(row[:2]) for row in placed.tolist()] == [[1, 2], [0, 2], [0, 1]]
+
+
+def test_a_task_without_owner_gets_no_standby() -> None:
+    """Nobody to take over from."""
+    assert place(problem([0, NOBODY, 1], 3)).ravel()[1] == NOBODY
+
+
+def test_only_subscribers_hold_standbys() -> None:
+    """Two groups with different subscribers, each among its own."""
+    given = problem(
+        [0, 1, 2, 2, 3, 3], 4, replicas=2, group=[0, 0, 0, 1, 1, 1],
+        eligible=[[1, 1, 1, 0], [0, 0, 1, 1]],
+    )
+    placed = place(given)
+    assert [sorted(row) for row in placed[:3].tolist()] == [[1, 2], [0, 2], [0, 1]]
+    assert placed[3:].tolist() == [[3, NOBODY], [2, NOBODY], [2, NOBODY]]
+
+
+def test_a_standby_that_exists_stays() -> None:
+    """Nothing is restored where everything is there."""
+    given = fresh(6, 30, 1, None)
+    placed = place(given)
+    assert (place(with_answer(given, placed)) == placed).all()
+
+
+def test_a_vacated_active_becomes_the_standby() -> None:
+    """The old owner has the state: no restore."""
+    given = problem([0, 0, 1, 1, 2, 2], 3, copies=[(0, 1), (1, 2), (2, 0), (3, 2), (4, 0), (5, 1)])
+    assert place(given).ravel().tolist() == [1, 2, 0, 2, 0, 1]
+
+
+def test_a_standby_is_kept_before_a_vacated_active() -> None:
+    """Of two warm copies the one that was a standby stays, the other is dropped."""
+    given = problem([0, 1, 2], 3, standbys=[(0, 2), (1, 0), (2, 1)], copies=[(0, 1), (1, 2), (2, 0)])
+    assert place(given).ravel().tolist() == [2, 0, 1]
+
+
+def test_even_loads_come_before_saved_restores() -> None:
+    """All copies on one member: most of them are given up."""
+    given = problem([0, 0, 0, 2, 2, 2], 3, standbys=[(t, 1) for t in range(6)])
+    assert standby_spread(given, place(given)) == 0
+
+
+def test_copies_that_cannot_be_standbys_are_ignored() -> None:
+    """Held by the owner, by no subscriber, or of a task that nobody owns."""
+    given = problem(
+        [0, NOBODY, 1], 3, eligible=[[1, 1, 0]], standbys=[(0, 0), (0, 2), (1, 1), (2, 2)],
+        wanted=[(0, 0), (0, 2), (1, 0)],
+    )
+    assert place(given).ravel().tolist() == [1, NOBODY, 0]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_wanted_standby_is_placed(replicas: int) -> None:
+    """The target member of a promoted task gets its copy, whatever it costs elsewhere."""
+    given = problem(
+        even_owners(5, 25), 5, replicas=replicas, standbys=[(t, (t + 3) % 5) for t in range(25)],
+        wanted=[(0, 4), (1, 4), (6, 0), (24, 2)],
+    )
+    placed = place(given)
+    for task, member in [(0, 4), (1, 4), (6, 0), (24, 2)]:
+        assert member in placed[task]
+
+
+def test_a_wanted_standby_counts_as_one_of_the_replicas() -> None:
+    """It takes a seat, it adds none (R' is checked by every placement)."""
+    given = problem([0, 1, 2, 3], 4, replicas=2, wanted=[(0, 3), (1, 3), (2, 3)])
+    assert (place(given) == 3).sum(axis=1).tolist() == [1, 1, 1, 0]
+
+
+def test_no_standby_in_its_actives_rack() -> None:
+    """While another rack has an eligible member."""
+    given = problem(even_owners(9, 90), 9, rack=[0] * 7 + [1, 1])
+    figures = measure(given, place(given))
+    assert (figures.same_rack, figures.same_rack_avoidable) == (0, 0)
+
+
+def test_standbys_in_the_home_rack_when_the_others_are_full() -> None:
+    """One foreign member, two replicas: one abroad, one at home."""
+    given = problem(even_owners(4, 16), 4, replicas=2, rack=[0, 0, 0, 1])
+    figures = measure(given, place(given))
+    assert (figures.same_rack, figures.same_rack_avoidable) == (12, 0)
+
+
+def test_each_standby_in_another_rack_while_racks_last() -> None:
+    """R' + 1 distinct racks where there are so many."""
+    given = problem(even_owners(9, 45), 9, replicas=2, rack=[0, 0, 0, 0, 1, 1, 1, 2, 2])
+    racks = given.rack[place(given)]
+    assert all({given.rack[o], *row} == {0, 1, 2} for o, row in zip(given.owner, racks, strict=True))
+
+
+def test_every_other_rack_is_used_before_one_is_used_twice() -> None:
+    """Three replicas over two foreign racks: both are used."""
+    given = problem(even_owners(8, 24), 8, replicas=3, rack=[0, 0, 1, 1, 1, 1, 2, 2])
+    racks = given.rack[place(given)]
+    for home, row in zip(given.rack[given.owner], racks, strict=True):
+        assert set(row) == {0, 1, 2} - {home}
+
+
+def test_all_in_one_rack_is_as_no_racks() -> None:
+    """A rack that everybody shares tells nobody apart."""
+    without, one = fresh(5, 40, 2, None), problem(even_owners(5, 40), 5, replicas=2, rack=[3] * 5)
+    assert (place(without) == place(one)).all()
+
+
+def test_who_names_no_rack_is_a_rack_of_its_own() -> None:
+    """The first worker that names its rack in a roll-out does not get everybody's standbys."""
+    given = problem(even_owners(10, 100), 10, rack=[0] + [NOBODY] * 9)
+    assert standby_spread(given, place(given)) <= 1
+
+
+def test_a_standby_in_the_wrong_rack_moves() -> None:
+    """Racks come before saved restores."""
+    given = problem([0, 1, 2, 3], 4, rack=[0, 0, 1, 1], standbys=[(0, 1), (1, 0), (2, 3), (3, 2)])
+    assert measure(given, place(given)).same_rack == 0
+
+
+def test_loads_follow_capacities() -> None:
+    """Twice the capacity, twice the standbys."""
+    capacity = [1.0, 1.0, 2.0, 1.0, 1.0]
+    owner = np.repeat(np.arange(5), [20, 20, 40, 20, 20])
+    loads = np.bincount(place(problem(owner, 5, capacity=capacity)).ravel(), minlength=5)
+    assert loads[2] >= 1.6 * np.delete(loads, 2).max()
+
+
+def test_the_answer_does_not_depend_on_the_order_of_the_copies() -> None:
+    """Pairs are a set."""
+    given = problem(even_owners(6, 48), 6, standbys=[(t, (t * 5 + 1) % 6) for t in range(48)],
+                    copies=[(t, (t * 5 + 2) % 6) for t in range(48)])
+    order = np.random.default_rng(4).permutation(len(given.held_task))
+    shuffled = replace(given, held_task=given.held_task[order], held_member=given.held_member[order],
+                       held_was_standby=given.held_was_standby[order])
+    assert (place(given) == place(shuffled)).all()
+
+
+@pytest.mark.parametrize("racks", RACKS)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("members", "tasks"), SIZES)
+def test_a_first_start_meets_the_failover_bound(
+    members: int, tasks: int, replicas: int, racks: str
+) -> None:
+    """Whoever dies, nobody ends above the heaviest load + ceil(tasks / peers); no rack twice."""
+    given = fresh(members, tasks, replicas, RACKS[racks])
+    placed = place(given)
+    figures = measure(given, placed)
+    assert figures.member_death.excess == 0
+    assert figures.same_rack == 0
+    if racks == "no racks":
+        assert figures.spread <= 1
+    assert (place(with_answer(given, placed)) == placed).all()
+
+
+def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[int, int]]:
+    """(task, member) of the copies made anew on pairs that miss the bound (R = 1)."""
+    rack, _ = settled_racks(given.rack)
+    pair = np.zeros((given.members, given.members), dtype=int)
+    np.add.at(pair, (given.owner, placed[:, 0]), 1)
+    tasks = np.bincount(given.owner, minlength=given.members)
+    peers = np.array([(rack != home).sum() or given.members - 1 for home in rack])
+    above = given.load + pair > given.load.max() + np.ceil(tasks / peers)[:, None]
+    held = set(zip(given.held_task.tolist(), given.held_member.tolist(), strict=True))
+    over = np.flatnonzero(above[given.owner, placed[:, 0]])
+    return set(zip(over.tolist(), placed[over, 0].tolist(), strict=True)) - held
+
+
+@pytest.mark.parametrize("event", ["join", "leave"])
+@pytest.mark.parametrize("racks", RACKS)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("members", "tasks"), SIZES)
+def test_after_a_join_or_a_leave_the_bound_is_missed_by_one_at_most(
+    members: int, tasks: int, replicas: int, racks: str, event: str
+) -> None:
+    """And only where a copy that exists was kept; standbys stay even and out of their rack."""
+    given = fresh(members, tasks, replicas, RACKS[racks])
+    placed = place(given)
+    if event == "join":
+        rack = int(racks_of(members + 1, RACKS[racks])[-1])
+        changed = after_join(given, placed, rack)
+    else:
+        changed = after_death(given, placed, members // 2)
+    answer = place(changed)
+    figures = measure(changed, answer)
+    assert figures.member_death.excess <= 1
+    assert figures.same_rack_avoidable == 0
+    if racks == "no racks":
+        assert figures.spread <= 1
+    if replicas == 1:
+        assert not _restored_above_the_bound(changed, answer)
+    assert (place(with_answer(changed, answer)) == answer).all()
+
+
+@pytest.mark.parametrize(("members", "tasks"), SIZES)
+def test_a_join_restores_hardly_more_than_the_newcomers_share(members: int, tasks: int) -> None:
+    """Without racks the newcomer's own standbys are the only ones to restore."""
+    given = fresh(members, tasks, 1, None)
+    changed = after_join(given, place(given), NOBODY)
+    share = -(-tasks // (members + 1))
+    assert measure(changed, place(changed)).fresh_copies <= share
