@@ -1,0 +1,165 @@
+"""The worker process under test: orders joined with customers, totals in a table with a changelog.
+
+Everything it is told is in the environment (``FLEET_*``); everything it tells is in its journal, one JSON
+line each, written straight to the file descriptor, so that a killed worker's journal ends at the last
+record it was done with:
+
+    {"kind": "assigned", "generation": 4, "actives": [0, 3], "standbys": [1]}
+    {"kind": "recovery", "generation": 4, "replay": {"0": 17, "3": 0}}     records to replay, actives only
+    {"kind": "ready", "generation": 4}                                     streams resume
+    {"kind": "order", "partition": 0, "offset": 512}                       an order is done
+
+SIGUSR1 makes it write the active part of its totals beside the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import faust
+
+ENV = {name.removeprefix("FLEET_"): value for name, value in os.environ.items() if name.startswith("FLEET_")}
+APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
+JOURNAL = Path(ENV["JOURNAL"])
+ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
+PRELOADED = "bulk-"
+
+app = faust.App(
+    APP_ID,
+    broker="kafka://" + ENV["BOOTSTRAP"],
+    PartitionAssignor=ASSIGNORS[ENV["ASSIGNOR"]],
+    consumer_group_instance_id=ENV["INSTANCE"] or None,  # an empty name would be everybody's
+    datadir=ENV["DATA"],
+    store="rocksdb://",
+    topic_partitions=PARTITIONS,
+    topic_disable_leader=True,
+    table_standby_replicas=int(ENV["REPLICAS"]),
+    broker_session_timeout=float(ENV["SESSION_S"]),
+    broker_heartbeat_interval=min(1.0, float(ENV["SESSION_S"]) / 5),
+    broker_commit_interval=1.0,
+    consumer_auto_offset_reset="earliest",
+    web_enabled=False,
+    canonical_url=f"http://{ENV['NAME']}:6066",
+)
+
+
+class Order(faust.Record, serializer="json"):
+    """One order: ``number`` counts its customer's orders from 0 without a hole."""
+
+    number: int
+    amount: int
+
+
+class Totals(faust.Record, serializer="json"):
+    """One customer; ``numbers`` counts orders, ``repeats`` and ``missing`` tell what at-least-once did."""
+
+    amount: int = 0
+    numbers: int = 0
+    repeats: int = 0
+    missing: int = 0
+    strangers: int = 0
+
+
+customers_topic = app.topic(f"{APP_ID}-customers", key_type=str, value_type=int)
+orders_topic = app.topic(f"{APP_ID}-orders", key_type=str, value_type=Order)
+rates = app.Table("rates", key_type=str, value_type=int, partitions=PARTITIONS)
+totals = app.Table("totals", key_type=str, value_type=Totals, partitions=PARTITIONS)
+
+
+@app.agent(customers_topic)
+async def remember_customer(customers: faust.StreamT[int]) -> None:
+    """Keep each customer's rate."""
+    async for customer, rate in customers.items():
+        rates[customer] = rate
+
+
+@app.agent(orders_topic)
+async def add_order(orders: faust.StreamT[Order]) -> None:
+    """Join the order with its customer and add it to the customer's total."""
+    async for customer, order in orders.items():
+        totals[customer] = added(totals.get(customer) or Totals(), order, rates.get(customer))
+
+
+def added(before: Totals, order: Order, rate: int | None) -> Totals:
+    """The totals after this order; one that was counted before changes nothing but ``repeats``."""
+    if order.number < before.numbers:
+        return before.derive(repeats=before.repeats + 1)
+    return before.derive(
+        amount=before.amount + order.amount,
+        numbers=order.number + 1,
+        missing=before.missing + order.number - before.numbers,
+        strangers=before.strangers + (rate is None),
+    )
+
+
+class Journal(faust.Sensor):
+    """Tells what the worker does, from Faust's own sensor calls and signals."""
+
+    def __post_init__(self) -> None:
+        self.file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, kind: str, **row: Any) -> None:
+        """Append one line, unbuffered."""
+        os.write(self.file, json.dumps({"kind": kind, "at": round(time.time(), 4), **row}).encode() + b"\n")
+
+    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+        """An agent is done with a record."""
+        super().on_stream_event_out(tp, offset, stream, event, state)
+        if tp.topic == orders_topic.get_topic_name():
+            self.write("order", partition=tp.partition, offset=offset)
+
+
+journal = Journal()
+app.sensors.add(journal)
+
+
+def numbers_of(tps: Any, topic: str) -> list[int]:
+    """The partition numbers of ``topic`` among ``tps``, ascending."""
+    return sorted(tp.partition for tp in tps if tp.topic == topic)
+
+
+@app.on_partitions_assigned.connect
+async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
+    """What this worker was given; and from the first time on, what each recovery has to replay."""
+    changelog, orders = totals.changelog_topic.get_topic_name(), orders_topic.get_topic_name()
+    journal.write("assigned", generation=app.consumer_generation_id, actives=numbers_of(assigned, orders),
+                  standbys=numbers_of(app.assignor.assigned_standbys(), changelog))
+    recovery = app.tables.recovery
+    if "_build_offsets" not in vars(recovery):
+        build = recovery._build_offsets
+
+        def telling(consumer: Any, tps: Any, offsets: Any, title: str) -> Any:
+            if title == "active":
+                ends = recovery.active_highwaters
+                journal.write("recovery", generation=app.consumer_generation_id, replay={
+                    tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
+                    for tp in sorted(tps) if tp.topic == changelog})
+            return build(consumer, tps, offsets, title)
+
+        recovery._build_offsets = telling
+
+
+@app.on_rebalance_complete.connect
+async def tell_ready(app: Any, **_: Any) -> None:
+    """Tables are restored."""
+    journal.write("ready", generation=app.consumer_generation_id)
+
+
+@app.task
+async def answer_sigusr1() -> None:
+    """Write the totals on SIGUSR1, in one rename, so that a reader never sees half a file."""
+    def dump() -> None:
+        rows = {key: value.asdict() for key, value in totals.items() if not key.startswith(PRELOADED)}
+        whole = JOURNAL.with_suffix(".tmp")
+        whole.write_text(json.dumps(rows))
+        whole.rename(JOURNAL.with_suffix(".totals"))
+    app.loop.add_signal_handler(signal.SIGUSR1, dump)
+
+
+if __name__ == "__main__":
+    app.main()

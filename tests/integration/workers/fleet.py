@@ -1,0 +1,207 @@
+"""Worker processes: started, watched through their journals, killed, restarted with their files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+APP = "tests.integration.workers.app"
+
+
+class NotAtRestError(RuntimeError):
+    """The group did not come to rest in time; the message says what each worker said last."""
+
+
+@dataclass
+class Worker:
+    """One worker, over all of its lives: its process, its folder, and what its journal says."""
+
+    name: str
+    folder: Path
+    assignor: str
+    process: subprocess.Popen[bytes]
+    position: int = 0
+    generation: int = -1
+    ready: int = -1
+    actives: frozenset[int] = frozenset()
+    standbys: frozenset[int] = frozenset()
+    replay: dict[int, int] = field(default_factory=dict)
+    orders: list[tuple[float, int, int]] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    @property
+    def on_disk(self) -> frozenset[int]:
+        """Partitions it has a database of."""
+        databases = self.folder.glob("data/**/totals-*.db")
+        return frozenset(int(path.stem.rpartition("-")[2]) for path in databases)
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Partitions whose state it has, or had when it ended."""
+        return self.actives | self.standbys
+
+    def read_journal(self) -> None:
+        """Take in the lines written since the last call; a torn last line waits for its end."""
+        journal = self.folder / "journal"
+        if not journal.exists():
+            return
+        with journal.open("rb") as lines:
+            lines.seek(self.position)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                self.position += len(line)
+                self._take(json.loads(line))
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        if row["kind"] == "order":
+            self.orders.append((row["at"], row["partition"], row["offset"]))
+        elif row["kind"] == "assigned":
+            self.generation = row["generation"]
+            self.actives, self.standbys = frozenset(row["actives"]), frozenset(row["standbys"])
+        elif row["kind"] == "recovery":
+            self.replay = {int(partition): records for partition, records in row["replay"].items()}
+        elif row["kind"] == "ready":
+            self.ready = row["generation"]
+
+    def log_tail(self, characters: int = 1500) -> str:
+        """The end of its log."""
+        return (self.folder / "log").read_text(errors="replace")[-characters:]
+
+
+@dataclass
+class Fleet:
+    """All workers of one app, by name; a restarted worker keeps its name, folder and history."""
+
+    app_id: str
+    bootstrap: str
+    partitions: int
+    folder: Path
+    assignor: str = "ours"
+    replicas: int = 1
+    session_s: float = 10.0
+    static: bool = False
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+    def start(self, name: str, assignor: str | None = None) -> None:
+        """Start a worker, with the files of its former life when it had one."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        before, chosen = self.workers.get(name), assignor or self.assignor
+        environment = os.environ | {
+            "FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap, "FLEET_ASSIGNOR": chosen,
+            "FLEET_PARTITIONS": str(self.partitions), "FLEET_REPLICAS": str(self.replicas),
+            "FLEET_NAME": name, "FLEET_INSTANCE": name if self.static else "",
+            "FLEET_SESSION_S": str(self.session_s),
+            "FLEET_DATA": str(folder / "data"), "FLEET_JOURNAL": str(folder / "journal"),
+        }
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, "-m", APP, "worker", "-l", "info", "--without-web"],
+                                       cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        self.workers[name] = Worker(name, folder, chosen, process)
+        if before is not None:
+            before.read_journal()
+            self.workers[name].position, self.workers[name].orders = before.position, before.orders
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no goodbye to the group, no flush."""
+        self.workers[name].process.kill()
+        self.workers[name].process.wait()
+
+    def terminate(self, name: str, timeout_s: float = 20.0) -> None:
+        """SIGTERM; SIGKILL to one that does not end in time."""
+        process = self.workers[name].process
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+
+    def stop(self) -> None:
+        """SIGKILL to all, at the end of a run whose results are in."""
+        for worker in self.workers.values():
+            if worker.alive:
+                self.kill(worker.name)
+
+    def living(self) -> list[Worker]:
+        """The workers whose process runs, by name, with all journals read."""
+        for worker in self.workers.values():
+            worker.read_journal()
+        return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
+
+    def orders(self) -> list[tuple[float, int, int]]:
+        """(time, partition, offset) of every order a worker was done with, by time, repeats included."""
+        return sorted(row for worker in self.workers.values() for row in worker.orders)
+
+    def at_rest(self) -> bool:
+        """Whether the living workers are ready in one generation and own each partition once."""
+        workers = self.living()
+        owned = sorted(p for worker in workers for p in worker.actives)
+        return (len({worker.generation for worker in workers}) == 1 and owned == list(range(self.partitions))
+                and all(worker.ready == worker.generation for worker in workers))
+
+    def generation(self) -> int:
+        """The highest any worker has seen."""
+        return max((worker.generation for worker in self.workers.values()), default=-1)
+
+    def settle(self, *, after: int = -1, quiet_s: float = 1.0, timeout_s: float = 90.0) -> None:
+        """Wait until the group has been at rest for ``quiet_s`` in a generation later than ``after``."""
+        deadline, calm_since = time.monotonic() + timeout_s, time.monotonic()
+        calm = -1
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            generation = self.generation()
+            if not self.at_rest() or generation <= after or generation != calm:
+                calm, calm_since = generation, time.monotonic()
+            elif time.monotonic() - calm_since >= quiet_s:
+                return
+        said = [f"{w.name} ({w.assignor}): generation {w.generation}, ready {w.ready}, {sorted(w.actives)}\n"
+                f"{w.log_tail()}" for w in self.living()]
+        raise NotAtRestError(f"no rest within {timeout_s:.0f} s\n" + "\n".join(said))
+
+    def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
+        """The union of the workers' active parts of the table."""
+        rows: dict[str, dict[str, int]] = {}
+        for worker in self.living():
+            answer = worker.folder / "journal.totals"
+            answer.unlink(missing_ok=True)
+            worker.process.send_signal(signal.SIGUSR1)
+            deadline = time.monotonic() + timeout_s
+            while not answer.exists():
+                if time.monotonic() > deadline or not worker.alive:
+                    raise TimeoutError(f"{worker.name} did not write its totals\n{worker.log_tail()}")
+                time.sleep(0.02)
+            rows |= json.loads(answer.read_text())
+        return rows
+
+
+@contextlib.contextmanager
+def embedded_broker() -> Iterator[str]:
+    """Our broker in a process of its own, in memory; yields its address."""
+    command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0",
+               "--set", "group.min.session.timeout.ms=1000"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.search(r"listening on (\S+:\d+)", line):
+                    yield found[1]
+                    return
+            raise RuntimeError("the embedded broker ended before it listened")
+        finally:
+            process.terminate()

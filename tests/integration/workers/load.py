@@ -1,0 +1,127 @@
+"""What the workers are given, and the plain-Python model of what must come of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+CUSTOMERS_PER_PARTITION = 4
+
+
+@dataclass
+class Load:
+    """A seeded stream of orders, evenly over the partitions, sent from a thread; remembers what it sent."""
+
+    bootstrap: str
+    app_id: str
+    partitions: int
+    preload: int = 0
+    orders_per_s: float = 10.0
+    seed: int = 1
+    sent: list[int] = field(default_factory=list)
+    amounts: dict[str, list[int]] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self.sent = [0] * self.partitions
+        self.rng = random.Random(self.seed)
+
+    def prepare(self, waiting: int) -> None:
+        """Create the topics, write customers, changelog rows, and ``waiting`` orders a partition."""
+        asyncio.run(self._prepare(waiting))
+
+    async def _prepare(self, waiting: int) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            compact = {"cleanup.policy": "compact"}
+            await admin.create_topics(
+                [NewTopic(f"{self.app_id}-{name}", self.partitions, 1) for name in ("customers", "orders")]
+                + [NewTopic(f"{self.app_id}-{name}-changelog", self.partitions, 1, topic_configs=compact)
+                   for name in ("rates", "totals")])
+        finally:
+            await admin.close()
+        async with self._producer() as producer:
+            for partition in range(self.partitions):
+                for customer in self._customers(partition):
+                    await producer.send(f"{self.app_id}-customers", b"3", customer.encode(), partition)
+            row = json.dumps({"amount": 1, "numbers": 1, "repeats": 0, "missing": 0, "strangers": 0}).encode()
+            for number in range(self.preload):
+                await producer.send(f"{self.app_id}-totals-changelog", row,
+                                    json.dumps(f"bulk-{number}").encode(), number % self.partitions)
+            for _ in range(waiting):
+                await self._send_round(producer)
+            await producer.flush()
+
+    def _producer(self) -> AIOKafkaProducer:
+        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5)
+
+    def _customers(self, partition: int) -> list[str]:
+        return [f"customer-{partition}-{n}" for n in range(CUSTOMERS_PER_PARTITION)]
+
+    async def _send_round(self, producer: AIOKafkaProducer) -> None:
+        """One order to each partition."""
+        for partition in range(self.partitions):
+            customer = self.rng.choice(self._customers(partition))
+            amounts = self.amounts.setdefault(customer, [])
+            amounts.append(self.rng.randint(1, 100))
+            order = json.dumps({"number": len(amounts) - 1, "amount": amounts[-1]})
+            await producer.send(f"{self.app_id}-orders", order.encode(), customer.encode(), partition)
+            self.sent[partition] += 1
+
+    def start(self) -> None:
+        """Send ``orders_per_s`` orders to each partition until ``stop()``."""
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+
+    async def _run(self) -> None:
+        async with self._producer() as producer:
+            clock = asyncio.get_running_loop().time
+            due = clock()
+            while not self._stopping.is_set():
+                await self._send_round(producer)
+                due += 1 / self.orders_per_s
+                await asyncio.sleep(max(0.0, due - clock()))
+            await producer.flush()
+
+    def stop(self) -> None:
+        """Send no more; return when all that was sent is acknowledged."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was processed and what the tables hold, against the model."""
+
+    orders: int
+    lost: int
+    repeated: int
+    wrong_rows: tuple[str, ...]
+
+
+def judge(load: Load, orders: Iterable[tuple[float, int, int]],
+          totals: Mapping[str, Mapping[str, int]]) -> Verdict:
+    """Each offset of each partition must have been processed; each customer's row must be the model's.
+
+    A row may count repeats; it may not miss a number, nor differ in the sum of amounts.
+    """
+    times = Counter((partition, offset) for _, partition, offset in orders)
+    expected = {(p, offset) for p, count in enumerate(load.sent) for offset in range(count)}
+    wrong = []
+    for customer, amounts in sorted(load.amounts.items()):
+        row = totals.get(customer, {})
+        if (row.get("numbers"), row.get("amount"), row.get("missing")) != (len(amounts), sum(amounts), 0):
+            wrong.append(f"{customer}: {dict(row)}, expected {len(amounts)} orders, amount {sum(amounts)}")
+    return Verdict(len(expected), len(expected - times.keys()), times.total() - len(times), tuple(wrong))

@@ -1,0 +1,73 @@
+"""What one change of the group cost: moves, cold takeovers, idle workers, seconds stood still. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+Ownership = Mapping[str, frozenset[int]]
+
+
+@dataclass(frozen=True)
+class State:
+    """Who owned, and who held the state of, which partitions when the group was at rest."""
+
+    actives: Ownership
+    held: Ownership
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change; gaps are in seconds, one for each partition."""
+
+    name: str
+    loads: tuple[int, ...]
+    moves: int
+    minimum_moves: int
+    cold: int
+    replayed: int
+    moved_gaps: tuple[float, ...]
+    kept_gaps: tuple[float, ...]
+
+    @property
+    def idle(self) -> int:
+        """Workers without an active partition."""
+        return self.loads.count(0)
+
+
+def measure(name: str, before: State, after: State, files: Ownership, replay: Mapping[int, int],
+            gaps: Mapping[int, float]) -> Event:
+    """Compare two states at rest.
+
+    ``files``: partitions on the disks of workers that came back. ``replay``: records each partition's
+    owner had to replay. A move is cold when its new owner held neither the state nor its files.
+    """
+    was = {p: worker for worker, owned in before.actives.items() for p in owned}
+    now = {p: worker for worker, owned in after.actives.items() for p in owned}
+    moved = sorted(p for p, worker in now.items() if was.get(p) != worker)
+    nothing: frozenset[int] = frozenset()
+    warm = {worker: before.held.get(worker, nothing) | files.get(worker, nothing) for worker in after.actives}
+    return Event(
+        name, tuple(sorted(len(owned) for owned in after.actives.values())), len(moved),
+        minimum_moves(before.actives, after.actives), sum(p not in warm[now[p]] for p in moved),
+        sum(replay.get(p, 0) for p in moved),
+        tuple(gaps[p] for p in moved), tuple(gap for p, gap in sorted(gaps.items()) if p not in moved))
+
+
+def minimum_moves(before: Ownership, after: Ownership) -> int:
+    """The fewest changes of owner that leave ``after``'s workers with loads within one of each other."""
+    partitions = sum(map(len, after.values()))
+    share, extras = divmod(partitions, len(after))
+    kept = sorted((len(before.get(worker, ())) for worker in after), reverse=True)
+    return partitions - sum(min(count, share + (i < extras)) for i, count in enumerate(kept))
+
+
+def standstill(orders: Iterable[tuple[float, int, int]], partitions: int, since: float,
+               until: float) -> dict[int, float]:
+    """For each partition, the longest pause between two orders done from a second before ``since``."""
+    times: dict[int, list[float]] = {p: [] for p in range(partitions)}
+    for at, partition, _ in orders:
+        if since - 1.0 <= at <= until:
+            times[partition].append(at)
+    return {p: max((b - a for a, b in pairwise(ats)), default=until - since) for p, ats in times.items()}

@@ -1,0 +1,133 @@
+"""One story for a group of real workers: they start, one joins, one is killed, one comes back, one leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.integration.workers.fleet import Fleet
+from tests.integration.workers.load import Load, Verdict, judge
+from tests.integration.workers.measure import Event, State, measure, standstill
+
+#: Orders on each partition that wait when the first worker starts.
+WAITING = 40
+ALL_EVENTS = ("join", "SIGKILL", "restart with files", "SIGTERM")
+FIRST_WORKERS = ("worker-1", "worker-2", "worker-3")
+
+
+@dataclass
+class Outcome:
+    """What one run came to."""
+
+    events: list[Event]
+    verdict: Verdict
+    back_with_files: tuple[int, int] | None = None
+    seconds: float = 0.0
+
+    @property
+    def violations(self) -> list[str]:
+        """Promises of ours that this run broke; stock breaks them too, and is not judged."""
+        bad = [f"{self.verdict.lost} orders lost"] * bool(self.verdict.lost) + list(self.verdict.wrong_rows)
+        for event in self.events:
+            if event.idle:
+                bad.append(f"{event.name}: {event.idle} idle workers")
+            if event.moves > event.minimum_moves:
+                bad.append(f"{event.name}: {event.moves} moves, {event.minimum_moves} would do")
+            if event.cold and event.name != "join":
+                bad.append(f"{event.name}: {event.cold} cold takeovers")
+        if self.back_with_files is not None and self.back_with_files[0] < self.back_with_files[1]:
+            back, could = self.back_with_files
+            bad.append(f"restart: {back} of {could} partitions came back to their files")
+        return bad
+
+
+@dataclass
+class Script:
+    """Runs the story with one fleet and one load; ``events`` picks some of ``ALL_EVENTS``, in order."""
+
+    fleet: Fleet
+    load: Load
+    events: tuple[str, ...] = ALL_EVENTS
+    tell: Callable[[str], None] = lambda line: None
+    outcomes: list[Event] = field(default_factory=list)
+    files: dict[str, frozenset[int]] = field(default_factory=dict)
+    back_with_files: tuple[int, int] | None = None
+
+    def run(self) -> Outcome:
+        """Play it and judge it; workers are gone afterwards."""
+        began = time.monotonic()
+        acts: Mapping[str, Callable[[], None]] = {
+            "join": lambda: self.fleet.start("worker-4"), "SIGKILL": self._kill,
+            "restart with files": lambda: self.fleet.start("worker-2"),
+            "SIGTERM": lambda: self.fleet.terminate("worker-3")}
+        try:
+            self.load.prepare(WAITING)
+            for name in FIRST_WORKERS:
+                self.fleet.start(name)
+            self.load.start()
+            self._at_rest_with(len(FIRST_WORKERS))
+            for event in self.events:
+                self._play(event, acts[event])
+            self.load.stop()
+            self._drain()
+            verdict = judge(self.load, self.fleet.orders(), self.fleet.totals())
+            return Outcome(self.outcomes, verdict, self.back_with_files, time.monotonic() - began)
+        finally:
+            self.load.stop()
+            self.fleet.stop()
+
+    def _kill(self) -> None:
+        self.fleet.kill("worker-2")
+        self.files["worker-2"] = self.fleet.workers["worker-2"].on_disk
+
+    def _play(self, name: str, act: Callable[[], None]) -> None:
+        before, generation, since = self._state(), self.fleet.generation(), time.time()
+        act()
+        expected = len(self.fleet.living())
+        self._at_rest_with(expected, after=generation)
+        until, after = time.time(), self._state()
+        replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
+        gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
+        files = self.files if name == "restart with files" else {}
+        self.outcomes.append(measure(name, before, after, files, replay, gaps))
+        if files:
+            # A worker can be given back no more than its share, and no more than it has on disk.
+            back = after.actives["worker-2"]
+            self.back_with_files = len(back & files["worker-2"]), min(len(back), len(files["worker-2"]))
+        self.tell(f"{name}: {self.outcomes[-1]}")
+
+    def _at_rest_with(self, workers: int, after: int = -1) -> None:
+        """Wait for one generation with this many workers in which every partition has processed an order."""
+        self.fleet.settle(after=after)
+        calm, deadline = time.time(), time.monotonic() + 60
+        while time.monotonic() < deadline:
+            living = self.fleet.living()
+            flowing = {p for at, p, _ in self.fleet.orders() if at > calm}
+            if len(living) == workers and len(flowing) == self.fleet.partitions and self.fleet.at_rest():
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"no orders on {set(range(self.fleet.partitions)) - flowing}")
+
+    def _state(self) -> State:
+        living = self.fleet.living()
+        return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
+
+    def _drain(self, timeout_s: float = 30.0) -> None:
+        """Wait until as many distinct orders were processed as were sent, or no more come."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.fleet.living()
+            if len({row[1:] for row in self.fleet.orders()}) >= sum(self.load.sent):
+                return
+            time.sleep(0.2)
+
+
+def play(bootstrap: str, assignor: str, folder: Path, *, app_id: str, partitions: int = 12, preload: int = 0,
+         events: tuple[str, ...] = ALL_EVENTS, seed: int = 1,
+         tell: Callable[[str], None] = lambda line: None) -> Outcome:
+    """The story from nothing: topics, customers, changelog rows and waiting orders first."""
+    fleet = Fleet(app_id, bootstrap, partitions, folder, assignor)
+    load = Load(bootstrap, app_id, partitions, preload, seed=seed)
+    return Script(fleet, load, events, tell).run()
