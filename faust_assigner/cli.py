@@ -297,6 +297,8 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
 @click.option("--topic", metavar="NAME", help="Publish to this compacted topic too.")
 @click.option("--by", type=click.Choice(["blend", "cpu", "records", "bytes"]), default="blend",
               show_default=True, help="What a weight is learned from.")
+@click.option("--clamp", default="0.25:4", show_default=True, metavar="LOW:HIGH",
+              help="The least and the most a weight may be, in medians of its group.")
 @click.option("--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted.")
 @click.option("--replicas", type=click.IntRange(min=0), default=1, show_default=True,
               help="With --shadow: standbys.")
@@ -304,7 +306,7 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
-            shadow: bool, replicas: int, no_spark: bool, master: str, as_json: bool) -> None:
+            clamp: str, shadow: bool, replicas: int, no_spark: bool, master: str, as_json: bool) -> None:
     """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
     if out is None and topic is None:
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
@@ -314,9 +316,10 @@ def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, to
         from datetime import UTC, datetime
 
         from faust_assigner.pipeline import weights_job
+        from faust_assigner.weights import Limits
 
-        request = weights_job.Request(
-            ledgers, datetime.now(UTC), out, bootstrap, topic, by, shadow, replicas)
+        request = weights_job.Request(ledgers, datetime.now(UTC), out, bootstrap, topic, by,
+                                      Limits.parse(clamp), shadow, replicas)
         if no_spark:
             report = weights_job.learn_here(request)
         else:

@@ -4,7 +4,8 @@ A weight is the load of a partition relative to an ordinary one (1.0). Spark or 
 (pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights.py). The
 rules that keep a bad document from hurting a group live here, pure:
 
-* a weight is clamped to 0.25-4 times the median of its group, when it is written and when it is read;
+* a weight is clamped to 0.25-4 times the median of its group, when it is written and when it is read
+  (or to the limits the owner of the group sets in both places);
 * a document that is missing, stale or invalid means 1.0 for every partition, with the reason;
 * a partition the document does not name weighs 1.0.
 
@@ -27,14 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from faust_assigner.errors import FaustAssignerError
+from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.model import Floats
 
 FORMAT = "faust-assigner-weights"
 FORMAT_VERSION = 1
 
-#: A weight below or above these multiples of the median is cut: a bad sample may not own a worker.
-LOWEST, HIGHEST, NEUTRAL = 0.25, 4.0, 1.0
+NEUTRAL = 1.0
 #: Older weights than this say nothing about today's load.
 MAX_AGE_S = 7 * 86_400.0
 #: Clocks of two machines may differ this much before "computed in the future" is called invalid.
@@ -44,8 +44,33 @@ MAX_BYTES = 64 * 1024 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class WeightsRefused(FaustAssignerError, ValueError):  # noqa: N818  (named like MetadataRefused)
+class WeightsRefused(FaustAssignerError, ValueError):
     """A weights document cannot be taken; the message is the reason a person reads in the log."""
+
+
+class Limits(NamedTuple):
+    """A weight below or above these multiples of the median is cut: a bad sample may not own a worker.
+
+    A steep load needs them wider: under a Zipf law the heaviest of 100 partitions is 50 times the median.
+    """
+
+    lowest: float = 0.25
+    highest: float = 4.0
+
+    @classmethod
+    def parse(cls, text: str) -> Limits:
+        """``0.25:4`` as limits; raises ConfigError unless 0 < lowest <= 1 <= highest."""
+        low, colon, high = text.partition(":")
+        try:
+            found = cls(float(low), float(high))
+        except ValueError:
+            found = cls(0.0, 0.0)
+        if not colon or not 0 < found.lowest <= 1 <= found.highest < math.inf:
+            raise ConfigError(f"limits of weights must be LOWEST:HIGHEST around 1, like 0.25:4, got {text!r}")
+        return found
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class WeightRow(NamedTuple):
@@ -100,7 +125,8 @@ class WeightsDocument:
     computed_at: datetime
     rows: tuple[Mapping[str, Any], ...]
 
-    def for_group(self, group_id: str, *, now: datetime, max_age_s: float = MAX_AGE_S) -> WeightSet:
+    def for_group(self, group_id: str, *, now: datetime, max_age_s: float = MAX_AGE_S,
+                  limits: Limits = DEFAULT_LIMITS) -> WeightSet:
         """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
         age = (now - self.computed_at).total_seconds()
         if age > max_age_s:
@@ -111,15 +137,15 @@ class WeightsDocument:
         mine = [row for row in self.rows if row["group_id"] == group_id]
         if not mine:
             return neutral("unnamed", f"version {self.version} names no partition of group {group_id!r}")
-        clamped = clamp_to_median(np.array([row["weight"] for row in mine]))
+        clamped = clamp_to_median(np.array([row["weight"] for row in mine]), limits)
         return WeightSet(self.version, MappingProxyType({
             (row["topic"], row["partition"]): weight
             for row, weight in zip(mine, clamped.tolist(), strict=True)
         }))
 
 
-def clamp_to_median(costs: npt.ArrayLike) -> Floats:
-    """float64[n]: each cost over the median of the known positive ones, cut to 0.25-4.
+def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Floats:
+    """float64[n]: each cost over the median of the known positive ones, cut to ``limits``.
 
     A cost that is not known (NaN) weighs 1.0. Where no cost is positive everything weighs 1.0.
 
@@ -133,7 +159,7 @@ def clamp_to_median(costs: npt.ArrayLike) -> Floats:
         return np.full(len(values), NEUTRAL)
     with np.errstate(over="ignore"):  # infinitely heavy is cut like anything else
         relative = np.where(known, values, np.nan) / np.median(positive)
-    clamped: Floats = np.where(known, np.clip(relative, LOWEST, HIGHEST), NEUTRAL)
+    clamped: Floats = np.where(known, np.clip(relative, *limits), NEUTRAL)
     return clamped
 
 

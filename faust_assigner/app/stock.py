@@ -19,7 +19,7 @@ from faust_assigner.model import Claims, Member
 MAX_EVICTIONS = 100_000
 
 
-class StockLivelock(FaustAssignerError, RuntimeError):  # noqa: N818  (what happened, not "Error")
+class StockLivelock(FaustAssignerError, RuntimeError):
     """Faust's own algorithm did not come to an end on this input."""
 
 

@@ -3,6 +3,7 @@
 ``FAUST_ASSIGNER_WEIGHTS``         a file, or ``topic:NAME`` / ``kafka://host:port/NAME``, a compacted topic
 ``FAUST_ASSIGNER_WEIGHTS_MODE``    ``on`` (as given above), ``shadow`` (score, do not use), ``off``
 ``FAUST_ASSIGNER_WEIGHTS_MAX_AGE`` seconds after which a version is stale, 7 days unless given
+``FAUST_ASSIGNER_WEIGHTS_CLAMP``   the least and the most a weight may be, in medians: ``0.25:4``
 
 or the same names in small letters as keywords of ``faust.App``. A rebalance takes what is in memory at
 that moment; while nothing is there, or what came is missing, stale or invalid, every partition weighs
@@ -11,10 +12,11 @@ that moment; while nothing is there, or what came is missing, stale or invalid, 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -27,12 +29,21 @@ from faust_assigner.app.weights_sources import FileSource, Source, TopicSource
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.plan import Plan
 from faust_assigner.shadow import ShadowScore, score
-from faust_assigner.weights import MAX_AGE_S, WeightsDocument, WeightSet, WeightsRefused, decode, neutral
+from faust_assigner.weights import (
+    DEFAULT_LIMITS,
+    MAX_AGE_S,
+    Limits,
+    WeightsDocument,
+    WeightSet,
+    WeightsRefused,
+    decode,
+    neutral,
+)
 
 logger = get_logger(__name__)
 
 #: How often a file is looked at, and how long a topic is waited for before looking at the clock.
-POLL_S = 5.0
+POLL_S = 2.0
 
 Clock: TypeAlias = Callable[[], dt.datetime]
 
@@ -60,6 +71,7 @@ class WeightSettings:
     source: Source
     mode: Mode = Mode.ON
     max_age_s: float = MAX_AGE_S
+    limits: Limits = DEFAULT_LIMITS
     poll_s: float = POLL_S
 
 
@@ -113,7 +125,8 @@ class WeightsProvider:
             self._document = None
         if self._document is not None:
             self.current = self._document.for_group(
-                self.group_id, now=self._clock(), max_age_s=self.wanted.max_age_s)
+                self.group_id, now=self._clock(), max_age_s=self.wanted.max_age_s,
+                limits=self.wanted.limits)
         elif isinstance(found, WeightsRefused):
             self.current = neutral("invalid", str(found))
         elif found is not None:
@@ -157,14 +170,15 @@ class _Follower:
         self.provider, self.wanted, self.closed = provider, wanted, closed
 
     def __call__(self) -> None:
-        for found in self._changes():
-            provider = self.provider()
-            if provider is None or self.closed.is_set():
-                return
-            provider.take(found)
-            del provider
+        with contextlib.closing(self._changes()) as changes:
+            for found in changes:
+                provider = self.provider()
+                if provider is None or self.closed.is_set():
+                    return
+                provider.take(found)
+                del provider
 
-    def _changes(self) -> Iterator[bytes | FaustAssignerError | None]:
+    def _changes(self) -> Generator[bytes | FaustAssignerError | None, None, None]:
         while not self.closed.is_set():
             try:
                 yield from self.wanted.source.follow(self.closed, self.wanted.poll_s)
@@ -173,7 +187,7 @@ class _Follower:
                 self.closed.wait(self.wanted.poll_s)
 
 
-class WeightsUnreachable(FaustAssignerError):  # noqa: N818  (a state, told and retried)
+class WeightsUnreachable(FaustAssignerError):
     """A source could not be read; it is tried again."""
 
 
@@ -195,7 +209,9 @@ def configured(app: Any) -> WeightSettings | None:
         max_age_s = 0.0
     if not max_age_s > 0:
         raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS_MAX_AGE must be seconds above 0, got {age!r}")
-    return WeightSettings(_source(app, str(place)), mode, max_age_s)
+    limits = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_CLAMP")
+    return WeightSettings(_source(app, str(place)), mode, max_age_s,
+                          Limits.parse(str(limits)) if limits else DEFAULT_LIMITS)
 
 
 def _source(app: Any, place: str) -> Source:

@@ -15,7 +15,7 @@ from faust_assigner.errors import FaustAssignerError
 from faust_assigner.weights import MAX_BYTES
 
 
-class NoWeights(FaustAssignerError):  # noqa: N818  (a state, not a failure)
+class NoWeights(FaustAssignerError):
     """There is nothing to read; says where it was looked for."""
 
 
@@ -88,10 +88,11 @@ class TopicSource:
             **self.connection, enable_auto_commit=False, auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
-        await consumer.start()
         try:
-            await consumer.topics()  # fetches all metadata: nothing is subscribed yet
-            numbers = consumer.partitions_for_topic(self.topic)
+            await consumer.start()
+            # Asking for the topic by name would create it on brokers that do so.
+            cluster = await consumer._client.fetch_all_metadata()
+            numbers = cluster.partitions_for_topic(self.topic)
             if not numbers:
                 raise NoWeights(f"topic {self.topic} does not exist")
             partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]

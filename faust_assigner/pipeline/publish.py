@@ -15,7 +15,7 @@ from faust_assigner.weights import WeightRow, compress, encode
 MAX_RECORD_BYTES = 1_000_000
 
 
-class NotPublished(FaustAssignerError, RuntimeError):  # noqa: N818  (what happened)
+class NotPublished(FaustAssignerError, RuntimeError):
     """The topic did not take the weights; says why."""
 
 
@@ -35,11 +35,12 @@ def write_file(path: str | Path, document: bytes) -> None:
 
 
 def publish(bootstrap: str, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
-            replication: int = -1) -> int:
+            replication: int | None = None) -> int:
     """One record per group (key: group id, value: its document, compressed); returns how many.
 
-    The topic is created with ``cleanup.policy=compact`` and the brokers' default replication when it is
-    missing. Raises NotPublished, before anything is sent when a group's document is too large.
+    The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
+    are) unless ``replication`` says otherwise. Raises NotPublished; before anything is sent when a group's
+    document is too large for one record.
     """
     records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
                for group_id, mine in _by_group(rows).items()}
@@ -61,7 +62,7 @@ def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
     return groups
 
 
-async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replication: int) -> None:
+async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replication: int | None) -> None:
     from aiokafka import AIOKafkaProducer
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
@@ -69,8 +70,9 @@ async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replicati
     await admin.start()
     try:
         if topic not in await admin.list_topics():
-            await admin.create_topics([NewTopic(topic, 1, replication, topic_configs={
-                "cleanup.policy": "compact"})])
+            brokers = len((await admin.describe_cluster())["brokers"])
+            await admin.create_topics([NewTopic(
+                topic, 1, replication or min(3, brokers), topic_configs={"cleanup.policy": "compact"})])
     finally:
         await admin.close()
     producer = AIOKafkaProducer(

@@ -24,7 +24,7 @@ import numpy as np
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Floats
-from faust_assigner.weights import WeightRow, clamp_to_median, millis
+from faust_assigner.weights import DEFAULT_LIMITS, Limits, WeightRow, clamp_to_median, millis
 
 #: A longer wait than this many median intervals is a hole, not an interval.
 HOLE = 10.0
@@ -74,7 +74,7 @@ def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
 
 
 def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str = "blend",
-          ) -> tuple[int, list[WeightRow]]:
+          limits: Limits = DEFAULT_LIMITS) -> tuple[int, list[WeightRow]]:
     """The version and the rows of table ``partition_weight``.
 
     ``by`` names what a weight is relative to (COSTS); the version is the time of the newest sample in
@@ -91,7 +91,7 @@ def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str =
     rows = []
     for mine in groups.values():
         day = max(rate.newest for rate in mine).date().isoformat()
-        for rate, weight in zip(mine, clamp_to_median(_costs(mine, by)).tolist(), strict=True):
+        for rate, weight in zip(mine, clamp_to_median(_costs(mine, by), limits).tolist(), strict=True):
             rows.append(_row(rate, round(weight, 6), day, version, computed_at))
     return version, rows
 

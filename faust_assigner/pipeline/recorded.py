@@ -36,7 +36,7 @@ CHANGELOG_SUFFIX = "-changelog"
 NOMINAL_RECORDS = 10_000.0
 
 
-class NothingRecorded(FaustAssignerError, ValueError):  # noqa: N818  (what is wrong, in one word)
+class NothingRecorded(FaustAssignerError, ValueError):
     """A ledger holds no group to replay; says what is missing."""
 
 

@@ -13,10 +13,10 @@ from faust_assigner.pipeline.publish import publish, write_file
 from faust_assigner.pipeline.rates import PartitionRate, rates_of, weigh
 from faust_assigner.pipeline.rows import Refused, accepted_rows
 from faust_assigner.shadow import score
-from faust_assigner.weights import MAX_AGE_S, WeightRow, decode, encode
+from faust_assigner.weights import DEFAULT_LIMITS, MAX_AGE_S, Limits, WeightRow, decode, encode
 
 
-class NothingToLearn(FaustAssignerError, ValueError):  # noqa: N818  (what is wrong)
+class NothingToLearn(FaustAssignerError, ValueError):
     """The ledgers hold no partition sample."""
 
 
@@ -30,6 +30,7 @@ class Request:
     bootstrap: str | None = None
     topic: str | None = None
     by: str = "blend"
+    limits: Limits = DEFAULT_LIMITS
     shadow: bool = False
     replicas: int = 1
 
@@ -71,7 +72,7 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     if not learned.rates:
         raise NothingToLearn(f"no partition_sample in {', '.join(request.ledgers)} "
                              f"({learned.quarantined} lines refused)")
-    version, rows = weigh(learned.rates, computed_at=request.now, by=request.by)
+    version, rows = weigh(learned.rates, computed_at=request.now, by=request.by, limits=request.limits)
     document = encode(rows, version=version, computed_at=request.now)
     decode(document)  # what no assignor would take is not published
     if request.out is not None:
@@ -83,7 +84,8 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
         records = publish(request.bootstrap, request.topic, rows, version=version, computed_at=request.now)
     newest = max(rate.newest for rate in learned.rates)
     return {
-        "version": version, "computed_at": request.now.isoformat(), "by": request.by, "out": request.out,
+        "version": version, "computed_at": request.now.isoformat(), "by": request.by,
+        "limits": list(request.limits), "out": request.out,
         "topic": request.topic, "records_published": records, "quarantined": learned.quarantined,
         "newest_sample": newest.isoformat(),
         "stale_samples": request.now - newest > timedelta(seconds=MAX_AGE_S),

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faust_assigner.errors import ConfigError
 from faust_assigner.weights import (
     MAX_AGE_S,
+    Limits,
     WeightRow,
     WeightsRefused,
     clamp_to_median,
@@ -58,6 +60,20 @@ def test_a_group_gets_its_own_rows_clamped_around_their_median() -> None:
     rows = [weight_row("orders", number, weight) for number, weight in enumerate([2.0, 2.0, 1000.0, 0.001])]
     found = decode(encode([*rows, weight_row("x", 0, 9.0, "bank")], version=1, computed_at=NOON))
     assert sorted(found.for_group("shop", now=NOON).weights.values()) == [0.25, 1.0, 1.0, 4.0]
+
+
+def test_the_limits_can_be_widened_where_a_load_is_steep() -> None:
+    """A Zipf law over 100 partitions: 4 medians hide what the heaviest does, 64 do not."""
+    load = [1 / (rank + 1) for rank in range(100)]
+    assert clamp_to_median(load).max() == 4.0
+    assert clamp_to_median(load, Limits.parse("0.01:64")).max() == pytest.approx(50.5, rel=0.02)
+
+
+@pytest.mark.parametrize("text", ["4", "0:4", "2:4", "0.25:0.5", "a:b", "0.25:inf", "nan:4", "4:0.25", ""])
+def test_impossible_limits_are_refused(text: str) -> None:
+    """The ordinary weight, 1, must lie within."""
+    with pytest.raises(ConfigError, match="LOWEST:HIGHEST"):
+        Limits.parse(text)
 
 
 @pytest.mark.parametrize(("group_id", "later_s", "code"), [
