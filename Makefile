@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka
+.PHONY: help demo test check bench docs kafka sim-classic
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -38,3 +38,7 @@ docs: $(VENV)/.dev              ## build the documentation into site/
 
 kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once, stop it
 	$(RUN) -m faust_assigner.testing.kafka
+
+SEEDS ?= 100000
+sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; prints the seed of a failure
+	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)

@@ -26,7 +26,9 @@ class BrokerProcess:
         found = re.fullmatch(r"listening on (127\.0\.0\.1:(\d+))\n", line)
         if found is None:
             self.kill()
-            raise AssertionError(f"the broker said {line!r}, {self.process.stderr.read() if self.process.stderr else ''}")
+            raise AssertionError(
+                f"the broker said {line!r}, {self.process.stderr.read() if self.process.stderr else ''}"
+            )
         self.bootstrap, self.port = found[1], int(found[2])
         self._errors: list[str] = []
         self._reader = threading.Thread(target=self._collect, daemon=True)

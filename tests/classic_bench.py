@@ -77,9 +77,13 @@ class Bench:
     def join_event(self, member_id: str = "", **changes: object) -> JoinGroup:
         """A JoinGroup with sensible values."""
         values: dict[str, object] = {
-            "token": self.token(), "member_id": member_id, "new_member_id": f"m{next(self._names)}",
-            "protocols": (Protocol("range", b"meta"),), "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": REBALANCE_MS, "needs_known_id": False,
+            "token": self.token(),
+            "member_id": member_id,
+            "new_member_id": f"m{next(self._names)}",
+            "protocols": (Protocol("range", b"meta"),),
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": REBALANCE_MS,
+            "needs_known_id": False,
         }
         return JoinGroup(**(values | changes))  # type: ignore[arg-type]
 
@@ -95,15 +99,22 @@ class Bench:
         assert isinstance(reply, fx.JoinReply)
         return reply
 
-    def sync(self, member_id: str, generation: int | None = None, given: Mapping[str, bytes] | None = None,
-             **changes: object) -> int:
+    def sync(
+        self,
+        member_id: str,
+        generation: int | None = None,
+        given: Mapping[str, bytes] | None = None,
+        **changes: object,
+    ) -> int:
         """Send a SyncGroup of the current generation; return its token."""
         token = self.token()
         wanted = self.group.generation if generation is None else generation
         self.feed(SyncGroup(token, member_id, wanted, assignments=given or {}, **changes))  # type: ignore[arg-type]
         return token
 
-    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> Code:
+    def heartbeat(
+        self, member_id: str, generation: int | None = None, instance_id: str | None = None
+    ) -> Code:
         """Send a Heartbeat of the current generation; return its error."""
         wanted = self.group.generation if generation is None else generation
         return self.ask(Heartbeat(self.token(), member_id, wanted, instance_id)).error
@@ -123,8 +134,10 @@ class Bench:
         ids: list[str] = []
         for number in range(members):
             tokens = [self.join(instance_id=f"i{number}" if instances else None)]
-            tokens += [self.join(member_id, instance_id=f"i{n}" if instances else None)
-                       for n, member_id in enumerate(ids)]
+            tokens += [
+                self.join(member_id, instance_id=f"i{n}" if instances else None)
+                for n, member_id in enumerate(ids)
+            ]
             self.pass_time(0)
             ids = [self.joined(t).member_id for t in (*tokens[1:], tokens[0])]
         leader = self.group.roster.leader or ""

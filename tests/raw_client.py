@@ -42,15 +42,37 @@ def _varint(value: int) -> bytes:
 
 
 def batch(
-    body: bytes | None = None, *, count: int = 1, attributes: int = 0, timestamp: int = 1_000, producer_id: int = -1,
-    epoch: int = -1, sequence: int = -1, magic: int = 2, last_delta: int | None = None, max_timestamp: int | None = None,
+    body: bytes | None = None,
+    *,
+    count: int = 1,
+    attributes: int = 0,
+    timestamp: int = 1_000,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    magic: int = 2,
+    last_delta: int | None = None,
+    max_timestamp: int | None = None,
 ) -> bytes:
     """One record batch with a right checksum and any header."""
     body = one_record() * count if body is None else body
     newest = timestamp if max_timestamp is None else max_timestamp
     delta = count - 1 if last_delta is None else last_delta
-    header = HEADER.pack(0, 49 + len(body), -1, magic, 0, attributes, delta, timestamp, newest,
-                         producer_id, epoch, sequence, count)
+    header = HEADER.pack(
+        0,
+        49 + len(body),
+        -1,
+        magic,
+        0,
+        attributes,
+        delta,
+        timestamp,
+        newest,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    )
     data = bytearray(header + body)
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
     return bytes(data)
@@ -101,9 +123,10 @@ class RawClient:
 
     def produce(self, topic: str, partition: int, data: bytes, *, acks: int = -1, version: int = 9) -> Any:
         """One batch; returns the partition's answer."""
-        values = {"acks": acks, "topic_data": [
-            {"name": topic, "partition_data": [{"index": partition, "records": data}]}
-        ]}
+        values = {
+            "acks": acks,
+            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": data}]}],
+        }
         if acks == 0:
             self.send(0, version, **values)
             return None

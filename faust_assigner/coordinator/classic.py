@@ -84,6 +84,7 @@ class ClassicGroup(GroupRounds):
     def _refuse_crowd_or_stranger(self, event: JoinGroup) -> Code:
         if not self._has_room(event.member_id):
             if event.member_id in self.roster:
+                self._say("member_turned_away", event.member_id)
                 self._forget(event.member_id, Code.GROUP_MAX_SIZE_REACHED)
                 self._membership_changed()
             return Code.GROUP_MAX_SIZE_REACHED

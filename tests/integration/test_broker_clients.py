@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +31,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
+def _create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
     broker.node.catalogue.create(name, partitions, {})
 
 
@@ -40,13 +39,20 @@ class Member:
     """One aiokafka group member that remembers what it read and what it owned."""
 
     def __init__(self, broker: EmbeddedBroker, group: str = "g", **changes: Any) -> None:
-        settings = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False,
-                    "session_timeout_ms": 3_000, "heartbeat_interval_ms": 100, **changes}
+        settings = {
+            "group_id": group,
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "session_timeout_ms": 3_000,
+            "heartbeat_interval_ms": 100,
+            **changes,
+        }
         self.consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, **settings)
         self.seen: list[tuple[int, int]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Member:
+        """Join and read in the background."""
         await self.consumer.start()
         self._task = asyncio.create_task(self._read())
         return self
@@ -57,9 +63,11 @@ class Member:
 
     @property
     def owned(self) -> set[int]:
+        """Partitions it has now."""
         return {tp.partition for tp in self.consumer.assignment()}
 
     async def leave(self) -> None:
+        """Say goodbye."""
         assert self._task is not None
         self._task.cancel()
         await self.consumer.stop()
@@ -78,7 +86,7 @@ class Member:
 async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
     """Each change ends with every partition owned once, and every record is read."""
     async with EmbeddedBroker() as broker:
-        create_topic(broker, "t", 6)
+        _create_topic(broker, "t", 6)
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
             for number in range(60):
                 await producer.send_and_wait("t", b"v", partition=number % 6)
@@ -101,7 +109,7 @@ async def test_an_aiokafka_group_resumes_after_a_restart_of_the_broker(tmp_path:
     """The commit is there, records before it are not read again, the member id and generation are known."""
     broker = EmbeddedBroker(tmp_path)
     async with broker:
-        create_topic(broker, "t", 2)
+        _create_topic(broker, "t", 2)
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
             for number in range(10):
                 await producer.send_and_wait("t", b"%d" % number, partition=number % 2)
@@ -125,7 +133,7 @@ async def test_an_aiokafka_group_resumes_after_a_restart_of_the_broker(tmp_path:
 async def test_a_static_aiokafka_member_bounces_without_a_rebalance() -> None:
     """The other member's generation does not move."""
     async with EmbeddedBroker() as broker:
-        create_topic(broker, "t", 4)
+        _create_topic(broker, "t", 4)
         stays = await Member(broker, group_instance_id="i0").start()
         bounces = await Member(broker, group_instance_id="i1").start()
         await until(lambda: len(stays.owned) == len(bounces.owned) == 2, "two each")
@@ -141,20 +149,36 @@ async def test_a_static_aiokafka_member_bounces_without_a_rebalance() -> None:
 async def test_aiokafka_reads_headers_timestamps_and_positions_by_time() -> None:
     """Milliseconds survive; offsets_for_times finds the exact record in an uncompressed batch."""
     async with EmbeddedBroker() as broker:
-        create_topic(broker, "t", 1)
+        _create_topic(broker, "t", 1)
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=50) as producer:
-            sent = [await producer.send("t", b"%d" % n, key=b"k", partition=0, timestamp_ms=1_700_000_000_123 + n,
-                                        headers=[("h", b"x%d" % n)]) for n in range(5)]
+            sent = [
+                await producer.send(
+                    "t",
+                    b"%d" % n,
+                    key=b"k",
+                    partition=0,
+                    timestamp_ms=1_700_000_000_123 + n,
+                    headers=[("h", b"x%d" % n)],
+                )
+                for n in range(5)
+            ]
             assert [(await s).offset for s in sent] == [0, 1, 2, 3, 4]
         consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
         await consumer.start()
         message = [await consumer.getone() for _ in range(5)][3]
-        assert (message.timestamp, message.headers, message.value) == (1_700_000_000_126, (("h", b"x3"),), b"3")
+        assert (message.timestamp, message.headers, message.value) == (
+            1_700_000_000_126,
+            (("h", b"x3"),),
+            b"3",
+        )
         tp = TopicPartition("t", 0)
         found = await consumer.offsets_for_times({tp: 1_700_000_000_125})
         assert (found[tp].offset, found[tp].timestamp) == (2, 1_700_000_000_125)
         assert await consumer.offsets_for_times({tp: 1_800_000_000_000}) == {tp: None}
-        assert (await consumer.beginning_offsets([tp]), await consumer.end_offsets([tp])) == ({tp: 0}, {tp: 5})
+        assert (await consumer.beginning_offsets([tp]), await consumer.end_offsets([tp])) == (
+            {tp: 0},
+            {tp: 5},
+        )
         await consumer.stop()
 
 
@@ -177,8 +201,15 @@ def confluent_group(broker: EmbeddedBroker, topic: str, wanted: int, members: in
     stop = threading.Event()
 
     def run(number: int) -> None:
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "cg", "session.timeout.ms": 6_000,
-                             "auto.offset.reset": "earliest", "heartbeat.interval.ms": 200})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "cg",
+                "session.timeout.ms": 6_000,
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 200,
+            }
+        )
         consumer.subscribe([topic])
         while not stop.is_set():
             message = consumer.poll(0.05)
@@ -219,16 +250,22 @@ def test_a_confluent_group_shares_records_and_resumes_from_its_commits(tmp_path:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_codec_makes_the_round_trip(codec: str) -> None:
-    """Batches stay as the producer packed them; the consumer gets the same bytes, headers and milliseconds."""
+    """Batches stay as packed; the consumer gets the same bytes, headers and milliseconds."""
     with EmbeddedBroker() as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 20})
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 20}
+        )
         values = [bytes([n]) * 500 for n in range(50)]
         for number, value in enumerate(values):
-            producer.produce("c", value, timestamp=1_700_000_000_001 + number, headers=[("n", b"%d" % number)])
+            producer.produce(
+                "c", value, timestamp=1_700_000_000_001 + number, headers=[("n", b"%d" % number)]
+            )
         assert producer.flush(10) == 0
         stored = broker.call(lambda node: node.catalogue.partition("c", 0).size)  # type: ignore[union-attr]
         assert stored > 25_000 if codec == "none" else stored < 10_000
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": codec, "auto.offset.reset": "earliest"})
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": codec, "auto.offset.reset": "earliest"}
+        )
         consumer.subscribe(["c"])
         got = []
         while len(got) < 50:
@@ -249,6 +286,7 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
         assert configs["retention.ms"].value == "5000"
         assert configs["cleanup.policy"].value == "delete"
         from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, NewPartitions
+
         change = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
         changed = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[change])
         admin.incremental_alter_configs([changed])[changed].result(10)
@@ -262,6 +300,7 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
         assert [g.group_id for g in admin.list_consumer_groups().result(10).valid] == ["cg"]
         assert admin.describe_consumer_groups(["cg"])["cg"].result(10).state.name == "EMPTY"
         from confluent_kafka import ConsumerGroupTopicPartitions
+
         asked = ConsumerGroupTopicPartitions("cg", [ConfluentPartition("t", 3)])
         (listed,) = admin.list_consumer_group_offsets([asked]).values()
         assert listed.result(10).topic_partitions[0].offset == 1
@@ -279,23 +318,28 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
     with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(200):
-            producer.send("t", b"v", partition=number % 4, headers=[("h", b"x")], timestamp_ms=1_700_000_000_007)
+            producer.send(
+                "t", b"v", partition=number % 4, headers=[("h", b"x")], timestamp_ms=1_700_000_000_007
+            )
         producer.flush(10)
-        seen: list[list[Any]] = [[], []]
-        both_assigned, done = threading.Barrier(2), threading.Event()
+        seen: list[set[Any]] = [set(), set()]
+        owned: list[set[int]] = [set(), set()]
+        done = threading.Event()
 
         def run(number: int) -> None:
-            consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest",
-                                     enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=6_000)
-            consumer.subscribe(["t"])
-            while len(consumer.assignment()) != 2:
-                consumer.poll(50, max_records=1)
-                consumer.seek_to_beginning() if consumer.assignment() else None
-            with contextlib.suppress(threading.BrokenBarrierError):
-                both_assigned.wait(DEADLINE_S)
+            consumer = KafkaConsumer(
+                "t",
+                bootstrap_servers=broker.bootstrap,
+                group_id="g",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=200,
+                session_timeout_ms=6_000,
+            )
             while not done.is_set():
                 for records in consumer.poll(50).values():
-                    seen[number] += [(m.partition, m.offset) for m in records]
+                    seen[number] |= {(m.partition, m.offset) for m in records}
+                owned[number] = {tp.partition for tp in consumer.assignment()}
             consumer.commit()
             consumer.close()
 
@@ -303,17 +347,22 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
         for thread in threads:
             thread.start()
         end = time.monotonic() + DEADLINE_S
-        while len(set(seen[0]) | set(seen[1])) < 200 and time.monotonic() < end:
-            time.sleep(0.05)
+        while (len(seen[0] | seen[1]) < 200 or [len(o) for o in owned] != [2, 2]) and time.monotonic() < end:
+            time.sleep(0.02)
         done.set()
         for thread in threads:
-            thread.join()
-        assert len(set(seen[0]) | set(seen[1])) == 200
-        assert {p for p, _ in seen[0]}.isdisjoint({p for p, _ in seen[1]})
+            thread.join(DEADLINE_S)
+        assert len(seen[0] | seen[1]) == 200
+        assert owned[0] | owned[1] == {0, 1, 2, 3}
         producer.send("t", b"new", partition=2, headers=[("h", b"y")], timestamp_ms=1_700_000_000_009).get(10)
         producer.close()
-        consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest",
-                                 consumer_timeout_ms=10_000)
+        consumer = KafkaConsumer(
+            "t",
+            bootstrap_servers=broker.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=10_000,
+        )
         message = next(consumer)
         assert (message.value, message.partition, message.offset) == (b"new", 2, 50)
         assert (message.headers, message.timestamp) == ([("h", b"y")], 1_700_000_000_009)

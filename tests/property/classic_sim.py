@@ -70,6 +70,7 @@ class World:
     record: fx.GroupRecord | None = None
     given: dict[int, dict[str, bytes]] = field(default_factory=dict)
     highest: int = 0
+    began: int = 0
     tokens: int = 0
     ids: int = 0
     faults: bool = True
@@ -80,17 +81,18 @@ class World:
         delay = self.random.choice([0, 0, 500, 3_000])
         self.limits = GroupLimits(initial_rebalance_delay_ms=delay, max_size=self.random.choice([3, 100]))
         self.group = self.make("g", self.limits, self.now)
-        self.owed: dict[int, set[str]] = {}
 
     # -- feeding the machine -----------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
+        """One event, and what must hold after it."""
         before = self.digest()
         replies = self.apply(event)
         self.check_fencing(event, before, replies)
         self.check_state()
 
     def apply(self, event: Event) -> list[fx.Reply]:
+        """Carry out the effects of one event; return the answers."""
         replies: list[fx.Reply] = []
         holding_back = self.holding_back()
         if isinstance(event, JoinGroup):
@@ -106,6 +108,10 @@ class World:
                         replies += self.apply(Saved(save_id, code))
                 case fx.Happened("static_member_replaced", _, old_id):
                     holding_back.discard(old_id)
+                case fx.Happened("generation_began"):
+                    if self.group.generation <= self.began:
+                        raise Violation(f"B1: generation {self.group.generation} began twice")
+                    self.began = self.group.generation
                 case fx.Happened(what, member_id, _):
                     if what in GONE:
                         holding_back.discard(member_id)
@@ -123,12 +129,14 @@ class World:
         return {m.member_id for m in self.group.roster if not m.join_tokens}
 
     def saved(self, record: fx.GroupRecord) -> None:
+        """A record is on disk."""
         self.record = record
         again = self.make.restore(record, self.limits, self.now)
         if record.settled and again.record() != record:
             raise Violation(f"B8: a record does not restore to itself: {record}")
 
     def deliver(self, reply: fx.Reply, holding_back: set[str]) -> None:
+        """One answer reaches its client, or is lost."""
         if reply.token not in self.asked:
             raise Violation(f"an answer to nobody: {reply}")
         if reply.token in self.answered:
@@ -138,7 +146,9 @@ class World:
         if isinstance(reply, fx.JoinReply) and reply.error is Code.NONE:
             fresh = reply.generation > self.highest
             if fresh and holding_back:
-                raise Violation(f"B2: generation {reply.generation} began while {holding_back} may still work")
+                raise Violation(
+                    f"B2: generation {reply.generation} began while {holding_back} may still work"
+                )
             self.highest = max(self.highest, reply.generation)
         if client is None or client.waiting != reply.token or not client.alive:
             return
@@ -172,11 +182,17 @@ class World:
         """All of the group but its timers."""
         group = self.group
         return (
-            group.state, group.generation, group.protocol_name, group.roster.leader,
-            tuple((m.member_id, m.assignment, m.protocols, m.join_tokens, m.sync_tokens) for m in group.roster),
+            group.state,
+            group.generation,
+            group.protocol_name,
+            group.roster.leader,
+            tuple(
+                (m.member_id, m.assignment, m.protocols, m.join_tokens, m.sync_tokens) for m in group.roster
+            ),
         )
 
     def check_fencing(self, event: Event, before: tuple[Any, ...], replies: list[fx.Reply]) -> None:
+        """B3: stale requests get the exact error and change nothing."""
         own = next((r for r in replies if r.token == getattr(event, "token", None)), None)
         if isinstance(event, SyncGroup | Heartbeat | CommitOffsets):
             expected = self.fence(event, before)
@@ -204,6 +220,7 @@ class World:
         return None if event.generation == generation else Code.ILLEGAL_GENERATION
 
     def check_state(self) -> None:
+        """B1, B7, and that the state fits the members."""
         group = self.group
         if group.generation < self.highest:
             raise Violation(f"B1: generation {group.generation} after {self.highest}")
@@ -220,17 +237,23 @@ class World:
             self.check_stable()
 
     def check_stable(self) -> None:
+        """B4 and B6."""
         self.stables += 1
+        if self.record is None or not self.record.settled or self.record.generation != self.group.generation:
+            raise Violation(
+                f"B4: generation {self.group.generation} is Stable and not on disk: {self.record}"
+            )
         given = self.given.get(self.group.generation, {})
         for member in self.group.roster:
-            origin = self.owed.setdefault(self.group.generation, set())
-            origin.add(member.member_id)
             if member.assignment and member.assignment not in given.values():
-                raise Violation(f"B6: {member.assignment!r} is not from the leader of {self.group.generation}")
+                raise Violation(
+                    f"B6: {member.assignment!r} is not from the leader of {self.group.generation}"
+                )
             if member.sync_tokens:
                 raise Violation("a sync is parked in a stable group")
 
     def check_assignment(self, client: Client, reply: fx.SyncReply) -> None:
+        """B6, as a client sees it."""
         given = self.given.get(client.generation, {})
         if reply.assignment != given.get(client.member_id, reply.assignment):
             raise Violation(f"B6: {client.name} got {reply.assignment!r}, the leader gave {given}")
@@ -240,6 +263,7 @@ class World:
     # -- what may happen ---------------------------------------------------------------------------
 
     def send(self, client: Client | None, build: Callable[[int], Event]) -> Event:
+        """One request, perhaps lost on the way, perhaps repeated."""
         self.tokens += 1
         event = build(self.tokens)
         self.asked[self.tokens] = (client, event)
@@ -267,6 +291,7 @@ class World:
             raise Violation(f"B5: a duplicate of {event} changed the group")
 
     def advance_client(self, client: Client) -> None:
+        """What this client would do next."""
         if not client.alive or client.waiting is not None:
             return
         if client.next == "join":
@@ -276,30 +301,57 @@ class World:
         elif self.random.random() < 0.5:
             self.send(client, lambda t: Heartbeat(t, client.member_id, client.generation, client.instance_id))
         else:
-            self.send(client, lambda t: CommitOffsets(t, client.member_id, client.generation, client.instance_id))
+            self.send(
+                client, lambda t: CommitOffsets(t, client.member_id, client.generation, client.instance_id)
+            )
 
     def join(self, client: Client) -> None:
+        """A JoinGroup of this client."""
         self.ids += 1
         new_id = f"{client.name}-{self.ids}"
         if self.faults and self.random.random() < 0.2:
             client.metadata = b"%d" % self.ids
         names = ["range", "sticky"] if self.random.random() < 0.5 else ["range"]
         protocols = tuple(Protocol(name, client.metadata) for name in names)
-        self.send(client, lambda t: JoinGroup(
-            t, client.member_id, new_id, protocols, "consumer", SESSION_MS, REBALANCE_MS, client.instance_id,
-            needs_known_id=client.instance_id is None and self.seed % 3 > 0, can_skip_assignment=self.seed % 2 == 0,
-        ))
+        self.send(
+            client,
+            lambda t: JoinGroup(
+                t,
+                client.member_id,
+                new_id,
+                protocols,
+                "consumer",
+                SESSION_MS,
+                REBALANCE_MS,
+                client.instance_id,
+                needs_known_id=client.instance_id is None and self.seed % 3 > 0,
+                can_skip_assignment=self.seed % 2 == 0,
+            ),
+        )
 
     def sync(self, client: Client) -> None:
+        """A SyncGroup of this client, with assignments if it leads."""
         given: dict[str, bytes] = {}
         if client.leads:
             given = {m: f"{client.generation}:{m}:{self.tokens}".encode() for m in client.listed}
-            if (self.group.state is State.COMPLETING and self.group.generation == client.generation
-                    and self.group.roster.leader == client.member_id):
+            if (
+                self.group.state is State.COMPLETING
+                and self.group.generation == client.generation
+                and self.group.roster.leader == client.member_id
+            ):
                 self.given[client.generation] = given
-        self.send(client, lambda t: SyncGroup(
-            t, client.member_id, client.generation, client.instance_id, "consumer", None, given,
-        ))
+        self.send(
+            client,
+            lambda t: SyncGroup(
+                t,
+                client.member_id,
+                client.generation,
+                client.instance_id,
+                "consumer",
+                None,
+                given,
+            ),
+        )
 
     def fault(self) -> None:
         """One thing that goes wrong."""
@@ -319,17 +371,23 @@ class World:
             self.clients.remove(client)
             self.send(None, lambda t: LeaveGroup(t, (Leaver(client.member_id, client.instance_id),)))
         elif kind == "zombie" and client.instance_id is not None:
-            self.clients.append(replace(client, name=client.name + "z", waiting=None, member_id="", next="join"))
+            self.clients.append(
+                replace(client, name=client.name + "z", waiting=None, member_id="", next="join")
+            )
         else:
             self.lie(client)
 
     def lie(self, client: Client) -> None:
         """A request with a generation that is wrong, missing, old or from the future."""
-        generation = self.random.choice([-2, -1, 0, self.group.generation, self.group.generation - 1, 2**31 - 1])
+        generation = self.random.choice(
+            [-2, -1, 0, self.group.generation, self.group.generation - 1, 2**31 - 1]
+        )
         member_id = self.random.choice([client.member_id, "", "stranger"])
         instance = self.random.choice([None, client.instance_id, "nobody"])
         if self.random.random() < 0.3 and generation != self.group.generation:
-            self.send(None, lambda t: SyncGroup(t, member_id, generation, instance, assignments={"x": b"lie"}))
+            self.send(
+                None, lambda t: SyncGroup(t, member_id, generation, instance, assignments={"x": b"lie"})
+            )
         elif self.random.random() < 0.5:
             self.send(None, lambda t: CommitOffsets(t, member_id, generation, instance))
         else:
@@ -350,6 +408,7 @@ class World:
         self.check_state()
 
     def pass_time(self, ms: int) -> None:
+        """Let time pass, with every timer that is due."""
         end = self.now + ms
         for _ in range(10_000):
             due = self.group.next_deadline_ms
@@ -364,6 +423,7 @@ class World:
     # -- a run -------------------------------------------------------------------------------------
 
     def step(self) -> None:
+        """One round of everybody."""
         if len(self.clients) < MAX_CLIENTS and self.random.random() < 0.1:
             static = self.random.random() < 0.4
             used = {c.instance_id for c in self.clients}
@@ -395,10 +455,14 @@ class World:
             self.pass_time(1_000)
             living = [c for c in self.clients if c.alive]
             if not living or all(c.next == "work" and c.waiting is None for c in living):
-                if self.group.state in (State.STABLE, State.EMPTY):
+                living_ids = {c.member_id for c in living}
+                if (
+                    self.group.state in (State.STABLE, State.EMPTY)
+                    and set(self.group.roster.members) <= living_ids
+                ):
                     return
         if any(c.alive for c in self.clients):
-            raise Violation(f"B10: still {self.group.state} after the faults stopped")
+            raise Violation(f"B10: {self.group.state} long after the faults stopped: {self.group.roster}")
 
 
 def run(seed: int, steps: int = 60, make: type[ClassicGroup] = ClassicGroup) -> World:
@@ -425,10 +489,12 @@ def main() -> None:
         try:
             stables += run(seed, options.steps).stables
         except Violation as violation:
-            sys.exit(f"violation: {violation}\nrerun: python -m tests.property.classic_sim --first {seed} --seeds 1")
+            sys.exit(f"{violation}\nrerun: python -m tests.property.classic_sim --first {seed} --seeds 1")
     took = time.monotonic() - began
-    print(f"{options.seeds} seeds from {options.first}, {options.steps} steps each: 0 violations, "
-          f"{stables} stable states checked, {took:.1f} s")
+    print(
+        f"{options.seeds} seeds from {options.first}, {options.steps} steps each: 0 violations, "
+        f"{stables} stable states checked, {took:.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from faust_assigner.coordinator.events import Leaver, Protocol
 from tests.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
-def completing(bench: Bench, members: int = 2) -> list[str]:
+def _completing(bench: Bench, members: int = 2) -> list[str]:
     """A group that waits for its leader's assignment; ids, the leader first."""
     ids = bench.stable(members)
     for member_id in ids:
@@ -20,7 +20,7 @@ def completing(bench: Bench, members: int = 2) -> list[str]:
     return sorted(ids, key=lambda m: m != bench.group.roster.leader)
 
 
-def synced(bench: Bench, token: int) -> fx.SyncReply:
+def _synced(bench: Bench, token: int) -> fx.SyncReply:
     reply = bench.answers[token]
     assert isinstance(reply, fx.SyncReply)
     return reply
@@ -29,38 +29,38 @@ def synced(bench: Bench, token: int) -> fx.SyncReply:
 def test_followers_wait_for_the_leader_and_get_what_it_assigned() -> None:
     """Parked until the leader syncs; each gets its own bytes."""
     bench = Bench()
-    leader, follower = completing(bench)
+    leader, follower = _completing(bench)
     parked = bench.sync(follower)
     assert parked not in bench.answers
     token = bench.sync(leader, given={leader: b"L", follower: b"F"})
-    assert (synced(bench, token).assignment, synced(bench, parked).assignment) == (b"L", b"F")
+    assert (_synced(bench, token).assignment, _synced(bench, parked).assignment) == (b"L", b"F")
 
 
 def test_a_follower_that_syncs_after_the_leader_is_answered_at_once() -> None:
     """The group is Stable already."""
     bench = Bench()
-    leader, follower = completing(bench)
+    leader, follower = _completing(bench)
     bench.sync(leader, given={follower: b"F"})
-    assert synced(bench, bench.sync(follower)).assignment == b"F"
+    assert _synced(bench, bench.sync(follower)).assignment == b"F"
 
 
 def test_a_member_the_leader_forgot_gets_empty_bytes() -> None:
     """Missing assignments are empty, members that do not exist are ignored."""
     bench = Bench()
-    leader, follower = completing(bench)
+    leader, follower = _completing(bench)
     bench.sync(leader, given={"ghost": b"x"})
-    assert synced(bench, bench.sync(follower)).assignment == b""
+    assert _synced(bench, bench.sync(follower)).assignment == b""
     assert {m.member_id for m in bench.records[-1].members} == {leader, follower}
 
 
 def test_assignments_are_stored_before_anyone_is_answered() -> None:
     """A failed write is an error for all parked syncs, and a new rebalance."""
     bench = Bench()
-    leader, follower = completing(bench)
+    leader, follower = _completing(bench)
     parked = bench.sync(follower)
     bench.save_error = Code.NOT_COORDINATOR
     token = bench.sync(leader, given={leader: b"L"})
-    assert {synced(bench, t).error for t in (parked, token)} == {Code.NOT_COORDINATOR}
+    assert {_synced(bench, t).error for t in (parked, token)} == {Code.NOT_COORDINATOR}
     assert bench.group.state is State.PREPARING
     assert all(m.assignment == b"" for m in bench.group.roster)
 
@@ -69,25 +69,25 @@ def test_assignments_are_stored_before_anyone_is_answered() -> None:
 def test_a_sync_of_another_generation_is_refused(offset: int) -> None:
     """ILLEGAL_GENERATION for older and newer ones; nothing changes."""
     bench = Bench()
-    leader, _ = completing(bench)
+    leader, _ = _completing(bench)
     token = bench.sync(leader, bench.group.generation + offset, {leader: b"x"})
-    assert synced(bench, token).error is Code.ILLEGAL_GENERATION
+    assert _synced(bench, token).error is Code.ILLEGAL_GENERATION
     assert bench.group.state is State.COMPLETING
 
 
 def test_a_sync_of_a_stranger_is_refused() -> None:
     """UNKNOWN_MEMBER_ID before anything else is looked at."""
     bench = Bench()
-    completing(bench)
-    assert synced(bench, bench.sync("stranger", 77)).error is Code.UNKNOWN_MEMBER_ID
+    _completing(bench)
+    assert _synced(bench, bench.sync("stranger", 77)).error is Code.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
 def test_a_sync_under_another_protocol_is_refused(changes: dict[str, str]) -> None:
     """INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
     bench = Bench()
-    leader, _ = completing(bench)
-    assert synced(bench, bench.sync(leader, **changes)).error is Code.INCONSISTENT_GROUP_PROTOCOL
+    leader, _ = _completing(bench)
+    assert _synced(bench, bench.sync(leader, **changes)).error is Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_sync_during_the_join_phase_is_told_to_rejoin() -> None:
@@ -95,25 +95,25 @@ def test_a_sync_during_the_join_phase_is_told_to_rejoin() -> None:
     bench = Bench()
     _, follower = bench.stable(2)
     bench.join()
-    assert synced(bench, bench.sync(follower)).error is Code.REBALANCE_IN_PROGRESS
+    assert _synced(bench, bench.sync(follower)).error is Code.REBALANCE_IN_PROGRESS
 
 
 def test_a_newcomer_during_sync_sends_parked_members_back_to_join() -> None:
     """Their syncs end with REBALANCE_IN_PROGRESS; no assignment of the aborted generation remains."""
     bench = Bench()
-    _, follower = completing(bench)
+    _, follower = _completing(bench)
     parked = bench.sync(follower)
     bench.join()
-    assert synced(bench, parked).error is Code.REBALANCE_IN_PROGRESS
+    assert _synced(bench, parked).error is Code.REBALANCE_IN_PROGRESS
 
 
 def test_a_leader_that_dies_before_it_assigns_is_replaced() -> None:
     """Its session ends, parked followers rejoin, one of them leads the next generation."""
     bench = Bench()
-    _leader, follower = completing(bench)
+    _leader, follower = _completing(bench)
     parked = bench.sync(follower)
     bench.pass_time(SESSION_MS)
-    assert synced(bench, parked).error is Code.REBALANCE_IN_PROGRESS
+    assert _synced(bench, parked).error is Code.REBALANCE_IN_PROGRESS
     reply = bench.joined(bench.join(follower))
     assert reply.leader == follower
     assert [m.member_id for m in reply.members] == [follower]
@@ -133,7 +133,7 @@ def test_a_leader_that_dies_after_it_assigned_costs_one_rebalance() -> None:
 def test_members_that_never_sync_are_evicted() -> None:
     """After the rebalance timeout, although they send heartbeats."""
     bench = Bench()
-    leader, follower = completing(bench)
+    leader, follower = _completing(bench)
     bench.sync(leader, given={})
     for _ in range(REBALANCE_MS // 5_000):
         bench.pass_time(5_000)
@@ -154,13 +154,18 @@ def test_the_sync_timer_stops_when_everyone_has_synced() -> None:
     assert bench.group.generation == generation
 
 
-@pytest.mark.parametrize(("state", "verdict"), [
-    (State.STABLE, Code.NONE), (State.COMPLETING, Code.NONE), (State.PREPARING, Code.REBALANCE_IN_PROGRESS),
-])
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [
+        (State.STABLE, Code.NONE),
+        (State.COMPLETING, Code.NONE),
+        (State.PREPARING, Code.REBALANCE_IN_PROGRESS),
+    ],
+)
 def test_heartbeats_say_whether_to_go_on(state: State, verdict: Code) -> None:
     """NONE while completing: the member may heartbeat before its sync; in the join phase: rejoin."""
     bench = Bench()
-    member = completing(bench)[1] if state is State.COMPLETING else bench.stable(2)[1]
+    member = _completing(bench)[1] if state is State.COMPLETING else bench.stable(2)[1]
     if state is State.PREPARING:
         bench.join()
     assert bench.group.state is state
@@ -245,7 +250,7 @@ def test_a_leave_of_strangers_only_does_not_disturb_the_group() -> None:
 
 
 def test_members_commit_in_their_generation_and_while_joining() -> None:
-    """Stable and PreparingRebalance admit the current generation: the last commit before a revocation counts."""
+    """Stable and PreparingRebalance admit the current generation: the last commit before a move counts."""
     bench = Bench()
     member = bench.stable(2)[1]
     generation = bench.group.generation
@@ -257,15 +262,21 @@ def test_members_commit_in_their_generation_and_while_joining() -> None:
 def test_a_commit_while_the_leader_assigns_is_told_to_wait() -> None:
     """REBALANCE_IN_PROGRESS: the member is in the new generation and owns nothing yet."""
     bench = Bench()
-    member = completing(bench)[1]
+    member = _completing(bench)[1]
     assert bench.commit(member, bench.group.generation) is Code.REBALANCE_IN_PROGRESS
 
 
-@pytest.mark.parametrize(("who", "generation", "error"), [
-    ("member", -1, Code.ILLEGAL_GENERATION), ("member", 0, Code.ILLEGAL_GENERATION),
-    ("member", 99, Code.ILLEGAL_GENERATION), ("stranger", 2, Code.UNKNOWN_MEMBER_ID),
-    ("", -1, Code.UNKNOWN_MEMBER_ID), ("", 2, Code.UNKNOWN_MEMBER_ID),
-])
+@pytest.mark.parametrize(
+    ("who", "generation", "error"),
+    [
+        ("member", -1, Code.ILLEGAL_GENERATION),
+        ("member", 0, Code.ILLEGAL_GENERATION),
+        ("member", 99, Code.ILLEGAL_GENERATION),
+        ("stranger", 2, Code.UNKNOWN_MEMBER_ID),
+        ("", -1, Code.UNKNOWN_MEMBER_ID),
+        ("", 2, Code.UNKNOWN_MEMBER_ID),
+    ],
+)
 def test_fenced_commits_get_their_exact_error(who: str, generation: int, error: Code) -> None:
     """Old, future and missing generations; strangers; outsiders while the group has members."""
     bench = Bench()

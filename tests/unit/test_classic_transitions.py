@@ -13,44 +13,44 @@ from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup, Event,
 from tests.classic_bench import NO_DELAY, SESSION_MS, Bench
 
 
-def first_member(bench: Bench) -> None:
+def _first_member(bench: Bench) -> None:
     bench.join()
 
 
-def delete_empty(bench: Bench) -> None:
+def _delete_empty(bench: Bench) -> None:
     bench.feed(DeleteGroup(bench.token()))
 
 
-def all_joined(bench: Bench) -> None:
+def _all_joined(bench: Bench) -> None:
     bench.join()
     bench.pass_time(0)
 
 
-def nobody_joined(bench: Bench) -> None:
+def _nobody_joined(bench: Bench) -> None:
     bench.leave(Leaver(bench.stable(1)[0]))
 
 
-def leader_assigned(bench: Bench) -> None:
+def _leader_assigned(bench: Bench) -> None:
     bench.stable(1)
 
 
-def newcomer_while_completing(bench: Bench) -> None:
-    all_joined(bench)
+def _newcomer_while_completing(bench: Bench) -> None:
+    _all_joined(bench)
     bench.join()
 
 
-def member_leaves_stable(bench: Bench) -> None:
+def _member_leaves_stable(bench: Bench) -> None:
     bench.leave(Leaver(bench.stable(2)[1]))
 
 
 ROUTES: dict[tuple[State, Cause], Callable[[Bench], None]] = {
-    (State.EMPTY, Cause.REBALANCE): first_member,
-    (State.EMPTY, Cause.DELETED): delete_empty,
-    (State.PREPARING, Cause.ALL_JOINED): all_joined,
-    (State.PREPARING, Cause.NOBODY_JOINED): nobody_joined,
-    (State.COMPLETING, Cause.LEADER_ASSIGNED): leader_assigned,
-    (State.COMPLETING, Cause.REBALANCE): newcomer_while_completing,
-    (State.STABLE, Cause.REBALANCE): member_leaves_stable,
+    (State.EMPTY, Cause.REBALANCE): _first_member,
+    (State.EMPTY, Cause.DELETED): _delete_empty,
+    (State.PREPARING, Cause.ALL_JOINED): _all_joined,
+    (State.PREPARING, Cause.NOBODY_JOINED): _nobody_joined,
+    (State.COMPLETING, Cause.LEADER_ASSIGNED): _leader_assigned,
+    (State.COMPLETING, Cause.REBALANCE): _newcomer_while_completing,
+    (State.STABLE, Cause.REBALANCE): _member_leaves_stable,
 }
 
 
@@ -82,17 +82,19 @@ def test_every_state_answers_every_event() -> None:
 def test_a_dead_group_sends_members_to_look_for_their_coordinator() -> None:
     """COORDINATOR_NOT_AVAILABLE: find the coordinator again, then start anew."""
     bench = Bench()
-    delete_empty(bench)
+    _delete_empty(bench)
     assert bench.dropped
     requests: list[Event] = [
-        bench.join_event(), SyncGroup(bench.token(), "m", 1), Heartbeat(bench.token(), "m", 1),
+        bench.join_event(),
+        SyncGroup(bench.token(), "m", 1),
+        Heartbeat(bench.token(), "m", 1),
         CommitOffsets(bench.token()),
     ]
     assert {bench.ask(request).error for request in requests} == {Code.COORDINATOR_NOT_AVAILABLE}
     assert bench.group.next_deadline_ms is None
 
 
-@pytest.mark.parametrize("route", [first_member, all_joined, leader_assigned])
+@pytest.mark.parametrize("route", [_first_member, _all_joined, _leader_assigned])
 def test_a_group_with_members_is_not_deleted(route: Callable[[Bench], None]) -> None:
     """NON_EMPTY_GROUP in every state that has members."""
     bench = Bench()
