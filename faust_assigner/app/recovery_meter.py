@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -12,6 +12,7 @@ from mode import get_logger
 
 from faust_assigner.app.ledger_files import LedgerFiles
 from faust_assigner.app.ledger_rows import TableRow
+from faust_assigner.app.restore import SNAPSHOT, Restored
 
 logger = get_logger(__name__)
 
@@ -32,21 +33,17 @@ class _Open:
 class RecoveryMeter:
     """Writes a ``recovery`` row for every active changelog partition this worker had to bring up.
 
-    A partition that this worker kept through a rebalance with nothing to read is no recovery. ``source``
-    is where the state came from before the changelog's tail was read: ``standby`` (this worker stood
-    by), ``snapshot`` (told by :meth:`came_from`), ``local`` (files of an earlier life), else ``replay``.
+    A partition that this worker kept through a rebalance with nothing to read is no recovery, nor is
+    that of an empty changelog. ``source`` is where the state came from before the changelog's tail was read: ``standby`` (this worker stood
+    by), ``snapshot``, ``local`` (files of an earlier life), else ``replay``. ``records`` counts changelog
+    records applied one by one and offsets passed in batches; ``bytes`` those records and snapshot files.
     """
 
     def __init__(self, app: Any, files: LedgerFiles) -> None:
         self.app = app
         self.files = files
         self._open: dict[Any, _Open] = {}
-        self._told: dict[Any, str] = {}
         self._kept: set[Any] = set()
-
-    def came_from(self, tp: Any, source: str) -> None:
-        """Say where the state of ``tp`` was just brought from (``snapshot``), before its tail is read."""
-        self._told[tp] = source
 
     def attach(self) -> None:
         """Listen to the app's recovery; called once, when tables exist and before they recover."""
@@ -74,24 +71,31 @@ class RecoveryMeter:
         for tp in recovery.active_tps:
             has_state = recovery.active_offsets.get(tp) is not None
             stood_by = "standby" if tp in standbys else "local"
-            self._open[tp] = _Open(self._told.pop(tp, stood_by if has_state else "replay"), started)
+            self._open[tp] = _Open(stood_by if has_state else "replay", started)
 
     def _around_offsets(self, inner: Any) -> Any:
         @wraps(inner)
-        async def build_offsets(consumer: Any, tps: Any, destination: Any, title: str) -> Any:
-            done = await inner(consumer, tps, destination, title)
-            if title == "active":
-                self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
-            return done
+        def build_offsets(consumer: Any, tps: Any, destination: Any, title: str) -> Any:
+            # Not async: what stands below may count on being called before it is awaited.
+            return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
 
         return build_offsets
 
+    async def _after_offsets(self, offsets_built: Awaitable[Any], destination: Any, title: str) -> Any:
+        done = await offsets_built
+        if title == "active":
+            self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
+        return done
+
     def _note_start(self, offsets: Mapping[Any, int], highwaters: Mapping[Any, int]) -> None:
         now = time.time()
+        restored = getattr(self.app.tables.recovery, "restored", {})
         for tp, measured in self._open.items():
             measured.start_offset = measured.end_offset = _known(offsets.get(tp))
-            if measured.start_offset >= _known(highwaters.get(tp)):
-                measured.ended = now
+            if tp in restored:
+                _take(measured, restored[tp])
+            if measured.end_offset >= _known(highwaters.get(tp)):
+                measured.ended = measured.ended or now
 
     def _after_apply(self, inner: Any) -> Any:
         @wraps(inner)
@@ -108,7 +112,7 @@ class RecoveryMeter:
         for event in batch:
             message = event.message
             measured = self._open.get(message.tp)
-            if measured is not None and measured.ended is None:
+            if measured is not None and message.offset > measured.end_offset:
                 measured.records += 1
                 measured.bytes += message.serialized_key_size + message.serialized_value_size
                 measured.end_offset = max(measured.end_offset, message.offset)
@@ -137,7 +141,8 @@ class RecoveryMeter:
         for tp, measured in sorted(finished.items()):
             # Another way than record by record may have brought the offset forward; Faust's count rules.
             measured.end_offset = max(measured.end_offset, _known(recovery.active_offsets.get(tp)))
-            if tp in self._kept and measured.end_offset <= measured.start_offset:
+            idle = measured.end_offset <= measured.start_offset
+            if idle and (tp in self._kept or measured.source == "replay"):
                 continue
             rows.append(("recovery", {
                 "group_id": self.app.conf.id, "decision_id": decision, "topic": tp.topic,
@@ -155,6 +160,17 @@ class RecoveryMeter:
             note(*args)
         except Exception:
             logger.exception("A recovery could not be measured")
+
+
+def _take(measured: _Open, restored: Restored) -> None:
+    """What was done past Faust's loop: a snapshot, or changelog records applied in batches."""
+    if restored.source == SNAPSHOT:
+        measured.source = SNAPSHOT
+    else:
+        measured.records += max(0, restored.end_offset - restored.start_offset)
+    measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
+    measured.bytes += restored.bytes
+    measured.ended = restored.ended
 
 
 def _known(offset: int | None) -> int:

@@ -7,12 +7,9 @@ active placement by its decision and partition, a recovery or a sample by all it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
-
-from faust_assigner.pipeline.quarantine import quarantined
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,19 +18,6 @@ DECISION_KEY = ("group_id", "decision_id")
 #: The key of ``config`` that names a release; decisions without it count under this label.
 DEPLOY = "deploy"
 UNNAMED = "(unnamed)"
-
-
-def history(parsed: DataFrame) -> Mapping[str, DataFrame]:
-    """The tables ``history`` writes, by name, from lines in the parsed schema."""
-    decided = decisions(parsed)
-    placed = actives(parsed)
-    return {
-        "movement": movement(decided, placed),
-        "balance": balance(spreads(decided, placed)),
-        "recovery": recovery(recoveries(parsed)),
-        "skew": skew(samples(parsed)),
-        "quarantine": quarantined(parsed),
-    }
 
 
 def total(name: str) -> Column:
@@ -73,61 +57,58 @@ def actives(parsed: DataFrame) -> DataFrame:
     )
 
 
-def without_decision(parsed: DataFrame) -> DataFrame:
-    """Active placements whose decision the ledger does not hold: they have no day and count nowhere."""
-    return actives(parsed).join(decisions(parsed), list(DECISION_KEY), "left_anti")
+def outcomes(decided: DataFrame, placed: DataFrame) -> DataFrame:
+    """One row for each decision: what it moved, how even it was; further rows for lost decisions.
 
-
-def movement(decided: DataFrame, placed: DataFrame) -> DataFrame:
-    """How many partitions each policy moved, each day, and how many of those landed cold."""
-    return _moves(decided, placed, "dt", "policy")
-
-
-def movement_by_deploy(decided: DataFrame, placed: DataFrame) -> DataFrame:
-    """The same numbers for each deploy (``config['deploy']``), with the first decision's time."""
-    return _moves(decided, placed, "deploy", "policy", first=F.min("ts"))
-
-
-def _moves(decided: DataFrame, placed: DataFrame, *by: str, **more: Column) -> DataFrame:
-    """Sums over active placements; ``more`` are further aggregates by name."""
-    per_decision = placed.groupBy(*DECISION_KEY).agg(
-        F.count("*").alias("assigned"),
-        F.count_if("moved").alias("moved"),
-        F.count_if(F.col("moved") & F.col("cold")).alias("cold_moves"),
-        F.count_if("standby_hit").alias("standby_hits"),
-    )
-    totals = (
-        F.coalesce(F.sum(name), F.lit(0)).cast("long").alias(name)
-        for name in ("assigned", "moved", "cold_moves", "standby_hits")
-    )
-    return (
-        decided.join(per_decision, list(DECISION_KEY), "left")
-        .groupBy("group_id", *by)
-        .agg(F.count("*").alias("decisions"), *totals, *(c.alias(name) for name, c in more.items()))
-    )
-
-
-def spreads(decided: DataFrame, placed: DataFrame) -> DataFrame:
-    """``…decision, dt, policy, deploy, spread, idle``: the evenness of each decision over its members.
-
-    Spread is the most minus the fewest active partitions of a member; a decision without members
-    has spread 0 and nobody idle.
+    ``assigned, moved, cold_moves, standby_hits`` count its active placements; ``spread`` is the most
+    minus the fewest of them on one of its members, ``idle`` the members without any (0 and 0 when it has
+    no members). A row without ``dt`` stands for placements whose decision the ledger does not hold: they
+    have no day and count nowhere.
     """
-    counts = placed.groupBy(*DECISION_KEY, "member_id").agg(F.count("*").alias("held"))
-    per_member = (
-        decided.withColumn("member_id", F.explode_outer("members"))
-        .join(counts, [*DECISION_KEY, "member_id"], "left")
-        .withColumn("held", F.coalesce("held", F.lit(0)))
+    loads = placed.groupBy(*DECISION_KEY, "member_id").agg(
+        F.count("*").alias("held"),
+        F.count_if("moved").alias("moved"),
+        F.count_if(F.col("moved") & F.col("cold")).alias("cold"),
+        F.count_if("standby_hit").alias("hits"),
     )
-    return per_member.groupBy(*DECISION_KEY, "dt", "policy", "deploy").agg(
-        (F.max("held") - F.min("held")).alias("spread"),
-        F.count_if(F.col("member_id").isNotNull() & (F.col("held") == 0)).alias("idle"),
+    per_decision = loads.groupBy(*DECISION_KEY).agg(
+        *(F.sum(name).alias(name) for name in ("held", "moved", "cold", "hits")),
+        F.map_from_entries(F.collect_list(F.struct("member_id", "held"))).alias("loads"),
+    )
+    joined = decided.join(per_decision, list(DECISION_KEY), "full_outer")
+    held = F.transform(
+        F.coalesce("members", F.array()),
+        lambda member: F.coalesce(F.try_element_at("loads", member), F.lit(0)),
+    )
+    even = joined.withColumn("held_by", held)
+    counts = (("assigned", "held"), ("moved", "moved"), ("cold_moves", "cold"), ("standby_hits", "hits"))
+    return even.select(
+        *DECISION_KEY, "dt", "ts", "policy", "deploy",
+        *(F.coalesce(column, F.lit(0)).cast("long").alias(name) for name, column in counts),
+        F.coalesce(F.array_max("held_by") - F.array_min("held_by"), F.lit(0)).alias("spread"),
+        F.size(F.filter("held_by", lambda load: load == 0)).alias("idle"),
     )
 
 
-def balance(spread: DataFrame) -> DataFrame:
+def movement(outcome: DataFrame) -> DataFrame:
+    """How many partitions each policy moved, each day, and how many of those landed cold."""
+    return outcome.where("dt is not null").groupBy("group_id", "dt", "policy").agg(*_moves())
+
+
+def movement_by_deploy(outcome: DataFrame) -> DataFrame:
+    """The same numbers for each deploy (``config['deploy']``), since its ``first`` decision."""
+    kept = outcome.where("dt is not null")
+    return kept.groupBy("group_id", "deploy", "policy").agg(F.min("ts").alias("first"), *_moves())
+
+
+def _moves() -> list[Column]:
+    sums = ("assigned", "moved", "cold_moves", "standby_hits")
+    return [F.count("*").alias("decisions"), *(F.sum(name).cast("long").alias(name) for name in sums)]
+
+
+def balance(outcome: DataFrame) -> DataFrame:
     """Worst and mean spread of each policy's decisions, each day, and how many members went idle."""
-    return spread.groupBy("group_id", "dt", "policy").agg(
+    return outcome.where("dt is not null").groupBy("group_id", "dt", "policy").agg(
         F.max("spread").cast("double").alias("max_spread"),
         F.avg("spread").alias("mean_spread"),
         F.sum("idle").cast("long").alias("idle_members"),

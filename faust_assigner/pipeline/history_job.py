@@ -57,11 +57,7 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
     folder = Folder(spark, options.out)
     if options.stream:
         return _run_stream(spark, options, folder)
-    parsed = read_ledger(spark, options.ledgers, connector=options.connector).persist()
-    try:
-        return publish(parsed, folder)
-    finally:
-        parsed.unpersist()
+    return publish(read_ledger(spark, options.ledgers, connector=options.connector), folder)
 
 
 def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
@@ -69,11 +65,7 @@ def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) ->
     from faust_assigner.pipeline.history_output import publish
 
     def report() -> Report:
-        lines = stream.taken(spark, folder).persist()
-        try:
-            return publish(lines, folder)
-        finally:
-            lines.unpersist()
+        return publish(stream.taken(spark, folder), folder)
 
     if options.every_s is not None:
         stream.take_forever(spark, options.ledgers, folder, connector=options.connector,

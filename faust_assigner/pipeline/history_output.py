@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline import history as transforms
 from faust_assigner.pipeline import plots
+from faust_assigner.pipeline.quarantine import quarantined
 from faust_assigner.pipeline.report import Report, Rows, to_html
 from faust_assigner.pipeline.schema import HISTORY, HISTORY_KEYS
 from faust_assigner.pipeline.sinks import Folder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame
 
 TITLE = "faust-assigner: history of the group"
+#: The page lists the slowest partitions alone; so many are kept for it.
+SLOWEST_KEPT = 1000
 
 
 def publish(parsed: DataFrame, folder: Folder) -> Report:
     """Compute the history of ``parsed`` and replace what ``folder`` held; return what it says.
 
     Everything is staged before the first table is replaced and report.json comes last: a reader who
-    sees a new report.json sees the tables it was made from. ``parsed`` is used several times: persist it.
+    sees a new report.json sees the tables it was made from.
     """
-    tables = transforms.history(parsed)
-    staged = {name: folder.stage(name, tables[name].select(*_columns(name)), HISTORY_KEYS[name])
-              for name in HISTORY}
-    rows = {name: _collect(frame.select(*_columns(name)), *HISTORY_KEYS[name])
-            for name, frame in staged.items()}
-    report = Report(rows, _details(parsed), transforms.without_decision(parsed).count())
+    with _kept(parsed) as lines:
+        decided, placed = transforms.decisions(lines), transforms.actives(lines)
+        with _kept(transforms.outcomes(decided, placed)) as outcome:
+            report = _stage(lines, outcome, folder)
     pictures = plots.draw(report)
     page = to_html(report, pictures, title=TITLE)
     for name in HISTORY:
@@ -41,24 +45,44 @@ def publish(parsed: DataFrame, folder: Folder) -> Report:
     return report
 
 
-def _columns(table: str) -> list[str]:
-    return [column.name for column in HISTORY[table]]
-
-
-def _collect(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
-    return [row.asDict() for row in frame.orderBy(*keys).collect()]
-
-
-def _details(parsed: DataFrame) -> Mapping[str, Rows]:
-    """Tables only the page shows: per deploy, and the partitions slowest to come back."""
-    decided, placed = transforms.decisions(parsed), transforms.actives(parsed)
-    deploys = transforms.movement_by_deploy(decided, placed)
-    worst = transforms.slowest(transforms.recoveries(parsed))
-    return {
-        "deploys": _collect(deploys, "group_id", "first", "deploy", "policy"),
-        "slowest": [row.asDict() for row in worst.orderBy(
-            worst["max_s"].desc(), "group_id", "topic", "partition").limit(1000).collect()],
+def _stage(lines: DataFrame, outcome: DataFrame, folder: Folder) -> Report:
+    """All tables written beside their place, and read from there for the report."""
+    recovered = transforms.recoveries(lines)
+    tables = {
+        "movement": transforms.movement(outcome),
+        "balance": transforms.balance(outcome),
+        "recovery": transforms.recovery(recovered),
+        "skew": transforms.skew(transforms.samples(lines)),
+        "quarantine": quarantined(lines),
     }
+    rows = {}
+    for name, columns in HISTORY.items():
+        ordered = tables[name].select(*(column.name for column in columns))
+        staged = folder.stage(name, ordered, HISTORY_KEYS[name])
+        rows[name] = _rows(staged.select(*ordered.columns), *HISTORY_KEYS[name])
+    slowest = transforms.slowest(recovered).orderBy("max_s", ascending=False).limit(SLOWEST_KEPT)
+    details: Mapping[str, Rows] = {
+        "deploys": _rows(transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"),
+        "slowest": _rows(slowest, "group_id", "topic", "partition"),
+    }
+    lost = outcome.where("dt is null").groupBy().sum("assigned").collect()[0][0]
+    return Report(rows, details, int(lost or 0))
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """``frame`` computed once for all that is done with it inside the block."""
+    kept = frame.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+def _rows(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
+    """All rows, by key; sorted here, for Spark would read the table twice more to sort it."""
+    rows = [row.asDict() for row in frame.collect()]
+    return sorted(rows, key=lambda row: tuple(row[key] for key in keys))
 
 
 def _put(folder: Folder, name: str, content: bytes | None) -> None:

@@ -70,6 +70,8 @@ def _balance(axes: Axes, rows: Rows) -> None:
 
 def _recovery(axes: Axes, rows: Rows) -> None:
     """Per day and cause: median, ninth decile and worst, on a logarithmic scale."""
+    from matplotlib.ticker import LogFormatter
+
     labels = _day_labels(rows, "source")
     places = list(range(len(rows)))
     # A logarithmic axis has no zero; a recovery that took under a millisecond stands at one.
@@ -79,6 +81,7 @@ def _recovery(axes: Axes, rows: Rows) -> None:
         axes.scatter(places, values, color=color, label=name, zorder=3)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
+    # Minor ticks are named only where they do not crowd: within one and a half decades.
     axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
     _categories(axes, labels)
     axes.set_ylabel("seconds")

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from faust_assigner.pipeline.jars import connector_jars
-from faust_assigner.pipeline.session import spark_session
+from faust_assigner.pipeline.session import LOG4J, spark_session
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +24,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",
+            # Seconds of tests never pay back what the optimising compiler costs on two cores.
+            "spark.driver.extraJavaOptions":
+                f"-Dlog4j2.configurationFile={LOG4J} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     yield session

@@ -1,0 +1,214 @@
+"""What ``history`` writes is what a plain-Python model says of the same ledger."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from faust_assigner.pipeline.files import LedgerPathError, cut, pack
+from faust_assigner.pipeline.history_job import HistoryOptions, run
+from faust_assigner.pipeline.parse import parse_chunks
+from faust_assigner.pipeline.quarantine import quarantined
+from faust_assigner.pipeline.report import Report
+from faust_assigner.pipeline.schema import PARSED_SCHEMA
+from tests.integration.spark.ledgers import (
+    ASSIGNMENT,
+    Ledger,
+    Line,
+    bad,
+    bad_lines,
+    expected,
+    good,
+    random_rows,
+    without,
+)
+
+pytestmark = pytest.mark.spark
+
+TABLES = ("movement", "balance", "recovery", "skew")
+
+
+def read_report(out: Path) -> dict[str, list[dict[str, Any]]]:
+    """report.json."""
+    report: dict[str, list[dict[str, Any]]] = json.loads((out / "report.json").read_text())
+    return report
+
+
+def assert_tables(report: dict[str, list[dict[str, Any]]], wanted: dict[str, list[dict[str, Any]]]) -> None:
+    """The same rows with the same columns in the same order; doubles to the last few bits."""
+    for table in TABLES:
+        assert [list(row) for row in report[table]] == [list(row) for row in wanted[table]], table
+        for row, model in zip(report[table], wanted[table], strict=True):
+            assert row == {key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+                           for key, value in model.items()}
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A big ledger in many files: rotations, torn tails, blank lines, every kind of bad line, repeats."""
+    ledger = Ledger(tmp_path_factory.mktemp("ledger"))
+    rng = random.Random(20261121)
+    groups = [random_rows(f"group-{seed}", seed) for seed in range(6)]
+    lines = [line for group in groups[:4] for line in group]
+    lines += [good({**ASSIGNMENT, "decision_id": "nowhere"}), *bad_lines(), *(Line(b"") for _ in range(20)), *(Line(b" \t") for _ in range(5))]
+    rng.shuffle(lines)
+    cut = len(lines) // 3
+    ledger.write("a/worker-1.jsonl.1", lines[:cut])
+    # Lines of the first file again, as after a copy; and Windows ends, and no end at all.
+    ledger.write("a/worker-1.jsonl", [*lines[cut:2 * cut], *lines[50:cut]], newline=b"\r\n", end=b"")
+    ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut:])
+    ledger.write("a/worker-3.jsonl", [], end=b"")
+    ledger.write("b/torn.jsonl", [*groups[4], bad(groups[4][0].data[:-9], "JSON")], end=b"")
+    ledger.write("c-2026.log", groups[5])
+    (ledger.folder / "a" / "README.txt").write_text("not a ledger")
+    (ledger.folder / "a" / "worker-1.jsonl.gz").write_bytes(b"not one either")
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def made(
+    spark: SparkSession, ledger: Ledger, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Report]:
+    """One run over a folder, a glob, a file and an overlap of them."""
+    out = tmp_path_factory.mktemp("history") / "out"
+    parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
+    ledgers = tuple(str(ledger.folder / part) for part in parts)
+    return out, run(spark, HistoryOptions(ledgers, str(out)))
+
+
+def test_every_table_is_what_the_model_says(made: tuple[Path, Report], ledger: Ledger) -> None:
+    """Movement, balance, recovery and skew of six groups over days, every line counted once."""
+    report = read_report(made[0])
+    assert set(report) == {*TABLES, "quarantine"}
+    assert_tables(report, expected(ledger.lines))
+
+
+def test_each_bad_line_is_quarantined_with_its_place_and_reason(
+    made: tuple[Path, Report], ledger: Ledger
+) -> None:
+    """All of them and no other line; the reason names the column or what is wrong."""
+    rows = read_report(made[0])["quarantine"]
+    assert {(row["file"], row["line"]) for row in rows} == ledger.refused
+    assert len(rows) == len(ledger.refused)
+    for row in rows:
+        assert ledger.why[row["file"], row["line"]].lower() in row["reason"].lower(), row
+
+
+def test_parquet_folders_hold_the_reports_rows(made: tuple[Path, Report]) -> None:
+    """A folder for each table, partitioned by day, with exactly the rows of report.json."""
+    report = read_report(made[0])
+    for table, rows in report.items():
+        stored = pd.read_parquet(made[0] / table)
+        if "dt" in stored:
+            assert {f"dt={row['dt']}" for row in rows} <= {path.name for path in (made[0] / table).iterdir()}
+            stored["dt"] = stored["dt"].astype(str)
+        assert sorted(map(repr, stored[list(rows[0])].to_dict("records"))) == sorted(map(repr, rows)), table
+
+
+def test_placements_without_a_decision_are_told_and_not_counted(made: tuple[Path, Report]) -> None:
+    """They have no day; the summary says how many there were."""
+    assert made[1].without_decision == 1
+
+
+def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
+    """The page holds its pictures and fetches nothing; each picture is also a file."""
+    page = (made[0] / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    for table in TABLES:
+        assert (made[0] / f"{table}.png").read_bytes().startswith(b"\x89PNG")
+    assert "v0" in page[page.index('id="deploys"'):]
+
+
+def test_second_run_gives_identical_contents_and_leaves_nothing_behind(
+    spark: SparkSession, made: tuple[Path, Report], ledger: Ledger
+) -> None:
+    """The output depends on the ledger alone, and another ledger's days do not survive."""
+    before = (made[0] / "report.json").read_bytes()
+    run(spark, HistoryOptions((str(ledger.folder / "b"),), str(made[0])))
+    days = {path.name[3:] for path in (made[0] / "movement").glob("dt=*")}
+    assert days == {row["dt"] for row in read_report(made[0])["movement"]}
+    everything = tuple(str(ledger.folder / part) for part in ("c-2026.log", "b", "a"))
+    run(spark, HistoryOptions(everything, str(made[0])))
+    assert (made[0] / "report.json").read_bytes() == before
+    assert not (made[0] / "_staging").exists()
+
+
+def test_crash_before_publishing_leaves_the_last_history(
+    spark: SparkSession, made: tuple[Path, Report], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until everything is staged no table is touched: a reader never sees half a history."""
+    before = (made[0] / "report.json").read_bytes()
+    rows = len(pd.read_parquet(made[0] / "movement"))
+    monkeypatch.setattr("faust_assigner.pipeline.plots.draw", lambda report: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(spark, HistoryOptions((str(ledger.folder / "b"),), str(made[0])))
+    assert (made[0] / "report.json").read_bytes() == before
+    assert len(pd.read_parquet(made[0] / "movement")) == rows
+
+
+def test_same_decision_from_two_leaders_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two rows under one id the earlier stands, on its day, with its policy; its placements once."""
+    ledger = Ledger(tmp_path / "ledger")
+    lines = random_rows("shop", 1, decisions=1)
+    row = lines[0].row
+    assert row is not None
+    late = good({**row, "ts": row["ts"].replace(year=2027), "policy": "zombie"})
+    ledger.write("one.jsonl", lines)
+    ledger.write("two.jsonl", [late, *lines[1:]])
+    run(spark, HistoryOptions((str(ledger.folder),), str(tmp_path / "out")))
+    report = read_report(tmp_path / "out")
+    assert_tables(report, expected(lines))
+    assert [row["decisions"] for row in report["movement"]] == [1]
+
+
+def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty folder is a history in which nothing happened; its Parquet folders still have a schema."""
+    (tmp_path / "ledger").mkdir()
+    run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
+    assert read_report(tmp_path / "out") == {table: [] for table in (*TABLES, "quarantine")}
+    columns = set(pd.read_parquet(tmp_path / "out" / "movement").columns)
+    assert {"group_id", "dt", "policy", "decisions", "moved"} <= columns
+    assert "No rows" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_line_numbers_are_right_in_a_file_read_in_many_chunks(spark: SparkSession, tmp_path: Path) -> None:
+    """A file cut anywhere, in lines and between them, counts its lines as one."""
+    ledger = Ledger(tmp_path / "ledger")
+    lines = [bad(b"x" * (i % 90), "JSON") if i % 3 else Line(b"") for i in range(1, 2000)]
+    path = ledger.write("many.jsonl", lines)
+    chunks = cut(str(path), 0, path.stat().st_size, 1000)
+    assert len(chunks) > 50
+    batches = [batch for load in pack(chunks, 7) for batch in parse_chunks(load)]
+    parsed = spark.createDataFrame([row for batch in batches for row in batch.to_pylist()], PARSED_SCHEMA)
+    rows = quarantined(parsed).collect()
+    assert {(row.file, row.line) for row in rows} == ledger.refused
+    assert len(rows) == len(ledger.refused)
+
+
+def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Also beside ledgers that are there, and for a glob that matches nothing."""
+    (tmp_path / "there.jsonl").touch()
+    for missing in (str(tmp_path / "nowhere"), str(tmp_path / "*.nothing")):
+        with pytest.raises(LedgerPathError, match=r"no such ledger: .*no"):
+            run(spark, HistoryOptions((str(tmp_path / "there.jsonl"), missing), str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_optional_columns_may_be_missing_or_null(spark: SparkSession, tmp_path: Path) -> None:
+    """``prev_member_id`` and ``rack`` are the only ones."""
+    ledger = Ledger(tmp_path / "ledger")
+    lines = random_rows("shop", 5, decisions=1)
+    placed = [line.row for line in lines if line.row and line.row["table"] == "assignment"]
+    assert any("prev_member_id" not in row for row in placed)
+    ledger.write("one.jsonl", [*lines, *(good(without(row, "prev_member_id")) for row in placed)])
+    run(spark, HistoryOptions((str(ledger.folder),), str(tmp_path / "out")))
+    assert read_report(tmp_path / "out")["quarantine"] == []

@@ -1,0 +1,146 @@
+"""History as a stream: the batch job's answers, each offset range counted once, whatever is killed when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from faust_assigner.pipeline import stream
+from faust_assigner.pipeline.history_job import HistoryOptions, run
+from tests.integration.spark.ledgers import Ledger, Line, bad, bad_lines, expected, random_rows
+from tests.integration.spark.test_history import assert_tables, read_report
+
+pytestmark = pytest.mark.spark
+
+
+def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict[str, Any]]]:
+    """One run of ``history --stream``; its report."""
+    run(spark, HistoryOptions((str(ledger.folder),), str(out), stream=True))
+    return read_report(out)
+
+
+def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three visits to a ledger that is appended to in mid-line, rotated and joined by others."""
+    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
+    lines = [line for seed in (1, 2, 3) for line in random_rows(f"g{seed}", seed, decisions=4)]
+    lines[5:5] = bad_lines()
+    first, second = len(lines) // 3, 2 * len(lines) // 3
+    live = ledger.folder / "w.jsonl"
+    live.parent.mkdir()
+    data = [line.data + b"\n" for line in lines]
+
+    live.write_bytes(b"".join(data[:first]) + data[first][:20])
+    torn = visit(spark, ledger, out)["quarantine"]
+    assert (str(live), first + 1) in {(row["file"], row["line"]) for row in torn}
+
+    with live.open("ab") as file:
+        file.write(data[first][20:] + b"".join(data[first + 1:second]))
+    assert_tables(visit(spark, ledger, out), expected(lines[:second]))
+
+    live.rename(ledger.folder / "w.jsonl.1")
+    live.unlink(missing_ok=True)
+    ledger.write("w.jsonl", [*lines[second:], bad(b'{"table"', "JSON"), Line(b""), *lines[:40]])
+    again = visit(spark, ledger, out)
+    run(spark, HistoryOptions((str(ledger.folder),), str(tmp_path / "batch")))
+    batch = read_report(tmp_path / "batch")
+    assert_tables(again, expected(lines))
+    assert again == batch
+    assert len(batch["quarantine"]) > len(bad_lines())
+
+
+def test_visit_without_news_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """What was taken stays taken, also when the files are gone."""
+    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
+    path = ledger.write("w.jsonl", random_rows("g", 4, decisions=3))
+    before = visit(spark, ledger, out)
+    path.unlink()
+    assert visit(spark, ledger, out) == before
+    assert_tables(before, expected(ledger.lines))
+
+
+@pytest.mark.parametrize("moment", ["before the write", "in the write", "after the write"])
+def test_batch_that_died_is_taken_again_and_counted_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The micro-batch's lines are written under its number: a second attempt replaces the first."""
+    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
+    ledger.write("w.jsonl", [*random_rows("g", 5, decisions=3), bad(b"x", "JSON")])
+    take = stream._taker
+
+    def dying(folder: Any) -> Any:
+        def die(frame: Any, number: int) -> None:
+            if moment != "before the write":
+                take(folder)(frame, number)
+            if moment == "in the write":
+                next(Path(folder.path(stream.TAKEN, f"batch={number}")).glob("_SUCCESS")).unlink()
+            raise RuntimeError("killed")
+        return die
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "_taker", dying)
+        with pytest.raises(Exception, match="killed"):
+            visit(spark, ledger, out)
+    assert not (out / "report.json").exists()
+    report = visit(spark, ledger, out)
+    assert_tables(report, expected(ledger.lines))
+    assert len(report["quarantine"]) == 1
+
+
+def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """SIGKILL in the middle of micro-batches; each byte range of the ledger counts once afterwards."""
+    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
+    lines = [*random_rows("g", 6, decisions=10), *bad_lines()]
+    ledger.write("w.jsonl", lines[:10])
+    job = [sys.executable, "-m", "faust_assigner.pipeline.jobs", "history"]
+    command = [*job, "--ledger", str(ledger.folder), "--out", str(out), "--stream", "--every", "0.1",
+               "--master", "local[1]"]
+    with (tmp_path / "log").open("wb") as log:
+        watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.TAKEN)
+    finally:
+        os.killpg(watch.pid, signal.SIGKILL)
+        watch.wait()
+    assert written < len(lines), "the watch was to be killed before it had read everything"
+    with (ledger.folder / "w.jsonl").open("ab") as file:
+        file.write(b"".join(line.data + b"\n" for line in lines[written:]))
+    report = visit(spark, ledger, out)
+    assert_tables(report, expected(lines))
+    assert len(report["quarantine"]) == len(bad_lines())
+
+
+def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], taken: Path) -> int:
+    """Append lines until the watch has finished two micro-batches; how many lines there are then."""
+    written, deadline = 10, time.monotonic() + 120
+    with path.open("ab") as file:
+        while len(list(taken.glob("batch=*/_SUCCESS"))) < 2:
+            assert watch.poll() is None, "the watch ended by itself"
+            assert time.monotonic() < deadline, "the watch takes nothing"
+            if taken.exists() and written < len(lines) - 20:
+                file.write(lines[written].data + b"\n")
+                file.flush()
+                written += 1
+            time.sleep(0.05)
+    return written
+
+
+def test_stream_refuses_to_resume_with_other_topics(spark: SparkSession, tmp_path: Path) -> None:
+    """A checkpoint belongs to its sources; the message says what to do."""
+    out = tmp_path / "out"
+    (out / stream.HOME).mkdir(parents=True)
+    (out / stream.SOURCES).write_text(json.dumps({"files": False, "topics": ["kafka://x:1/old"]}))
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.write("w.jsonl", [])
+    with pytest.raises(ValueError, match=r"reads kafka://x:1/old, not files: give another --out"):
+        visit(spark, ledger, out)

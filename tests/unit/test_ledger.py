@@ -1,0 +1,140 @@
+"""A ledger line is a row, a reason, or blank; whatever the bytes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.ledger import MAX_LINE_BYTES, TABLES, Refusal, Row, encode, parse, stamp
+
+ROWS = {
+    "decision": {
+        "group_id": "shop", "decision_id": "7-ab", "ts": 1795232422.123, "generation": 7, "trigger": "join",
+        "policy": "faust-assigner", "config": {"replicas": "1"},
+        "members": [{"member_id": "m", "rack": "r1", "capacity": 2.0, "epoch": 6}], "solve_ms": 0.5},
+    "assignment": {
+        "group_id": "shop", "decision_id": "7-ab", "topic": "orders", "partition": 3, "role": "standby",
+        "member_id": "m", "prev_member_id": "n", "moved": True, "standby_hit": False, "cold": True},
+    "recovery": {
+        "group_id": "shop", "decision_id": "7-ab", "topic": "log", "partition": 3, "member_id": "m",
+        "source": "snapshot", "started": 1795232422.0, "ended": 1795232423.5, "start_offset": -1,
+        "end_offset": 9, "records": 10, "bytes": 1000},
+    "partition_sample": {
+        "group_id": "shop", "ts": 1795232422.123, "topic": "orders", "partition": 3, "end_offset": 10,
+        "committed_offset": 9, "bytes_in": 100, "records_in": 10, "cpu_ms": 1.5, "state_bytes": 0},
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_what_is_encoded_is_parsed_again(table: str) -> None:
+    """Every table's row survives the trip; seconds come back as aware times."""
+    line = encode(table, ROWS[table])
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    row = parse(line)
+    assert isinstance(row, Row)
+    assert row.table == table
+    for name, value in ROWS[table].items():
+        found = row.values[name]
+        assert (found.timestamp() if isinstance(found, datetime) else found) == value
+
+
+def test_times_are_utc_with_milliseconds() -> None:
+    """The form the reference gives, cut and not rounded."""
+    assert stamp(1795232422.1239999) == "2026-11-21T03:40:22.123Z"
+    assert stamp(1795232422.123) == "2026-11-21T03:40:22.123Z"
+    row = parse(encode("partition_sample", ROWS["partition_sample"]))
+    assert isinstance(row, Row)
+    assert row.values["ts"] == datetime(2026, 11, 21, 3, 40, 22, 123000, UTC)
+
+
+def test_unknown_columns_are_left_out() -> None:
+    """A newer writer may say more."""
+    row = parse(encode("recovery", {**ROWS["recovery"], "lag": [1, {"x": None}], "dt": 5}))
+    assert isinstance(row, Row)
+    assert set(row.values) == {column.name for column in TABLES["recovery"]}
+
+
+@pytest.mark.parametrize(("table", "column"), [
+    (table, column.name) for table, columns in TABLES.items() for column in columns if not column.optional])
+def test_each_needed_column_that_is_missing_is_named(table: str, column: str) -> None:
+    """Missing, null, or of another type: refused, and the reason names table and column."""
+    line = json.loads(encode(table, ROWS[table]))
+    for broken, word in (({k: v for k, v in line.items() if k != column}, "missing"),
+                         ({**line, column: None}, "null"), ({**line, column: {"no": 1}}, "type")):
+        refusal = parse(json.dumps(broken).encode())
+        assert isinstance(refusal, Refusal), column
+        assert f"{table}: column '{column}'" in refusal.reason
+        assert word in refusal.reason
+
+
+@pytest.mark.parametrize(("table", "column", "value"), [
+    ("decision", "generation", True), ("decision", "generation", 7.0), ("decision", "solve_ms", False),
+    ("decision", "generation", 2**31), ("recovery", "records", 2**63), ("recovery", "records", "5"),
+    ("assignment", "moved", 0), ("assignment", "moved", "true"), ("assignment", "role", "leader"),
+    ("assignment", "partition", True), ("assignment", "prev_member_id", 1), ("recovery", "source", "disk"),
+    ("decision", "ts", "2026-11-21 03:40:22.123Z"), ("decision", "ts", "2026-11-21T03:40:22.123456Z"),
+    ("decision", "ts", "2026-13-21T03:40:22.123Z"), ("decision", "ts", "2026-11-21T24:00:00.000Z"),
+    ("decision", "config", {"a": 1}), ("decision", "members", [{"member_id": "m", "capacity": 1.0}]),
+])
+def test_values_are_taken_strictly(table: str, column: str, value: object) -> None:
+    """A boolean is no int, a float no int, a word outside the vocabulary no word, a time has one form."""
+    line = json.loads(encode(table, ROWS[table]))
+    refusal = parse(json.dumps({**line, column: value}).encode())
+    assert isinstance(refusal, Refusal)
+    assert repr(column) in refusal.reason
+
+
+def test_whole_numbers_are_doubles_too() -> None:
+    """JSON has one kind of number; ``1`` is a capacity."""
+    row = parse(encode("decision", {**ROWS["decision"], "solve_ms": 3}))
+    assert isinstance(row, Row)
+    assert row.values["solve_ms"] == 3.0
+    assert type(row.values["solve_ms"]) is float
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"  \t\r\n"])
+def test_blank_lines_say_nothing(line: bytes) -> None:
+    """Neither a row nor refused."""
+    assert parse(line) is None
+
+
+@pytest.mark.parametrize("line", [
+    b"{", b"[]", b"1", b"null", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"NaN",
+    b'{"table":null}', b'{"table":{}}', b'{"table":"x"}', b"{" + b" " * MAX_LINE_BYTES + b"}",
+])
+def test_hostile_lines_are_refused_with_a_reason(line: bytes) -> None:
+    """Nesting, size, huge numbers, bytes that are no text."""
+    refusal = parse(line)
+    assert isinstance(refusal, Refusal)
+    assert 5 < len(refusal.reason) < 400
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_give_one_of_the_three(line: bytes) -> None:
+    """Total: no exception, whatever comes."""
+    assert isinstance(parse(line), Row | Refusal | None)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(TABLES)), st.data())
+def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataObject) -> None:
+    """And what is taken has the types the table promises, so that Arrow takes it as well."""
+    pa = pytest.importorskip("pyarrow")
+    from faust_assigner.pipeline.schema import arrow_schema
+
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=4)
+    line = json.loads(encode(table, ROWS[table]))
+    column = data.draw(st.sampled_from(sorted(line)))
+    parsed = parse(json.dumps({**line, column: data.draw(values)}).encode())
+    assert isinstance(parsed, Row | Refusal)
+    if isinstance(parsed, Row):
+        pa.RecordBatch.from_pylist([parsed.values], schema=arrow_schema(TABLES[parsed.table]))
