@@ -69,6 +69,16 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """Faust's protocol version."""
         return PROTOCOL_VERSION
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every member of the last round was ours, so that all understand more than stock does."""
+        return self._memory.answer is not None and self._memory.answer.is_uniform
+
+    @property
+    def generation(self) -> int:
+        """The generation of the last assignment, -1 before the first."""
+        return self._memory.generation
+
     def on_decision(self, observer: Observer) -> Observer:
         """Have ``observer(inputs, plan)`` called after each decision of this member as leader.
 
@@ -84,7 +94,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         memory, wanted = self._memory, sorted(topics)
         try:
             data = said_by(self.app, memory, facts_of(self.app), wanted)
-            packed = user_data(data, wanted, is_uniform=bool(memory.answer and memory.answer.is_uniform))
+            packed = user_data(data, wanted, is_uniform=self.is_uniform)
         except Exception:
             self.counters["metadata_failures"] += 1
             logger.exception("What this member holds could not be put into words; it joins as a new one")

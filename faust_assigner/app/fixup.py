@@ -6,6 +6,7 @@ are known, name our assignor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from faust.fixups.base import Fixup as FaustFixup
@@ -16,7 +17,7 @@ from faust_assigner.app import always, repairs, weights
 logger = get_logger(__name__)
 
 #: In this order; each takes the app, and one that fails leaves the others to work.
-INSTALLERS = (repairs.install, always.install, weights.install)
+INSTALLERS: tuple[Callable[[Any], object], ...] = (repairs.install, always.install, weights.install)
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]

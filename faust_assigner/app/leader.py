@@ -144,22 +144,17 @@ def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placeme
         return ConsumerProtocolMemberAssignment(version, protocol_list(actives, standbys), packed)
 
     answers = {one.member_id: answer(one, with_directory=True) for one in joined}
-    size = _record_bytes(metadata, answers)
+    size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in joined)
     if size <= view.record_bytes:
         return answers, 0
     return {one.member_id: answer(one, with_directory=False) for one in joined}, size
 
 
-def _record_bytes(metadata: Mapping[str, Any], answers: Mapping[str, ConsumerProtocolMemberAssignment],
-                  ) -> int:
-    """What Kafka stores for the group: per member its metadata, its assignment and about 150 bytes more."""
-    size = 0
-    for member_id, answer in answers.items():
-        said = metadata[member_id]
-        size += 150 + 2 * len(member_id) + len(said.user_data or b"") + len(answer.user_data)
-        size += sum(2 + len(topic) for topic in said.subscription or () if isinstance(topic, str))
-        size += sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
-    return size
+def _record_bytes(one: Joined, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
+    """What Kafka stores of one member: its metadata, its assignment and about 150 bytes more."""
+    size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
+    size += sum(2 + len(topic) for topic in one.topics)
+    return size + sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
 
 
 def protocol_list(actives: Mapping[str, list[int]], standbys: Mapping[str, list[int]],

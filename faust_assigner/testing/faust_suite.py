@@ -10,7 +10,6 @@ them; :mod:`faust_assigner.testing.faust_suite_run` is what it calls.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,8 +17,8 @@ import faust.assignor
 import faust.assignor.partition_assignor
 import pytest
 
+from faust_assigner.app import fixup, repairs
 from faust_assigner.app.assignor import PartitionAssignor
-from faust_assigner.app.repairs import SWITCH
 
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
@@ -59,15 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Switch the repairs off for the tests that assert what they replace."""
-    off = any(item.nodeid.endswith(end) for end in WITHOUT_REPAIRS)
-    before = os.environ.get(SWITCH)
-    if off:
-        os.environ[SWITCH] = "0"
+    installers = fixup.INSTALLERS
+    if any(item.nodeid.endswith(end) for end in WITHOUT_REPAIRS):
+        # Not through the environment: Faust's tests check that it stays as it was.
+        fixup.INSTALLERS = tuple(i for i in installers if i is not repairs.install)
     yield
-    if off:
-        del os.environ[SWITCH]
-        if before is not None:
-            os.environ[SWITCH] = before
+    fixup.INSTALLERS = installers
 
 
 @pytest.hookimpl(hookwrapper=True)
