@@ -1,0 +1,62 @@
+"""The plugin that swaps our assignor into Faust's own tests: that it swaps, and tells when it did not.
+
+The suite itself (2,585 tests, fetched from the package index) is `make faust-suite`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from faust_assigner.testing import faust_suite, faust_suite_run
+
+SWAPPED = '''
+import faust
+from faust.assignor import PartitionAssignor
+from faust_assigner.app.assignor import PartitionAssignor as Ours
+
+def test_the_default_is_ours():
+    app = faust.App("x")
+    assert app.conf.PartitionAssignor is PartitionAssignor
+    assert issubclass(PartitionAssignor, Ours)
+    assert isinstance(app.assignor, Ours)
+'''
+
+
+def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Pytest with the plugin over one file."""
+    (folder / "test_it.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "faust_assigner.testing.faust_suite",
+         "-p", "no:cacheprovider", *arguments, "test_it.py"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:
+    """By the setting's default and by the name tests import."""
+    done = run(tmp_path, SWAPPED)
+    assert done.returncode == 0, done.stdout
+    assert "created 1 times" in done.stdout
+
+
+def test_a_run_in_which_nobody_asked_for_ours_fails(tmp_path: Path) -> None:
+    """Else a swap that no longer works would look like success."""
+    done = run(tmp_path, "def test_nothing():\n    pass\n")
+    assert done.returncode == 1
+    assert "created 0 times" in done.stdout
+
+
+def test_every_exception_has_a_reason() -> None:
+    """What cannot apply, or not in full, is listed and says why."""
+    listed = {**faust_suite.NOT_APPLICABLE, **faust_suite.WITHOUT_REPAIRS}
+    assert all("::" in end and len(reason) > 20 for end, reason in listed.items())
+    assert len(listed) <= 3
+
+
+def test_downloads_go_to_the_named_cache(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Beside the project's other downloads, or where the environment says."""
+    monkeypatch.setenv("FAUST_ASSIGNER_CACHE", str(tmp_path))
+    assert faust_suite_run.cache_folder() == tmp_path / "faust-suite"
+    monkeypatch.delenv("FAUST_ASSIGNER_CACHE")
+    assert faust_suite_run.cache_folder().parts[-3:] == (".cache", "faust-assigner", "faust-suite")
