@@ -9,13 +9,16 @@ changes no load, no rack and no pair count, and costs no restore.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 import numpy as np
 
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby_seats import FRESH, Seats
 
 #: Promotions replayed while looking for good trades, for one member and for all.
-_STEPS_A_MEMBER, _STEPS = 100_000, 2_000_000
+_STEPS_A_MEMBER, _STEPS = 30_000, 300_000
 
 
 def rehearse(seats: Seats) -> None:
@@ -115,25 +118,23 @@ class _Drill:
         touched = {h for row in self.holder for h in row}
         return (max(load[h] for h in touched), sum(load[h] ** 2 for h in touched)), takers
 
-    def _trades(self, takers: list[int], peak: float) -> list[tuple[int, int, int, int]]:
-        """Exchanges (row, seat, other row, other seat) of a task that landed on a fullest survivor."""
+    def _trades(self, takers: list[int], peak: float) -> Iterator[tuple[int, int, int, int]]:
+        """Exchanges (row, seat, other row, other seat) that bring a task away from a fullest survivor.
+
+        First those that get it a holder with room, from a task that did not need it; then any.
+        """
         load = self.load.copy()
         for taker in takers:
             load[taker] += 1
-        full = {h for h in set(takers) if load[h] == peak}
-        found = []
-        for row in reversed(range(len(takers))):
-            if takers[row] not in full:
-                continue
-            for other in range(len(takers)):
-                if other != row and self.kind[other] == self.kind[row]:
-                    found += [
-                        (row, seat, other, place)
-                        for seat in range(len(self.holder[row]))
-                        for place in range(len(self.holder[other]))
-                        if self._may_trade(row, seat, other, place)
-                    ]
-        return found
+        full = {h for h in takers if load[h] == peak}
+        roomy = [[load[h] <= peak - 2 for h in row] for row in self.holder]
+        rows = [row for row in reversed(range(len(takers))) if takers[row] in full]
+        for room, row, other in product((True, False), rows, range(len(takers))):
+            if other != row and self.kind[other] == self.kind[row]:
+                places = product(range(len(self.holder[row])), range(len(self.holder[other])))
+                for seat, place in places:
+                    if roomy[other][place] is room and self._may_trade(row, seat, other, place):
+                        yield row, seat, other, place
 
     def _may_trade(self, row: int, seat: int, other: int, place: int) -> bool:
         one, two = self.holder[row][seat], self.holder[other][place]
