@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import sys
 import tempfile
 import time
@@ -95,7 +96,8 @@ def main(runs: int, quick: bool, brokers: tuple[str, ...], only_runs: bool, seed
     cells = [] if only_runs else list(itertools.product(sizes, ("stock", "ours")))
     repeats = [(SIZES[0], "ours")] * (runs if only_runs else runs - 1)
     broken = 0
-    print(HEADER)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic has no leader for a moment
+    print(HEADER, flush=True)
     for broker in brokers:
         with running(broker) as address:
             for number, ((partitions, preload), assignor) in enumerate(cells + repeats):

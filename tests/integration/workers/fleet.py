@@ -159,20 +159,34 @@ class Fleet:
         """The highest any worker has seen."""
         return max((worker.generation for worker in self.workers.values()), default=-1)
 
-    def settle(self, *, after: int = -1, quiet_s: float = 1.0, timeout_s: float = 90.0) -> None:
-        """Wait until the group has been at rest for ``quiet_s`` in a generation later than ``after``."""
-        deadline, calm_since = time.monotonic() + timeout_s, time.monotonic()
-        calm = -1
+    def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0,
+               timeout_s: float = 120.0) -> None:
+        """Wait until ``workers`` are at rest in a generation later than ``after``, every partition flowing.
+
+        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago.
+        """
+        deadline, calm, since = time.monotonic() + timeout_s, -1, time.time()
         while time.monotonic() < deadline:
             time.sleep(0.05)
-            generation = self.generation()
-            if not self.at_rest() or generation <= after or generation != calm:
-                calm, calm_since = generation, time.monotonic()
-            elif time.monotonic() - calm_since >= quiet_s:
+            living, generation = self.living(), self.generation()
+            if len(living) != workers or generation <= after or generation != calm or not self.at_rest():
+                calm, since = generation, time.time()
+                continue
+            flowing = {p for worker in living for at, p, _ in worker.orders[-2000:] if at > since}
+            if len(flowing) == self.partitions and time.time() - since >= quiet_s:
                 return
         said = [f"{w.name} ({w.assignor}): generation {w.generation}, ready {w.ready}, {sorted(w.actives)}\n"
                 f"{w.log_tail()}" for w in self.living()]
         raise NotAtRestError(f"no rest within {timeout_s:.0f} s\n" + "\n".join(said))
+
+    def drain(self, orders: int, timeout_s: float = 30.0) -> None:
+        """Wait until as many distinct orders were done as were sent, or no more come in time."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self.living()
+            if len({row[1:] for row in self.orders()}) >= orders:
+                return
+            time.sleep(0.2)
 
     def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
         """The union of the workers' active parts of the table."""

@@ -63,7 +63,8 @@ class Load:
             await producer.flush()
 
     def _producer(self) -> AIOKafkaProducer:
-        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5)
+        # Idempotent: a retry may neither repeat an order nor overtake one, or the model would be wrong.
+        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, linger_ms=5)
 
     def _customers(self, partition: int) -> list[str]:
         return [f"customer-{partition}-{n}" for n in range(CUSTOMERS_PER_PARTITION)]

@@ -67,11 +67,11 @@ class Script:
             for name in FIRST_WORKERS:
                 self.fleet.start(name)
             self.load.start()
-            self._at_rest_with(len(FIRST_WORKERS))
+            self.fleet.settle(workers=len(FIRST_WORKERS))
             for event in self.events:
                 self._play(event, acts[event])
             self.load.stop()
-            self._drain()
+            self.fleet.drain(sum(self.load.sent))
             verdict = judge(self.load, self.fleet.orders(), self.fleet.totals())
             return Outcome(self.outcomes, verdict, self.back_with_files, time.monotonic() - began)
         finally:
@@ -85,8 +85,7 @@ class Script:
     def _play(self, name: str, act: Callable[[], None]) -> None:
         before, generation, since = self._state(), self.fleet.generation(), time.time()
         act()
-        expected = len(self.fleet.living())
-        self._at_rest_with(expected, after=generation)
+        self.fleet.settle(workers=len(self.fleet.living()), after=generation)
         until, after = time.time(), self._state()
         replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
         gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
@@ -98,30 +97,9 @@ class Script:
             self.back_with_files = len(back & files["worker-2"]), min(len(back), len(files["worker-2"]))
         self.tell(f"{name}: {self.outcomes[-1]}")
 
-    def _at_rest_with(self, workers: int, after: int = -1) -> None:
-        """Wait for one generation with this many workers in which every partition has processed an order."""
-        self.fleet.settle(after=after)
-        calm, deadline = time.time(), time.monotonic() + 60
-        while time.monotonic() < deadline:
-            living = self.fleet.living()
-            flowing = {p for at, p, _ in self.fleet.orders() if at > calm}
-            if len(living) == workers and len(flowing) == self.fleet.partitions and self.fleet.at_rest():
-                return
-            time.sleep(0.1)
-        raise TimeoutError(f"no orders on {set(range(self.fleet.partitions)) - flowing}")
-
     def _state(self) -> State:
         living = self.fleet.living()
         return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
-
-    def _drain(self, timeout_s: float = 30.0) -> None:
-        """Wait until as many distinct orders were processed as were sent, or no more come."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self.fleet.living()
-            if len({row[1:] for row in self.fleet.orders()}) >= sum(self.load.sent):
-                return
-            time.sleep(0.2)
 
 
 def play(bootstrap: str, assignor: str, folder: Path, *, app_id: str, partitions: int = 12, preload: int = 0,
