@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic
+.PHONY: help demo test check bench docs kafka sim-classic real-workers
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -42,3 +42,7 @@ kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once,
 SEEDS ?= 100000
 sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; prints the seed of a failure
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
+
+RUNS ?= 1
+real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row
+	$(RUN) -m benchmarks.real_workers --runs $(RUNS)

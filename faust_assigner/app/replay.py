@@ -19,6 +19,9 @@ logger = get_logger(__name__)
 #: Seconds between two looks at a recovery that may wait for a record that never comes.
 LOOK_INTERVAL_S = 0.5
 
+#: How old, in seconds, a standby's database may be when its worker is killed.
+STANDBY_FLUSH_INTERVAL_S = 1.0
+
 
 class Missing(NamedTuple):
     """Changelog records up to ``highwater`` were fetched, those after ``offset`` never came."""
@@ -65,6 +68,14 @@ class SteadyRecovery(Recovery):  # type: ignore[misc]
         """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
         with self.app.consumer.sources_held():
             await super().on_recovery_completed(generation_id)
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _keep_standbys_on_disk(self) -> None:
+        """Write what standbys have read; stock waits for 1,000 records and a kill loses them."""
+        while not self.should_stop:
+            await self.sleep(STANDBY_FLUSH_INTERVAL_S)
+            if not self.in_recovery and not self.app.rebalancing and any(self.buffers.values()):
+                self.flush_buffers()
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _pass_over_unreadable(self) -> None:

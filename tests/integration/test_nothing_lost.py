@@ -214,6 +214,19 @@ async def test_a_standby_holds_every_changelog_record(repaired: bool) -> None:
 
 
 @both
+async def test_a_standby_writes_what_it_reads(repaired: bool) -> None:
+    """Stock keeps up to 1,000 records of each table in memory; a kill then leaves files far behind."""
+    worker = Worker(partitions=2, repaired=repaired)
+    worker.send_changelog(100, partition=1)
+    async with running(worker):
+        await worker.rebalance([0], standbys=[1])
+        assert await worker.until(lambda: worker.recovered)
+        recovery = worker.app.tables.recovery
+        assert await worker.until(lambda: recovery.standby_offsets[worker.changelog(1)] == 99)
+        assert await worker.until(lambda: len(worker.counts) == 100, 2.0) == repaired
+
+
+@both
 async def test_no_record_is_processed_before_its_table_is_restored(repaired: bool) -> None:
     """A full buffer that empties during a recovery makes stock fetch the paused partition again."""
     worker = Worker(repaired=repaired, stream_wait_empty=False, stream_buffer_maxsize=10)
