@@ -49,7 +49,7 @@ class Batch:
         return self.attributes & COMPRESSION_MASK
 
 
-class BadBatch(ValueError):  # noqa: N818
+class BadBatch(ValueError):
     """The bytes are not one sound record batch. ``corrupt``: the checksum or the framing is wrong."""
 
     def __init__(self, message: str, *, corrupt: bool = False) -> None:

@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, frame: bytes) -> None:
         try:
-            header = wire.read_header(frame, _is_flexible)
+            header = wire.read_header(frame, wire.is_flexible)
             api = APIS.get(header.api_key)
             if api is None or not api.low <= header.api_version <= api.high:
                 self._unsupported(header, api)
@@ -219,13 +219,6 @@ class Connection(asyncio.Protocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
-
-
-def _is_flexible(api_key: int, version: int) -> bool:
-    api = APIS.get(api_key)
-    if api is None or not api.low <= version <= api.high:
-        return False  # the body of an unsupported request is never looked at
-    return wire.is_flexible(api_key, version)
 
 
 class BrokerServer:

@@ -20,7 +20,7 @@ KEEP_INFO_LOGS = 2
 LONGEST_KEY_TAIL = 32
 
 
-class StoreFailed(FaustAssignerError, OSError):  # noqa: N818
+class StoreFailed(FaustAssignerError, OSError):
     """The disk refused (no space, i/o error, corruption); nothing of the write holds."""
 
 

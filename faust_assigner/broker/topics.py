@@ -17,7 +17,7 @@ from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
 
 
-class Refused(FaustAssignerError):  # noqa: N818
+class Refused(FaustAssignerError):
     """A request the broker understands and will not do; carries the Kafka error and a sentence."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import (
@@ -53,7 +53,7 @@ FIXED_SIZES: Final[Mapping[str, int]] = {
 }
 
 
-class MalformedFrame(FaustAssignerError, ValueError):  # noqa: N818
+class MalformedFrame(FaustAssignerError, ValueError):
     """The bytes are not the message they claim to be; the connection that sent them is closed."""
 
 
@@ -260,10 +260,13 @@ def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> Reques
     return RequestHeader(api_key, version, correlation, client_id, position)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether requests of that version carry tagged fields (and so a header version 2)."""
-    return bool(load_request_schema(api_key, version).__flexible__)
+    """Whether requests of that version carry tagged fields (and so a header version 2); False if unknown."""
+    try:
+        return bool(load_request_schema(api_key, version).__flexible__)
+    except KioIndexError:
+        return False
 
 
 def decode_request(api_key: int, version: int, frame: bytes, position: int) -> Any:

@@ -34,5 +34,5 @@ class Code(IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = 86
 
 
-class CoordinatorBug(FaustAssignerError, AssertionError):  # noqa: N818
+class CoordinatorBug(FaustAssignerError, AssertionError):
     """The machine tried a move its own table forbids: a bug of ours, never of a client."""

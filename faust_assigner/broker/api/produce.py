@@ -63,7 +63,7 @@ def _partition(call: Call, request: Any, topic: Topic | None, missing: ErrorCode
     }
 
 
-class _Refusal(Exception):  # noqa: N818
+class _Refusal(Exception):
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error = error
