@@ -4,7 +4,8 @@
 
 Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: mix faust_assigner.app.recovery in;
 ``load``: instead of recovering, write this many keys through the table and wait until they are out;
-``standbys``: table_standby_replicas; ``stay``: after the report go on until stdin closes.
+``standbys``: table_standby_replicas; ``settle_s``: wait so long for standbys to catch up;
+``stay``: after the report go on until stdin closes.
 Prints one JSON line: seconds, state (hash and keys over all partitions), sources.
 """
 
@@ -71,15 +72,19 @@ def make_app() -> tuple[Any, Any, Stopwatch]:
 
 def state_of(table: Any) -> dict[str, Any]:
     """Hash and number of all (partition, key, value), Faust's own offset left out."""
-    digest, keys, offsets = hashlib.sha256(), 0, {}
+    digest, keys, offsets, partitions = hashlib.sha256(), 0, {}, {}
     for partition, database in sorted(table.data._dbs.items()):
+        own = hashlib.sha256()
         for key, value in database.items():
             if key == table.data.offset_key:
                 offsets[partition] = int(value)
                 continue
-            digest.update(b"%d %d %d " % (partition, len(key), len(value)) + key + value)
+            line = b"%d %d " % (len(key), len(value)) + key + value
+            digest.update(b"%d " % partition + line)
+            own.update(line)
             keys += 1
-    return {"hash": digest.hexdigest(), "keys": keys, "offsets": offsets}
+        partitions[partition] = own.hexdigest()
+    return {"hash": digest.hexdigest(), "keys": keys, "offsets": offsets, "partitions": partitions}
 
 
 def sources_of(app: Any) -> dict[int, str]:
@@ -99,8 +104,9 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
     recovery = app.tables.recovery
     settle = time.monotonic() + SETTINGS.get("settle_s", 0)
     while time.monotonic() < settle:
-        await asyncio.sleep(0.05)
-        if not recovery.standby_tps or not recovery.standby_remaining_total():
+        await asyncio.sleep(0.2)
+        if recovery.standby_tps and not recovery.standby_remaining_total():
+            recovery.flush_buffers()
             break
     print(json.dumps({
         "seconds": watch.ended - watch.began, "state": state_of(table), "sources": sources_of(app),

@@ -17,10 +17,12 @@ import asyncio
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faust.exceptions import AlreadyConfiguredWarning
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from faust.types import TP
@@ -28,7 +30,7 @@ from mode import get_logger
 
 from faust_assigner.app.flow import mixed
 from faust_assigner.app.restore import (
-    MIN_BATCHED_RECORDS,
+    MIN_STANDBY_GAP,
     SNAPSHOT,
     Cold,
     Finder,
@@ -63,13 +65,15 @@ def install(app: Any) -> None:
     Before its first table is declared, and after :func:`faust_assigner.app.repairs.install`; later it
     can only say that it came too late. A second call does nothing.
     """
-    if issubclass(app.conf.TableManager, RestoringTables):
+    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
+    chosen = object.__getattribute__(app.conf, "TableManager")
+    if issubclass(chosen, RestoringTables):
         return
     if "tables" in vars(app):
         logger.warning("Tables are replayed as Faust does it: the app was in use before snapshots could be "
                        "set up; install faust_assigner with pip, so that Faust finds its fixup")
         return
-    app.conf.TableManager = mixed(RestoringTables, into=app.conf.TableManager)
+    app.conf.TableManager = mixed(RestoringTables, into=chosen)
 
 
 def restored_partitions(app: Any) -> Mapping[TP, Restored]:
@@ -161,7 +165,7 @@ class RestoringRecovery(Recovery):
         if not settings.snapshots and not settings.batched:
             return
         partitions = [cold for tp in sorted(tps) if (cold := self._cold(tp, offsets)) is not None]
-        if not _worth_it(settings, partitions):
+        if not partitions:
             return
         limit = self.app.conf.broker_max_poll_interval
         self._stop = stop = Stop(limit * SILENT_SHARE if limit else None)
@@ -190,7 +194,7 @@ class RestoringRecovery(Recovery):
 
     async def _exchange_standbys(self, generation_id: int) -> None:
         behind = [tp for tp in sorted(self.standby_tps)
-                  if self._standby_gap(tp) >= MIN_BATCHED_RECORDS and takes_files(self.tp_to_table[tp].data)]
+                  if self._standby_gap(tp) >= MIN_STANDBY_GAP and takes_files(self.tp_to_table[tp].data)]
         if not behind:
             return
         self._stop = stop = Stop()
@@ -212,7 +216,7 @@ class RestoringRecovery(Recovery):
             if built is None or not self._is_standby(tp, generation_id):
                 return
             path, manifest = built
-            if manifest.next_offset - 1 - (self.standby_offsets[tp] or 0) < MIN_BATCHED_RECORDS:
+            if manifest.next_offset - 1 - (self.standby_offsets[tp] or 0) < MIN_STANDBY_GAP:
                 return  # the replay was quicker
             # No await from here to the seek: the loop that applies records runs on this event loop,
             # and skips those whose offset is not above the one set here.
@@ -277,13 +281,6 @@ def settings_of(app: Any) -> Settings:
     sweep_scratch(folder)
     return Settings(snapshots_url(app), batched_replay(app), connection,
                     "read_committed" if app.in_transaction else "read_uncommitted", folder)
-
-
-def _worth_it(settings: Settings, partitions: list[Cold]) -> bool:
-    """Whether a thread is started at all: for a snapshot always, for a replay when it is long."""
-    if settings.snapshots and partitions:
-        return True
-    return sum(cold.highwater - cold.offset for cold in partitions) >= MIN_BATCHED_RECORDS
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, store: Any) -> tuple[Path, Any] | None:

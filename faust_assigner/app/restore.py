@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,8 @@ from faust_assigner.snapshots.storage import open_storage
 
 logger = get_logger(__name__)
 
-#: Below this many records Faust's own loop is done before a second consumer has connected.
-MIN_BATCHED_RECORDS = 2_000
+#: From how many records on a standby is worth exchanging.
+MIN_STANDBY_GAP = 2_000
 PARALLEL_RESTORES = 4
 SCRATCH_PREFIX = ".faust-assigner-restore-"
 #: Scratch folders this old belong to processes that were killed.
@@ -76,6 +76,8 @@ class Restored:
     end_offset: int
     #: Bytes of snapshot files taken, 0 otherwise.
     bytes: int
+    #: Changelog offsets passed in batches, after the snapshot or the local files.
+    replayed: int = 0
 
 
 class Stop:
@@ -100,14 +102,18 @@ def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict
     started = time.time()
     done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started, started,
                               cold.offset, cold.offset, 0) for cold in partitions}
-    try:
-        empty = [cold for cold in partitions if done[cold.tp].source == REPLAY and cold.takes_files]
-        if settings.snapshots and empty:
+    empty = [cold for cold in partitions if done[cold.tp].source == REPLAY and cold.takes_files]
+    # A thread is never cancelled: a CancelledError that arrives here is some client's own.
+    if settings.snapshots and empty:
+        try:
             done |= from_snapshots(settings, empty, stop)
-        if settings.batched and not stop():
+        except (Exception, asyncio.CancelledError) as error:
+            logger.warning("No snapshots, tables are replayed: %r", error)
+    if settings.batched and not stop():
+        try:
             done |= _replay(settings, partitions, done, stop)
-    except (Exception, asyncio.CancelledError) as error:  # nobody cancels a thread: it is some client's
-        logger.warning("Tables are left to Faust's own replay: %r", error, exc_info=True)
+        except (Exception, asyncio.CancelledError) as error:
+            logger.warning("Batched replay gave up, Faust's own continues: %r", error)
     return done
 
 
@@ -190,24 +196,20 @@ def _replay(
     settings: Settings, partitions: Sequence[Cold], done: Mapping[TopicPartition, Restored],
     stop: Callable[[], bool],
 ) -> dict[TopicPartition, Restored]:
-    """Read what is left in batches, where that is worth a consumer."""
+    """Read what is left in batches; worth it even for one record, Faust's loop takes a second or two."""
     left = {cold.tp: cold for cold in partitions if cold.highwater > done[cold.tp].end_offset}
     records = sum(cold.highwater - done[tp].end_offset for tp, cold in left.items())
-    if records < MIN_BATCHED_RECORDS:
+    if not records:
         return {}
     spans = {tp: Extent(done[tp].end_offset + 1, cold.highwater + 1) for tp, cold in left.items()}
     began = time.time()
-    try:
-        reached = replay(
-            settings.connection, {tp: cold.database for tp, cold in left.items()}, spans,
-            stopped=stop, isolation_level=settings.isolation_level)
-    except (Exception, asyncio.CancelledError) as error:
-        logger.warning("Batched replay gave up, Faust's own continues: %r", error)
-        return {}
+    reached = replay(
+        settings.connection, {tp: cold.database for tp, cold in left.items()}, spans, stopped=stop,
+        isolation_level=settings.isolation_level)
     logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - began)
     return {
-        tp: Restored(tp, done[tp].source, done[tp].started, time.time(), done[tp].start_offset, offset,
-                     done[tp].bytes)
+        tp: replace(done[tp], ended=time.time(), end_offset=offset,
+                    replayed=offset - done[tp].end_offset)
         for tp, offset in reached.items()}
 
 

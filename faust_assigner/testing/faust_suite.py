@@ -17,7 +17,7 @@ import faust.assignor
 import faust.assignor.partition_assignor
 import pytest
 
-from faust_assigner.app import fixup, repairs
+from faust_assigner.app import fixup, recovery, repairs
 from faust_assigner.app.assignor import PartitionAssignor
 
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
@@ -61,7 +61,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     installers = fixup.INSTALLERS
     if any(item.nodeid.endswith(end) for end in WITHOUT_REPAIRS):
         # Not through the environment: Faust's tests check that it stays as it was.
-        fixup.INSTALLERS = tuple(i for i in installers if i is not repairs.install)
+        left_out = (repairs.install, recovery.install)
+        fixup.INSTALLERS = tuple(i for i in installers if i not in left_out)
     yield
     fixup.INSTALLERS = installers
 
