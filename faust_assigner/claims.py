@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,68 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 def claim_on(claims: Any, topic: str) -> Any:
     """``claims[topic]``, or ``None`` when there is none or ``claims`` is not a mapping at all."""
+    return claims.get(topic) if type(claims) is dict else dict(items_of(claims)).get(topic)
+
+
+def items_of(claims: Any) -> Iterable[tuple[Any, Any]]:
+    """The (topic, claim) pairs of whatever a member gave as its claims; none if it is no mapping."""
     if type(claims) is dict:
-        return claims.get(topic)
+        return claims.items()
     if not isinstance(claims, Mapping):
-        return None
+        return ()
     try:
-        return claims.get(topic)
+        return list(claims.items())
     except Exception:  # a stranger's mapping may do anything
+        return ()
+
+
+@dataclass
+class TopicClaims:
+    """All claims on one topic, gathered claim by claim and read in one go."""
+
+    members: list[int] = field(default_factory=list)
+    claims: list[Any] = field(default_factory=list)
+
+    def add(self, member: int, claim: Any) -> None:
+        """One member's claim, unread."""
+        self.members.append(member)
+        self.claims.append(claim)
+
+    def pairs(self, count: int) -> tuple[Ints, Ints]:
+        """(numbers, members), one entry per claimed number in ``[0, count)``, in the order added."""
+        if not self.members:
+            return _NONE, _NONE
+        parts = _plain_lists(self.claims)
+        if parts is None:
+            read = [_plain(claim, count) for claim in self.claims]
+            parts = (read[0] if len(read) == 1 else np.concatenate(read), [len(part) for part in read])
+        number, sizes = parts
+        member = np.repeat(np.array(self.members, dtype=np.int64), sizes)
+        if number.size and (int(number.min()) < 0 or int(number.max()) >= count):
+            real = (number >= 0) & (number < count)
+            number, member = number[real], member[real]
+        return number.astype(np.int64, copy=False), member
+
+
+def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | None:
+    """Lists of plain integers, joined before they become one array; ``None`` for anything else."""
+    if not all(type(claim) is list for claim in claims):
         return None
+    joined = list(chain.from_iterable(claims))
+    try:
+        number = np.asarray(joined, dtype=None if joined else np.int64)
+    except Exception:  # ragged, or an element with a hostile __array__
+        return None
+    if number.ndim != 1 or number.dtype.kind != "i":
+        return None
+    return number, [len(claim) for claim in claims]
 
 
-def as_span(claim: Any, count: int) -> tuple[int, int] | None:
-    """``(first, past the last)`` of a claim that is a plain ascending range, clipped to ``count``."""
-    if type(claim) is range and claim.step == 1:
-        first = max(claim.start, 0)
-        return first, max(first, min(claim.stop, count))
-    return None
+def _plain(claim: Any, count: int) -> np.ndarray[Any, Any]:
+    """Signed integer arrays as they are (checked later, all at once), the rest read one by one."""
+    if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
+        return claim
+    return numbers(claim, count)
 
 
 def numbers(claim: Any, count: int) -> Ints:
@@ -75,9 +122,9 @@ def _from_list(values: list[Any], count: int) -> Ints:
         laid = np.asarray(values)
     except Exception:  # ragged, or an element with a hostile __array__
         laid = None
-    if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iu":
-        return _within(laid, count)
-    sane = [v for v in values if type(v) is int and 0 <= v < count]
+    if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iub":
+        return _within(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)
+    sane = [v for v in values if isinstance(v, int) and 0 <= v < count]
     return np.array(sane, dtype=np.int64) if sane else _NONE
 
 

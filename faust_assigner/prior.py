@@ -7,17 +7,17 @@ partition with the same generation, neither is believed (KIP-792). The topics of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from faust_assigner.claims import as_span, claim_on, numbers
+from faust_assigner.claims import TopicClaims, items_of
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Prior
 
-#: What one member claims of one topic: (member, numbers as a span or as an array).
-_Claim: TypeAlias = "tuple[int, tuple[int, int] | Ints]"
+#: What was claimed of one topic: (numbers, members), the eldest generation first.
+_Pairs: TypeAlias = tuple[Ints, Ints]
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -28,19 +28,21 @@ def judge(layout: Layout, members: Sequence[Member]) -> Prior:
     """
     generations = np.array([_generation(m) for m in members], dtype=np.int64)
     eldest_first = np.argsort(generations, kind="stable").tolist()
+    topics = {t for group in layout.groups for t in group.topics}
+    logs = {t for group in layout.groups for t in group.changelogs}
+    actives = _gather(((m, members[m].actives) for m in eldest_first), topics)
+    standbys = _gather(((m, members[m].standbys) for m in eldest_first), logs) if logs else {}
     owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
     copies: list[_Copies] = []
     for g, group in enumerate(layout.groups):
-        subscribed = set(group.members.tolist())
-        order = [m for m in eldest_first if m in subscribed]
-        claims = {t: _claims([(m, members[m].actives) for m in order], t, group) for t in group.topics}
+        of_subscribers = _Subscribers(group, len(members))
+        claims = {t: of_subscribers.pairs(actives.get(t)) for t in group.topics}
         here, agreed = _previous_owner(group, claims, generations)
         layout.of(g, owner)[:] = here
         if group.is_stateful:
-            sides = [(m, members[m].standbys) for m in order]
-            standbys = [_claims(sides, t, group) for t in group.changelogs]
+            spares = [of_subscribers.pairs(standbys.get(t)) for t in group.changelogs]
             others = [] if agreed else list(claims.values())
-            copies.append(_copies(group, int(layout.start[g]), here, others, standbys))
+            copies.append(_copies(group, int(layout.start[g]), here, others, spares))
     return _prior(owner, copies)
 
 
@@ -49,20 +51,39 @@ def _generation(member: Member) -> int:
     return min(max(g, -1), 1 << 62) if type(g) is int else -1
 
 
-def _claims(sides: list[tuple[int, Any]], topic: str, group: Group) -> list[_Claim]:
-    found: list[_Claim] = []
+def _gather(sides: Iterable[tuple[int, Any]], topics: set[str]) -> dict[str, TopicClaims]:
+    """Every claim on a known topic, by topic."""
+    found = {topic: TopicClaims() for topic in topics}
     for m, claims in sides:
-        claim = claim_on(claims, topic)
-        if claim is None:
-            continue
-        span = as_span(claim, group.partitions)
-        found.append((m, numbers(claim, group.partitions) if span is None else span))
+        for topic, claim in items_of(claims):
+            if type(topic) is str and topic in found:
+                found[topic].add(m, claim)
     return found
 
 
-def _previous_owner(group: Group, claims: dict[str, list[_Claim]], generations: Ints) -> tuple[Ints, bool]:
+class _Subscribers:
+    """Reads claims of one group, leaving out those of members that do not subscribe to it."""
+
+    def __init__(self, group: Group, members: int) -> None:
+        self.count = group.partitions
+        self.mask: Bools | None = None
+        if group.members.size < members:
+            self.mask = np.zeros(members, dtype=np.bool_)
+            self.mask[group.members] = True
+
+    def pairs(self, claims: TopicClaims | None) -> _Pairs:
+        """(numbers, members) of one topic."""
+        number, member = (_NO_INTS, _NO_INTS) if claims is None else claims.pairs(self.count)
+        if self.mask is not None and number.size:
+            mine = self.mask[member]
+            if not mine.all():
+                return number[mine], member[mine]
+        return number, member
+
+
+def _previous_owner(group: Group, claims: dict[str, _Pairs], generations: Ints) -> tuple[Ints, bool]:
     """The owner of each number, and whether every claim is its owner's."""
-    laid = [_lay(c, group.partitions) for t in group.topics if (c := claims[t])]
+    laid = [_lay(*pairs, group.partitions) for t in group.topics if (pairs := claims[t])[0].size]
     if not laid:
         return np.full(group.partitions, NOBODY, dtype=np.int64), True
     if all(agreed for _, agreed in laid) and all(np.array_equal(laid[0][0], o) for o, _ in laid[1:]):
@@ -70,23 +91,16 @@ def _previous_owner(group: Group, claims: dict[str, list[_Claim]], generations: 
     return _vote(group, claims, generations), False
 
 
-def _lay(claims: list[_Claim], count: int) -> tuple[Ints, bool]:
-    """The claims of one topic written over each other, eldest first; whether none overlapped."""
+def _lay(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
+    """The claims of one topic written over each other; whether none overlapped."""
     owner = np.full(count, NOBODY, dtype=np.int64)
-    total = 0
-    for m, claim in claims:
-        if isinstance(claim, tuple):
-            owner[claim[0] : claim[1]] = m
-            total += claim[1] - claim[0]
-        else:
-            owner[claim] = m
-            total += claim.size
-    return owner, total == int(np.count_nonzero(owner >= 0))
+    owner[number] = member
+    return owner, number.size == int(np.count_nonzero(owner >= 0))
 
 
-def _vote(group: Group, claims: dict[str, list[_Claim]], generations: Ints) -> Ints:
+def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
     """The slow and full rule, over (topic, number, member) triples."""
-    triples = [(t, *_pairs(claims[topic])) for t, topic in enumerate(group.topics)]
+    triples = [(t, *claims[topic]) for t, topic in enumerate(group.topics)]
     topic = np.concatenate([np.full(p.size, t, dtype=np.int64) for t, p, _ in triples])
     number = np.concatenate([p for _, p, _ in triples])
     member = np.concatenate([m for _, _, m in triples])
@@ -117,15 +131,6 @@ def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
     return owner
 
 
-def _pairs(claims: list[_Claim]) -> tuple[Ints, Ints]:
-    """(number, member), one entry for each claimed number."""
-    if not claims:
-        return _NO_INTS, _NO_INTS
-    parts = [np.arange(*c, dtype=np.int64) if isinstance(c, tuple) else c for _, c in claims]
-    sizes = np.array([p.size for p in parts], dtype=np.int64)
-    return np.concatenate(parts), np.repeat(np.array([m for m, _ in claims], dtype=np.int64), sizes)
-
-
 @dataclass(frozen=True)
 class _Copies:
     """The warm copies of one group, as pairs (flat task, member), unique and in order."""
@@ -137,7 +142,7 @@ class _Copies:
 
 
 def _copies(
-    group: Group, start: int, owner: Ints, actives: list[list[_Claim]], standbys: list[list[_Claim]]
+    group: Group, start: int, owner: Ints, actives: list[_Pairs], standbys: list[_Pairs]
 ) -> _Copies:
     """Who holds how many changelogs of each task, the owner aside.
 
@@ -145,8 +150,8 @@ def _copies(
     stale file is still most of a restore saved.
     """
     every = len(group.changelogs)
-    found = [(*_others(c, owner), every, False) for c in actives]
-    found += [(*_others(c, owner), 1, True) for c in standbys]
+    found = [(*_others(*pairs, owner), every, False) for pairs in actives]
+    found += [(*_others(*pairs, owner), 1, True) for pairs in standbys]
     return _merge(
         start,
         every,
@@ -157,9 +162,8 @@ def _copies(
     )
 
 
-def _others(claims: list[_Claim], owner: Ints) -> tuple[Ints, Ints]:
+def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
     """The pairs of one topic without the owners' own, each once."""
-    number, member = _pairs(claims)
     others = owner[number] != member
     width = int(member.max(initial=0)) + 1
     keys = np.unique(number[others] * width + member[others])

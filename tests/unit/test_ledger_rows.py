@@ -10,8 +10,8 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.decisions import DecisionInputs
-from faust_assigner.app.ledger_rows import decision_id, decision_rows, trigger
-from faust_assigner.ledger import Row, encode, parse
+from faust_assigner.app.ledger_rows import decision_rows, trigger
+from faust_assigner.ledger import Row, decision_id, encode, parse
 from faust_assigner.plan import Plan
 
 TOPICS = {"orders": 6, "shop-orders-changelog": 6, "audit": 3}

@@ -1,0 +1,200 @@
+"""The planner's speed: ``python benchmarks/planner.py [--repeat N] [--limit SECONDS] [--json FILE]``.
+
+Each case is planned fresh, again unchanged, after a join and after a leave. ``plan`` is the whole of
+``plan()`` from members with their claims (numpy arrays, as a decoder hands them over) to the Plan; ``core``
+is the assignment of the actives alone, from judged claims. ``x core`` is one over the other. Beside them
+aiokafka's sticky assignor on the same input, in its own process, given up after ``--limit`` seconds (its
+parsing of user_data is not counted, ours neither). Milliseconds are medians of CPU time: the planner is one
+thread, and what else the machine does should not count. aiokafka's seconds are CPU time too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.sticky import StickyAssignor
+
+EVENTS = ("fresh", "no-op", "join", "leave")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Subscriptions of the members, and how many partitions each topic has."""
+
+    name: str
+    subscriptions: list[list[str]]
+    partitions: dict[str, int]
+    with_aiokafka: bool = True
+
+
+def equal(name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False) -> Case:
+    """Everybody subscribes to every topic; partition counts differ by one, so each is its own group."""
+    first = partitions // topics - topics // 2
+    counts = [first + t for t in range(topics - 1)]
+    counts.append(partitions - sum(counts))
+    named = {f"t{t:03d}": n for t, n in enumerate(counts)}
+    return Case(name, [list(named)] * members, named, with_aiokafka)
+
+
+def mixed(name: str, members: int, topics: int, each: int, share: float) -> Case:
+    """Every member subscribes to a random share of the topics: nobody is like anybody else."""
+    rng = Random(1)
+    named = {f"t{t:03d}": each for t in range(topics)}
+    wanted = [[t for t in named if rng.random() < share] or ["t000"] for _ in range(members)]
+    return Case(name, wanted, named)
+
+
+def cases() -> Iterator[Case]:
+    """What is measured."""
+    yield equal("equal 2,000 x 1M, one topic", 2000, 1, 1_000_000)
+    yield equal("equal 2,000 x 1M, ten groups", 2000, 10, 1_000_000)
+    yield equal("equal 500 x 5k, five groups", 500, 5, 5_000, with_aiokafka=True)
+    yield mixed("mixed 1,000 x 10k, half of 100 topics", 1000, 100, 100, 0.5)
+    yield mixed("mixed 2,000 x 100k, half of 100 topics", 2000, 100, 1000, 0.5)
+    yield mixed("mixed 2,000 x 100k, 5% of 400 topics", 2000, 400, 250, 0.05)
+
+
+def member_list(case: Case, last: Plan | None) -> list[Member]:
+    """The members, with what ``last`` gave them as claims."""
+    names = [f"m{m:05d}" for m in range(len(case.subscriptions))]
+    if last is None:
+        return [Member(n, s) for n, s in zip(names, case.subscriptions, strict=True)]
+    index = {name: m for m, name in enumerate(last.member_ids)}
+    claims: list[dict[str, Any]] = [{} for _ in names]
+    for group, (numbers, offsets) in zip(last.groups, last.active_seats, strict=True):
+        for claim, name in zip(claims, names, strict=True):
+            mine = numbers[offsets[index[name]] : offsets[index[name] + 1]]
+            if mine.size:
+                claim.update(dict.fromkeys(group.topics, mine))
+    return [Member(n, s, actives=c, generation=1)
+            for n, s, c in zip(names, case.subscriptions, claims, strict=True)]
+
+
+def situations(case: Case) -> Iterator[tuple[str, list[Member]]]:
+    """The members at each event."""
+    fresh = member_list(case, None)
+    yield "fresh", fresh
+    owned = member_list(case, plan(fresh, case.partitions))
+    yield "no-op", owned
+    yield "join", [*owned, Member("newcomer", case.subscriptions[0])]
+    yield "leave", owned[1:]
+
+
+def median_of(repeat: int, run: Callable[[], Any]) -> tuple[float, Any]:
+    """(median seconds of CPU, the last result)."""
+    times = []
+    result = None
+    for _ in range(repeat):
+        started = time.process_time()
+        result = run()
+        times.append(time.process_time() - started)
+    return statistics.median(times), result
+
+
+def theirs(members: list[Member], partitions: dict[str, int], answer: Any) -> None:
+    """aiokafka's sticky assignor, in a process of its own."""
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
+        StickyAssignmentExecutor,
+        StickyAssignorMemberMetadataV1,
+    )
+    from aiokafka.structs import TopicPartition
+
+    class Cluster:
+        def topics(self) -> set[str]:
+            return set(partitions)
+
+        def partitions_for_topic(self, topic: str) -> set[int]:
+            return set(range(partitions[topic]))
+
+    owned = {m.member_id: [TopicPartition(t, int(p)) for t, ps in m.actives.items() for p in ps]
+             for m in members}
+    metadata = {
+        m.member_id: StickyAssignorMemberMetadataV1(
+            subscription=list(m.topics), partitions=owned[m.member_id], generation=m.generation)
+        for m in members
+    }
+    started = time.process_time()
+    executor = StickyAssignmentExecutor(Cluster(), metadata)
+    executor.perform_initial_assignment()
+    executor.balance()
+    seconds = time.process_time() - started
+    kept = moved = 0
+    for m in members:
+        now = {(t, p) for t, ps in executor.get_final_assignment(m.member_id) for p in ps}
+        kept += len(now.intersection(owned[m.member_id]))
+        moved += len(owned[m.member_id])
+    answer.put((seconds, moved - kept))
+
+
+def beside(members: list[Member], partitions: dict[str, int], limit: float) -> tuple[float, int] | None:
+    """(seconds, moves) of aiokafka's sticky assignor, or ``None`` past the limit."""
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    process = context.Process(target=theirs, args=(members, partitions, answer))
+    process.start()
+    try:
+        found: tuple[float, int] = answer.get(timeout=limit)
+        return found
+    except Exception:  # queue.Empty: it did not finish
+        return None
+    finally:
+        process.kill()
+        process.join()
+
+
+def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
+    """One row per event."""
+    for event, members in situations(case):
+        whole, answer = median_of(repeat, lambda members=members: plan(members, case.partitions))
+        core, _ = median_of(
+            repeat, lambda answer=answer: StickyAssignor().assign(answer.layout, answer.prior))
+        other = beside(members, case.partitions, limit) if case.with_aiokafka else None
+        load = np.bincount(answer.flat_owner, minlength=len(answer.member_ids))
+        yield {"case": case.name, "event": event, "plan_ms": whole * 1e3, "core_ms": core * 1e3,
+               "ratio": whole / core, "moves": answer.moves, "load_min": int(load.min()),
+               "load_max": int(load.max()), "aiokafka_s": other and other[0],
+               "aiokafka_moves": other and other[1]}
+
+
+def main() -> int:
+    """Print the table; write the rows as JSON when asked."""
+    parser = argparse.ArgumentParser(description="How long plan() takes, beside its core and aiokafka.")
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds aiokafka may take per row")
+    parser.add_argument("--no-aiokafka", action="store_true")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    print(f"{'members x partitions':<42}{'event':<7}{'plan ms':>9}{'core ms':>9}{'x core':>8}"
+          f"{'moves':>8}{'loads':>11}{'aiokafka s':>12}{'moves':>8}")
+    rows = []
+    for case in cases():
+        used = Case(case.name, case.subscriptions, case.partitions,
+                    case.with_aiokafka and not options.no_aiokafka)
+        for row in measure(used, options.repeat, options.limit):
+            rows.append(row)
+            late = f"> {options.limit:.0f}" if used.with_aiokafka else "-"
+            other = (f"{row['aiokafka_s']:>12.2f}{row['aiokafka_moves']:>8}" if row["aiokafka_s"]
+                     else f"{late:>12}{'':>8}")
+            loads = f"{row['load_min']}..{row['load_max']}"
+            print(f"{row['case']:<42}{row['event']:<7}{row['plan_ms']:>9.1f}{row['core_ms']:>9.1f}"
+                  f"{row['ratio']:>8.1f}{row['moves']:>8}{loads:>11}{other}", flush=True)
+    if options.json:
+        with open(options.json, "w") as out:
+            json.dump(rows, out, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
