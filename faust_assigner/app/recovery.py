@@ -17,12 +17,10 @@ import asyncio
 import os
 import shutil
 import time
-import warnings
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faust.exceptions import AlreadyConfiguredWarning
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from faust.types import TP
@@ -67,7 +65,7 @@ def install(app: Any) -> None:
     """
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
     chosen = object.__getattribute__(app.conf, "TableManager")
-    if issubclass(chosen, RestoringTables):
+    if issubclass(chosen, RestoringTables) or not (snapshots_url(app) or batched_replay(app)):
         return
     if "tables" in vars(app):
         logger.warning("Tables are replayed as Faust does it: the app was in use before snapshots could be "
