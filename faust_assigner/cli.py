@@ -240,8 +240,8 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
               help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
                    "each with +static and +weights.")
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
-@click.option("--members", default="3:8", show_default=True, help="Workers at the start, from:to.")
-@click.option("--partitions", default="12:64", show_default=True, help="Tasks of a fleet, from:to.")
+@click.option("--members", default="3:6", show_default=True, help="Workers at the start, from:to.")
+@click.option("--partitions", default="12:36", show_default=True, help="Tasks of a fleet, from:to.")
 @click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
 @click.option("--session-timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
               help="Seconds until a dead worker is missed (Faust's broker_session_timeout).")

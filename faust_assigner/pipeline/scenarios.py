@@ -29,11 +29,11 @@ class Shape:
     ``zipf`` that of the exponent of the load (0: all partitions alike, 1: a classic Zipf law).
     """
 
-    members: tuple[int, int] = (3, 8)
-    partitions: tuple[int, int] = (12, 64)
+    members: tuple[int, int] = (3, 6)
+    partitions: tuple[int, int] = (12, 36)
     groups: tuple[int, int] = (1, 3)
     racks: tuple[int, ...] = (1, 3)
-    incidents: tuple[int, int] = (3, 5)
+    incidents: tuple[int, int] = (2, 4)
     zipf: tuple[float, float] = (0.0, 1.2)
     records: tuple[float, float] = (1e3, 1e6)
     records_per_s: tuple[float, float] = (100.0, 5_000.0)

@@ -21,7 +21,7 @@ from faust_assigner.pipeline.policies import load
 from faust_assigner.pipeline.scenarios import Shape, scenario_seed
 from faust_assigner.pipeline.settings import ALL_FLEETS, distribution, in_order, state_class
 from faust_assigner.testing.fleet import Arm, Costs, Scenario
-from faust_assigner.testing.simulator import simulate
+from faust_assigner.testing.simulator import Memo, simulate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,12 +92,13 @@ def play(run: Run, scenario_ids: Iterable[int]) -> Iterator[SimRow]:
     """The rows of the named scenarios, arm by arm; cost: about one plan per rebalance and arm."""
     for scenario_id in scenario_ids:
         scenario = run.source.scenario(scenario_id, scenario_seed(run.seed, scenario_id))
+        memo: Memo = {}
         for arm in run.arms:
-            yield _row(scenario, arm, run.costs)
+            yield _row(scenario, arm, run.costs, memo)
 
 
-def _row(scenario: Scenario, arm: Arm, costs: Costs) -> SimRow:
-    outcome = simulate(scenario, arm, load(arm.policy), costs=costs)
+def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
+    outcome = simulate(scenario, arm, load(arm.policy), costs=costs, memo=memo)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
     return SimRow(
         scenario.group_id, dt.date.fromisoformat(scenario.dt), f"{scenario.scenario_id:06d}", scenario.seed,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,13 +45,19 @@ class PolicyError(FaustAssignerError, ValueError):
     """A policy gave an answer that is no assignment; says which scenario, policy and task."""
 
 
-def simulate(scenario: Scenario, arm: Arm, policy: Policy, *, costs: Costs | None = None) -> Outcome:
+#: Answers of policies in one scenario, by what they were asked; arms that were asked the same share them.
+Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools]]
+
+
+def simulate(scenario: Scenario, arm: Arm, policy: Policy, *, costs: Costs | None = None,
+             memo: Memo | None = None) -> Outcome:
     """Run ``scenario`` under ``policy`` with the settings of ``arm``; the same input, the same numbers.
 
-    Raises PolicyError when the policy leaves a task without exactly one living owner.
+    A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) it is asked the
+    same thing once. Raises PolicyError when it leaves a task without exactly one living owner.
     Cost: one call of the policy per rebalance, and O(workers x tasks) numpy work per event.
     """
-    return _Fleet(scenario, arm, policy, costs or Costs()).run()
+    return _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo).run()
 
 
 class _Downtime:
@@ -89,8 +96,8 @@ class _Downtime:
 class _Fleet:
     """The state of one run; every method is one step of it."""
 
-    def __init__(self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs) -> None:
-        self.scenario, self.arm, self.policy, self.costs = scenario, arm, policy, costs
+    def __init__(self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo) -> None:
+        self.scenario, self.arm, self.policy, self.costs, self.memo = scenario, arm, policy, costs, memo
         workers, tasks = len(scenario.workers), scenario.tasks
         self.index = {worker.member_id: row for row, worker in enumerate(scenario.workers)}
         self.capacity = np.array([worker.capacity for worker in scenario.workers])
@@ -225,6 +232,16 @@ class _Fleet:
         self.idle = max(self.idle, len(living) - len(np.unique(self.owner)))
 
     def _ask(self, living: Ints) -> tuple[Ints, Bools]:
+        """The policy's answer: owners int64[T] and standbys bool[W,T]."""
+        files = self.holds & self.fresh[:, None]
+        asked = (self.arm.policy, self.arm.replicas, self.arm.weighted, living.tobytes(), self.fresh.tobytes(),
+                 self.owner.tobytes(), np.packbits(self.standby).tobytes(), np.packbits(files).tobytes())
+        if asked not in self.memo:
+            self.memo[asked] = self._ask_anew(living)
+        owner, standby = self.memo[asked]
+        return owner.copy(), standby.copy()
+
+    def _ask_anew(self, living: Ints) -> tuple[Ints, Bools]:
         members = [self._member(row) for row in living.tolist()]
         plan = self.policy(
             members, self.scenario.partitions, replicas=self.arm.replicas,
@@ -242,9 +259,7 @@ class _Fleet:
             worker.member_id, self.topics,
             actives=claims_of(scenario.groups, scenario.offsets, owned),
             standbys=claims_of(scenario.groups, scenario.offsets, copies & scenario.stateful),
-            generation=-1 if self.fresh[row] else self.rebalances,
-            instance_id=worker.member_id if self.arm.static else None,
-            rack_id=worker.rack_id, capacity=worker.capacity,
+            generation=-1 if self.fresh[row] else 1, rack_id=worker.rack_id, capacity=worker.capacity,
         )
 
     def _read(self, plan: PlanLike, living: Ints, members: Sequence[Member]) -> tuple[Ints, Bools]:
