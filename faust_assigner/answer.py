@@ -38,7 +38,9 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.runs import Reader, Runs, Writer
 
-_GENERATION, _FLAGS, _WRITES = range(1, 4)
+_GENERATION, _FLAGS, _WRITES, _DECISION = range(1, 5)
+#: A decision's name is short; more is a stranger's.
+_DECISION_BYTES = 64
 _ALL_OURS = 1
 
 
@@ -48,7 +50,8 @@ class Answer:
 
     ``actives`` and ``standbys`` are what Faust acts on; a global table's changelog is in both. Which of
     its partitions this member was really given is in ``writes``. ``generation`` is -1 when a stock
-    leader answered, which names none. ``is_uniform``: every member of the group is ours.
+    leader answered, which names none. ``is_uniform``: every member of the group is ours. ``decision_id``
+    is the round's name in the ledger, "" where the leader gave none.
     """
 
     actives: Mapping[str, Runs]
@@ -61,6 +64,7 @@ class Answer:
     directory: bytes = b""
     changelog_distribution: ByUrl = field(default_factory=dict)
     external_topic_distribution: ByUrl = field(default_factory=dict)
+    decision_id: str = ""
 
 
 class AnswerWriter:
@@ -72,12 +76,13 @@ class AnswerWriter:
     """
 
     def __init__(self, directory: Directory, group_ids: Mapping[str, int], *, generation: int,
-                 is_uniform: bool, version: int = VERSION) -> None:
+                 is_uniform: bool, version: int = VERSION, decision_id: str = "") -> None:
         self._directory = directory
         self._ids = _dumps(dict(sorted(group_ids.items())))
         self._generation = generation
         self._is_uniform = is_uniform
         self._version = version
+        self._decision_id = decision_id.encode()
         self._ours: dict[bool, Stitch] = {}
         self._stock: Stitch | None = None
 
@@ -90,9 +95,16 @@ class AnswerWriter:
         row = {topic: i for i, topic in enumerate(sorted(actives))}
         if coded := encode_claims(writes or {}, row):
             own.field(_WRITES, coded)
+        if self._decision_id:
+            own.field(_DECISION, self._decision_id)
         head = (f'{{"assignment":{_claims(actives, standbys)},"url":{json.dumps(url)},'
                 f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
         return self._ours_tail(with_directory).after(head.encode())
+
+    @property
+    def shared_bytes(self) -> int:
+        """What every answer to a member of ours carries for the directory, at least."""
+        return len(self._ours_tail(True))
 
     def for_stock(self, actives: Claims, standbys: Claims, url: str) -> bytes:
         """The answer to a stock member, or to one that could not be read."""
@@ -126,6 +138,9 @@ class Stitch:
         packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
         self._packed = packer.compress(tail) + packer.flush(zlib.Z_FINISH)
 
+    def __len__(self) -> int:
+        return len(self._packed)
+
     def after(self, head: bytes) -> bytes:
         """Zlib data of ``head + tail``; cost O(len(head)) beside one checksum."""
         packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
@@ -145,7 +160,7 @@ def decode_answer(user_data: bytes | None) -> Answer:
                       changelog_distribution=_distribution(stock.get("changelog_distribution")),
                       external_topic_distribution=_distribution(stock.get("external_topic_distribution")))
     own, directory = _split(stock[KEY])
-    generation, flags, writes = -1, 0, {}
+    generation, flags, writes, decision = -1, 0, {}, ""
     for tag, body in Reader(own).fields():
         if tag == _GENERATION:
             generation = body.varint() - 1
@@ -153,7 +168,10 @@ def decode_answer(user_data: bytes | None) -> Answer:
             flags = body.varint()
         elif tag == _WRITES:
             writes = decode_claims(body, sorted(actives))
-    return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory)
+        elif tag == _DECISION:
+            decision = body.data[:_DECISION_BYTES].decode("ascii", "replace")
+    return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory,
+                  decision_id=decision)
 
 
 def _split(value: Any) -> tuple[bytes, bytes]:

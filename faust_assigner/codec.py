@@ -15,9 +15,9 @@ import json
 import math
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from faust_assigner.bounded import (
     LARGEST_INT,
@@ -41,6 +41,9 @@ _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE = range(8, 12)
 
 LARGEST_CAPACITY = 1e6
+
+#: Fields read before in this round: (tag, bytes, topics) -> value.
+Memo: TypeAlias = dict[tuple[int, bytes, tuple[str, ...]], Any]
 
 
 @dataclass(frozen=True)
@@ -143,21 +146,22 @@ def _encode_group_ids(ids: Mapping[str, int], row: Mapping[str, int]) -> bytes:
     return bytes(body.data)
 
 
-def decode_join(user_data: bytes | None, topics: Collection[str], *, below: int = LARGEST_INT) -> JoinData:
+def decode_join(user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None) -> JoinData:
     """The inverse of :func:`encode_join`, and of stock's own metadata.
 
-    Numbers from ``below`` (the largest partition count there is) on are dropped before they cost memory.
-    Claims come back as :class:`~faust_assigner.runs.Runs`. Raises :class:`MetadataRefused`.
+    Claims come back as :class:`~faust_assigner.runs.Runs`, so a claim costs its bytes and not what it
+    stands for. ``memo``, a dict the caller keeps for one round, saves reading again what members with
+    equal subscriptions say alike. Raises :class:`MetadataRefused`.
     """
     stock = read_json(bytes(user_data or b""), limit=USER_DATA_BYTES)
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
     ours = stock.get(KEY)
     if ours is None:
-        actives, standbys = read_stock_claims(stock.get("assignment"), below)
+        actives, standbys = read_stock_claims(stock.get("assignment"))
         return JoinData(url, actives, standbys, version=STOCK,
                         group_ids=read_group_ids(stock.get("topic_groups")))
     version, raw = split_value(ours)
-    return _read_fields(Reader(raw), url, sorted(set(topics)), version, below)
+    return _read_fields(Reader(raw), url, tuple(sorted(set(topics))), version, {} if memo is None else memo)
 
 
 def url_of(user_data: bytes | None) -> str:
@@ -186,25 +190,18 @@ def decode_base64(text: str) -> bytes:
         raise MetadataRefused("not base64") from None
 
 
-def _read_fields(fields: Reader, url: str, topics: Sequence[str], version: int, below: int) -> JoinData:
+def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int, memo: Memo) -> JoinData:
     found: dict[int, Any] = {}
     for tag, body in fields.fields():
         if tag in found:
             raise MetadataRefused(f"field {tag} twice")
-        if tag == _GENERATION:
-            found[tag] = body.varint() - 1
-        elif tag in (_ACTIVES, _STANDBYS, _ON_DISK):
-            found[tag] = decode_claims(body, topics, below)
-        elif tag in (_INSTANCE, _RACK, _SOFTWARE):
-            found[tag] = read_label(decode_text(body.data), f"field {tag}") or None
-        elif tag == _CAPACITY:
-            found[tag] = _read_capacity(body.data)
-        elif tag == _GROUP_IDS:
-            found[tag] = _decode_group_ids(body, topics)
-        elif tag in (_CHANGELOGS, _GLOBALS):
-            named = _decode_rows(body, topics)
-            full = set() if body.is_done else set(_decode_rows(body, topics))
-            found[tag] = {topic: topic in full for topic in named}
+        if tag in _ALIKE:
+            key = (tag, body.data, topics)
+            if key not in memo:
+                memo[key] = _READERS[tag](body, topics)
+            found[tag] = memo[key]
+        elif tag in _READERS:
+            found[tag] = _READERS[tag](body, topics)
     return JoinData(
         url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
         generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
@@ -215,10 +212,25 @@ def _read_fields(fields: Reader, url: str, topics: Sequence[str], version: int, 
     )
 
 
-def _read_capacity(raw: bytes) -> float:
-    if len(raw) != 8:
-        raise MetadataRefused(f"a capacity of {len(raw)} bytes")
-    (capacity,) = struct.unpack("<d", raw)
+def _read_generation(body: Reader, topics: Sequence[str]) -> int:
+    return body.varint() - 1
+
+
+def _read_text(body: Reader, topics: Sequence[str]) -> str | None:
+    return read_label(decode_text(body.data), "a name") or None
+
+
+def _read_kinds(body: Reader, topics: Sequence[str]) -> dict[str, bool]:
+    """Topics, and which of them (of global tables) are to be followed in full."""
+    named = _decode_rows(body, topics)
+    full = set() if body.is_done else set(_decode_rows(body, topics))
+    return {topic: topic in full for topic in named}
+
+
+def _read_capacity(body: Reader, topics: Sequence[str]) -> float:
+    if len(body.data) != 8:
+        raise MetadataRefused(f"a capacity of {len(body.data)} bytes")
+    (capacity,) = struct.unpack("<d", body.data)
     if not (math.isfinite(capacity) and 1 / LARGEST_CAPACITY <= capacity <= LARGEST_CAPACITY):
         raise MetadataRefused(f"a capacity of {capacity!r}")
     return float(capacity)
@@ -231,12 +243,12 @@ def _decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
     return [topics[i] for i in rows]
 
 
-def decode_claims(body: Reader, topics: Sequence[str], below: int = LARGEST_INT) -> dict[str, Runs]:
+def decode_claims(body: Reader, topics: Sequence[str]) -> dict[str, Runs]:
     """The inverse of :func:`encode_claims`; each topic at most once."""
     claims: dict[str, Runs] = {}
     while not body.is_done:
         named = _decode_rows(body, topics)
-        numbers = body.runs().below(below)
+        numbers = body.runs()
         for topic in named:
             if topic in claims:
                 raise MetadataRefused("a topic is claimed twice")
@@ -252,18 +264,27 @@ def _decode_group_ids(body: Reader, topics: Sequence[str]) -> dict[str, int]:
     return ids
 
 
-def read_stock_claims(assignment: Any, below: int = LARGEST_INT) -> tuple[dict[str, Runs], dict[str, Runs]]:
+_READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
+    _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
+    _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
+    _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
+}
+#: What members with equal subscriptions mostly say alike.
+_ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})
+
+
+def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]]:
     """Stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}``, types checked."""
     if not isinstance(assignment, dict):
         raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
-    return (_read_topics(assignment.get("actives"), "actives", below),
-            _read_topics(assignment.get("standbys"), "standbys", below))
+    return _read_topics(assignment.get("actives"), "actives"), _read_topics(
+        assignment.get("standbys"), "standbys")
 
 
-def _read_topics(value: Any, what: str, below: int) -> dict[str, Runs]:
+def _read_topics(value: Any, what: str) -> dict[str, Runs]:
     if not isinstance(value, dict) or len(value) > TOPICS:
         raise MetadataRefused(f"{what} is not an object of at most {TOPICS} topics")
-    return {topic: _read_numbers(numbers, what).below(below) for topic, numbers in value.items()}
+    return {topic: _read_numbers(numbers, what) for topic, numbers in value.items()}
 
 
 def _read_numbers(value: Any, what: str) -> Runs:

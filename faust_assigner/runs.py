@@ -216,12 +216,17 @@ class Reader:
         return [self.varint() for _ in range(count)]
 
     def _deltas(self, count: int) -> Runs:
-        values = []
+        starts: list[int] = []
+        lengths: list[int] = []
         at = -1
         for delta in self._values(count):
             at += delta + 1
-            values.append(at)
-        return Runs.of(values)
+            if delta or not starts:
+                starts.append(at)
+                lengths.append(1)
+            else:
+                lengths[-1] += 1
+        return Runs(starts, lengths)
 
     def _runs(self, count: int) -> Runs:
         pairs = self._values(2 * count)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faust_assigner.bounded import NAME_CHARS, TOPICS
-from faust_assigner.codec import STOCK, JoinData, decode_join, url_of
+from faust_assigner.codec import STOCK, JoinData, Memo, decode_join, url_of
 from faust_assigner.directory import Directory
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims, Member
@@ -34,10 +34,11 @@ class Joined:
 
 def read_members(metadata: Mapping[str, Any]) -> tuple[Joined, ...]:
     """All members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
-    return tuple(_read(member_id, metadata[member_id]) for member_id in sorted(metadata))
+    memo: Memo = {}
+    return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
 
 
-def _read(member_id: str, said: Any) -> Joined:
+def _read(member_id: str, said: Any, memo: Memo) -> Joined:
     refused: str | None = None
     data = JoinData(version=STOCK)
     topics = _topics(said.subscription)
@@ -45,7 +46,7 @@ def _read(member_id: str, said: Any) -> Joined:
         refused, topics = f"{len(topics)} topics, the limit is {TOPICS}", topics[:TOPICS]
     else:
         try:
-            data = decode_join(said.user_data, topics)
+            data = decode_join(said.user_data, topics, memo=memo)
         except MetadataRefused as exc:
             refused = str(exc)
         except Exception as exc:  # a hole in the decoder must not cost the group its leader

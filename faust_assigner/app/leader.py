@@ -17,6 +17,7 @@ from faust_assigner.app.placement import Placement, dealt, directory_of, of_plan
 from faust_assigner.app.tables import TableFacts, agreed
 from faust_assigner.codec import VERSION
 from faust_assigner.directory import Directory
+from faust_assigner.ledger import decision_id
 from faust_assigner.plan import Plan, plan
 
 logger = get_logger(__name__)
@@ -123,14 +124,15 @@ def _place(view: LeaderView, claimed: Claimed, partitions: Mapping[str, int], ta
 def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placement: Placement,
             partitions: Mapping[str, int], tables: TableFacts, metadata: Mapping[str, Any],
             ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
-    """Each member's assignment; and how large the group's record would have been, were it too large."""
+    """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
     given = with_globals(placement, {j.member_id: j.topics for j in joined}, partitions, tables.globals_)
     urls = {j.member_id: j.data.url for j in joined}
     instances = {j.member_id: j.data.instance_id for j in joined if j.data.instance_id}
     writer = AnswerWriter(
         directory_of(placement, urls, instances, tables.changelogs, tables.globals_),
         placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in joined),
-        version=min((j.data.version for j in joined if j.data.is_ours), default=VERSION))
+        version=min((j.data.version for j in joined if j.data.is_ours), default=VERSION),
+        decision_id=decision_id(view.app_id, generation, placement.member_ids))
     version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in joined)]))
 
     def answer(one: Joined, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
@@ -143,10 +145,12 @@ def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placeme
             packed = writer.for_stock(actives, standbys, one.data.url)
         return ConsumerProtocolMemberAssignment(version, protocol_list(actives, standbys), packed)
 
-    answers = {one.member_id: answer(one, with_directory=True) for one in joined}
-    size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in joined)
+    size = sum(writer.shared_bytes for one in joined if one.data.is_ours)
     if size <= view.record_bytes:
-        return answers, 0
+        answers = {one.member_id: answer(one, with_directory=True) for one in joined}
+        size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in joined)
+        if size <= view.record_bytes:
+            return answers, 0
     return {one.member_id: answer(one, with_directory=False) for one in joined}, size
 
 

@@ -50,8 +50,8 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
         logger.info("Changelogs of tables that only other members know: %s", _named(unknown))
     if found.oversize:
         counters["directories_left_out"] += 1
-        logger.warning("The group's record would be %d bytes; requests cannot be routed by key until it fits "
-                       "(FAUST_ASSIGNER_GROUP_RECORD_BYTES)", found.oversize)
+        logger.warning("The group's record would be %d bytes or more; requests cannot be routed by key until "
+                       "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)", found.oversize)
 
 
 def _say_refused(found: Round, counters: Counter[str]) -> None:
