@@ -44,12 +44,19 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 @pytest.mark.parametrize(
     ("data", "corrupt"),
     [
-        (b"", True), (b"\0" * 60, True), (batch(magic=1), False), (batch()[:-1], True), (batch() + b"x", False),
-        (batch() + batch(), False), (batch(count=0, body=b"x" * 9), False), (batch(count=-1, body=b"x" * 9), False),
-        (batch(count=2, last_delta=5), False), (batch(count=100, body=one_record()), False),
+        (b"", True),
+        (b"\0" * 60, True),
+        (batch(magic=1), False),
+        (batch()[:-1], True),
+        (batch() + b"x", False),
+        (batch() + batch(), False),
+        (batch(count=0, body=b"x" * 9), False),
+        (batch(count=-1, body=b"x" * 9), False),
+        (batch(count=2, last_delta=5), False),
+        (batch(count=100, body=one_record()), False),
         (batch(attributes=5), False),
     ],
-)  # fmt: skip
+)
 def test_a_batch_that_is_not_what_it_claims_is_refused(data: bytes, corrupt: bool) -> None:
     """Framing, format, count, codec; more records than bytes could hold."""
     with pytest.raises(BadBatch) as refused:

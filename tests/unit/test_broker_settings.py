@@ -28,12 +28,17 @@ def test_an_unknown_name_is_refused_with_a_hint() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("num.partitions", "0"), ("num.partitions", "many"), ("num.partitions", "1.5"), ("num.partitions", ""),
-        ("auto.create.topics.enable", "yes"), ("log.cleanup.policy", "shred"),
-        ("group.initial.rebalance.delay.ms", "-1"), ("offsets.retention.minutes", "0"),
+        ("num.partitions", "0"),
+        ("num.partitions", "many"),
+        ("num.partitions", "1.5"),
+        ("num.partitions", ""),
+        ("auto.create.topics.enable", "yes"),
+        ("log.cleanup.policy", "shred"),
+        ("group.initial.rebalance.delay.ms", "-1"),
+        ("offsets.retention.minutes", "0"),
         ("message.max.bytes", str(2**40)),
     ],
-)  # fmt: skip
+)
 def test_an_impossible_value_is_refused_with_both_names(name: str, value: str) -> None:
     """The message says which setting and what was given."""
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
@@ -52,12 +57,18 @@ def test_defaults_are_kafkas_where_kafka_has_them() -> None:
     """People compare."""
     values = Settings().by_kafka_name()
     expected = {
-        "num.partitions": "1", "auto.create.topics.enable": "true", "message.max.bytes": "1048588",
-        "group.initial.rebalance.delay.ms": "3000", "group.min.session.timeout.ms": "6000",
-        "group.max.session.timeout.ms": "1800000", "group.max.size": "2147483647",
-        "offsets.retention.minutes": "10080", "offset.metadata.max.bytes": "4096", "log.retention.bytes": "-1",
+        "num.partitions": "1",
+        "auto.create.topics.enable": "true",
+        "message.max.bytes": "1048588",
+        "group.initial.rebalance.delay.ms": "3000",
+        "group.min.session.timeout.ms": "6000",
+        "group.max.session.timeout.ms": "1800000",
+        "group.max.size": "2147483647",
+        "offsets.retention.minutes": "10080",
+        "offset.metadata.max.bytes": "4096",
+        "log.retention.bytes": "-1",
         "connections.max.idle.ms": "600000",
-    }  # fmt: skip
+    }
     assert {name: values[name] for name in expected} == expected
 
 

@@ -25,19 +25,38 @@ from tests.raw_client import request_frame
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.low, api.high + 1)]
 REQUESTS: dict[int, dict[str, Any]] = {
     0: {"acks": -1, "topic_data": [{"name": "t", "partition_data": [{"index": 1, "records": b"abc"}]}]},
-    1: {"topics": [{"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 5, "partition_max_bytes": 9}]}]},
+    1: {
+        "topics": [
+            {"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 5, "partition_max_bytes": 9}]}
+        ]
+    },
     2: {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "timestamp": -1}]}]},
     3: {"topics": [{"name": "t"}]},
-    8: {"group_id": "g", "generation_id_or_member_epoch": 1, "member_id": "m", "topics": [
-        {"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 3}]}]},
-    9: {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (1, 2)}],
-        "groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": (1, 2)}]}]},
+    8: {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 1,
+        "member_id": "m",
+        "topics": [{"name": "t", "partitions": [{"partition_index": 1, "committed_offset": 3}]}],
+    },
+    9: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partition_indexes": (1, 2)}],
+        "groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": (1, 2)}]}],
+    },
     10: {"key": "g", "coordinator_keys": ("g", "h")},
     11: {"group_id": "g", "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b"xyz"}]},
     14: {"group_id": "g", "member_id": "m", "assignments": [{"member_id": "m", "assignment": b"xyz"}]},
-    19: {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1,
-                     "configs": [{"name": "a", "value": None}]}]},
-}  # fmt: skip
+    19: {
+        "topics": [
+            {
+                "name": "t",
+                "num_partitions": 1,
+                "replication_factor": 1,
+                "configs": [{"name": "a", "value": None}],
+            }
+        ]
+    },
+}
 
 
 def sound_frame(key: int, version: int) -> bytes:
@@ -126,8 +145,17 @@ def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
         decode_request(8, 2, body, 0)
 
 
-@pytest.mark.parametrize("header", [b"", b"\0", b"\0\3\0\5\0\0\0\1", b"\0\3\0\5\0\0\0\1\xff\xfe",
-                                    b"\0\3\0\5\0\0\0\1\0\x09abc", b"\0\3\0\5\0\0\0\1\0\1\xff"])  # fmt: skip
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"\0",
+        b"\0\3\0\5\0\0\0\1",
+        b"\0\3\0\5\0\0\0\1\xff\xfe",
+        b"\0\3\0\5\0\0\0\1\0\x09abc",
+        b"\0\3\0\5\0\0\0\1\0\1\xff",
+    ],
+)
 def test_a_broken_header_is_refused(header: bytes) -> None:
     """Short, negative and overlong client ids, bad text."""
     with pytest.raises(MalformedFrame):
@@ -165,8 +193,16 @@ def test_every_response_can_be_written_with_nothing_but_defaults(key: int, versi
 
 def test_a_response_leaves_out_what_its_version_does_not_know() -> None:
     """One handler serves all versions."""
-    values = {"error_code": 0, "generation_id": 1, "protocol_type": "consumer", "protocol_name": "range",
-              "leader": "m", "member_id": "m", "skip_assignment": True, "members": []}  # fmt: skip
+    values = {
+        "error_code": 0,
+        "generation_id": 1,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "leader": "m",
+        "member_id": "m",
+        "skip_assignment": True,
+        "members": [],
+    }
     sizes = [len(wire.encode_response(11, version, 1, values)) for version in (0, 9)]
     assert sizes[0] < sizes[1]
 

@@ -1,0 +1,167 @@
+"""Groups and offsets around a store: replay, failed writes, caps, alarms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.group_store import dump_group, load_groups
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.store import MemoryStore, RocksStore, Store, StoreFailed
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.classic import GroupLimits, State
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets, Event, JoinGroup, Protocol, SyncGroup, Token
+from faust_assigner.coordinator.offsets import Committed
+
+LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
+
+
+class Desk:
+    """A group service with a clock in hand; answers by order of asking."""
+
+    def __init__(self, store: Store, *, max_record_bytes: int = 10**6) -> None:
+        self.now = 1_000
+        self.alarms: list[tuple[str, int]] = []
+        self.counters: Counter[str] = Counter()
+        self.service = GroupService(
+            store,
+            LIMITS,
+            lambda: self.now,
+            max_record_bytes=max_record_bytes,
+            alarm=lambda group, when: self.alarms.append((group, when)),
+            counters=self.counters,
+        )
+
+    def ask(self, event_for: Callable[[Token], Event], group_id: str = "g") -> list[Any]:
+        """Put an event; the list gets the answer when it comes."""
+        answers: list[fx.Reply] = []
+        self.service.ask(group_id, event_for, answers.append)
+        return answers
+
+    def join(self, member_id: str = "", *, metadata: bytes = b"meta", group_id: str = "g") -> list[Any]:
+        """A JoinGroup of a client that needs no second round trip."""
+        return self.ask(
+            lambda t: JoinGroup(t, member_id, "m", (Protocol("range", metadata),), needs_known_id=False),
+            group_id,
+        )
+
+    def stable(self, *, metadata: bytes = b"meta", assignment: bytes = b"all") -> list[Any]:
+        """One member with its assignment; returns the answer of its sync."""
+        joined = self.join(metadata=metadata)
+        self.service.tick("g")
+        generation = joined[0].generation
+        return self.ask(lambda t: SyncGroup(t, "m", generation, assignments={"m": assignment}))
+
+
+def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
+    """Members, assignment, generation, offsets; a commit of the old generation is still fenced."""
+    store = RocksStore(tmp_path)
+    desk = Desk(store)
+    assert desk.stable()[0].assignment == b"all"
+    assert desk.service.commit("g", {("t", 3): Committed(7, 2, "note", 5, None)}) is Code.NONE
+    store.close()
+    again = Desk(RocksStore(tmp_path))
+    group = again.service.get("g")
+    assert group is not None
+    assert (group.state, group.generation, group.roster["m"].assignment) == (State.STABLE, 1, b"all")
+    assert again.service.offsets("g").entries == {("t", 3): Committed(7, 2, "note", 5, None)}
+    assert again.ask(lambda t: CommitOffsets(t, "m", 0))[0].error is Code.ILLEGAL_GENERATION
+    assert again.ask(lambda t: CommitOffsets(t, "m", 1))[0].error is Code.NONE
+    assert again.alarms, "the restored member's session runs"
+
+
+def test_a_group_record_survives_its_bytes() -> None:
+    """Opaque bytes of any kind, names in any script."""
+    store = MemoryStore()
+    member = fx.MemberRecord(
+        "m-ü", "i", "client", "/host", 1, 2, (Protocol("p", bytes(range(256))),), b"\0\xff"
+    )
+    record = fx.GroupRecord("gruppe-ü", 7, "consumer", "p", "m-ü", 99, (member,), False)
+    store.write([("ggruppe-ü".encode(), dump_group(record))])
+    assert list(load_groups(store)) == [record]
+
+
+def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:
+    """The sync fails, nobody owns anything, and the group works again once the disk does."""
+    store = MemoryStore()
+    desk = Desk(store)
+    write = store.write
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("No space left on device")
+
+    store.write = full  # type: ignore[method-assign]
+    assert desk.stable()[0].error is Code.NOT_COORDINATOR
+    assert desk.service.commit("g", {("t", 0): Committed(1)}) is Code.NOT_COORDINATOR
+    assert desk.service.offsets("g").entries == {}
+    store.write = write  # type: ignore[method-assign]
+    joined = desk.join("m")
+    assert desk.ask(lambda t: SyncGroup(t, "m", joined[0].generation))[0].error is Code.NONE
+
+
+def test_a_group_record_above_the_message_limit_fails_its_sync_as_in_kafka() -> None:
+    """UNKNOWN_SERVER_ERROR: what Kafka answers when all metadata and assignments exceed message.max.bytes."""
+    desk = Desk(MemoryStore(), max_record_bytes=10_000)
+    assert desk.stable(metadata=b"x" * 6_000, assignment=b"y" * 6_000)[0].error is Code.UNKNOWN_SERVER_ERROR
+
+
+def test_offsets_of_groups_with_similar_names_stay_apart(tmp_path: Path) -> None:
+    """'a' and 'ab' with topics 'bc' and 'c'."""
+    store = RocksStore(tmp_path)
+    desk = Desk(store)
+    for group, topic, offset in (("a", "bc", 1), ("ab", "c", 2)):
+        desk.service.commit(group, {(topic, 0): Committed(offset)})
+    store.close()
+    again = Desk(RocksStore(tmp_path)).service
+    assert again.offsets("a").entries.keys() == {("bc", 0)}
+    assert again.offsets("ab").entries.keys() == {("c", 0)}
+
+
+def test_an_expired_group_is_gone_from_disk_too() -> None:
+    """Its last offset takes the group along."""
+    store = MemoryStore()
+    desk = Desk(store)
+    assert desk.ask(lambda t: CommitOffsets(t))[0].error is Code.NONE
+    desk.service.commit("g", {("t", 0): Committed(1, committed_at_ms=desk.now)})
+    desk.now += 500
+    assert desk.service.expire_offsets(500) == 1
+    assert desk.service.get("g") is None
+    assert list(store.scan(b"")) == []
+
+
+def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
+    """And only its own."""
+    desk = Desk(MemoryStore())
+    for group in ("g1", "g2"):
+        desk.service.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})
+    desk.service.topic_deleted("gone")
+    assert [list(desk.service.offsets(g).entries) for g in ("g1", "g2")] == [[("stays", 0)]] * 2
+
+
+def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GROUP_MAX_SIZE_REACHED and INVALID_REQUEST; what exists goes on."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 2)
+    monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
+    desk = Desk(MemoryStore())
+    for name in ("a", "b", "c"):
+        desk.join(group_id=name)
+    assert {g.group_id for g in desk.service} == {"a", "b"}
+    assert desk.join(group_id="c")[0].error is Code.GROUP_MAX_SIZE_REACHED
+    first = {("t", 0): Committed(1), ("t", 1): Committed(1)}
+    assert desk.service.commit("a", first) is Code.NONE
+    assert desk.service.commit("a", {("t", 2): Committed(1)}) is Code.INVALID_REQUEST
+    assert desk.service.commit("a", {("t", 1): Committed(9)}) is Code.NONE
+
+
+def test_a_refused_first_join_leaves_no_group_behind() -> None:
+    """Otherwise strangers could fill the broker with empty groups."""
+    desk = Desk(MemoryStore())
+    answer = desk.ask(lambda t: JoinGroup(t, "", "m", (Protocol("range", b""),), session_timeout_ms=1))
+    assert answer[0].error is Code.INVALID_SESSION_TIMEOUT
+    assert list(desk.service) == []
