@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -46,3 +46,20 @@ sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic grou
 RUNS ?= 1
 real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row
 	$(RUN) -m benchmarks.real_workers --runs $(RUNS)
+
+faust-suite: $(VENV)/.dev       ## faust-streaming's own 2,585 tests with our assignor in the place of Faust's
+	$(RUN) -m faust_assigner.testing.faust_suite_run
+
+WIRE_MEMBERS ?= 1024
+WIRE_EXAMPLES ?= 50
+wire: $(VENV)/.dev              ## Faust's four properties over the wire with WIRE_MEMBERS real apps
+	WIRE_MEMBERS=$(WIRE_MEMBERS) WIRE_EXAMPLES=$(WIRE_EXAMPLES) $(BIN)/pytest -q -o timeout=7200 \
+		--hypothesis-show-statistics tests/integration/test_assignor_wire.py
+
+FUZZ_EXAMPLES ?= 20000
+fuzz: $(VENV)/.dev              ## any bytes as user_data: FUZZ_EXAMPLES of each kind; Hypothesis prints a failing one
+	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/pytest -q -o timeout=14400 --hypothesis-show-statistics \
+		tests/property/test_fuzz_userdata.py
+
+bench-assign: $(VENV)/.dev      ## Faust's assign() at up to 1,000 x 10,000, ours beside stock
+	$(RUN) benchmarks/assign.py

@@ -97,7 +97,7 @@ class AnswerWriter:
             own.field(_WRITES, coded)
         if self._decision_id:
             own.field(_DECISION, self._decision_id)
-        head = (f'{{"assignment":{_claims(actives, standbys)},"url":{json.dumps(url)},'
+        head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
                 f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
         return self._ours_tail(with_directory).after(head.encode())
 
@@ -115,7 +115,7 @@ class AnswerWriter:
             tail = (f',"changelog_distribution":{_dumps(logs)},"external_topic_distribution":'
                     f'{_dumps(others)},"topic_groups":{self._ids}}}')
             self._stock = Stitch(tail.encode())
-        head = f'{{"assignment":{_claims(actives, standbys)},"url":{json.dumps(url)}'
+        head = f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)}'
         return self._stock.after(head.encode())
 
     def _ours_tail(self, with_directory: bool) -> Stitch:
@@ -219,8 +219,7 @@ def _lists(claims: Claims) -> dict[str, list[int]]:
     return {topic: list(claims[topic]) for topic in sorted(claims)}
 
 
-def _dumps(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _varint(value: int) -> bytes:

@@ -42,7 +42,7 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
     if data.count(b"[") + data.count(b"{") > JSON_DEPTH:
         _check_depth(data)
     try:
-        value = json.loads(data, parse_constant=_refuse_constant)
+        value = _DECODER.decode(data.decode("utf-8"))
     except MetadataRefused:
         raise
     except (ValueError, RecursionError, MemoryError) as exc:
@@ -68,6 +68,9 @@ def _check_depth(data: bytes) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise MetadataRefused(f"JSON with {name}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:

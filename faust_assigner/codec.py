@@ -41,6 +41,7 @@ _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE = range(8, 12)
 
 LARGEST_CAPACITY = 1e6
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 #: Fields read before in this round: (tag, bytes, topics) -> value.
 Memo: TypeAlias = dict[tuple[int, bytes, tuple[str, ...]], Any]
@@ -91,7 +92,7 @@ def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = Tr
         "topic_groups": {},
         KEY: f"{VERSION}:{b64encode(_fields(data, sorted(set(topics)))).decode()}",
     }
-    return json.dumps(stock, separators=(",", ":")).encode()
+    return _ENCODER.encode(stock).encode()
 
 
 def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
