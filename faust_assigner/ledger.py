@@ -15,10 +15,11 @@ pipeline derives its Spark schemas from the same definitions: there is one schem
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -321,6 +322,18 @@ def stamp(seconds: float) -> str:
     # Whole milliseconds first: a float's dust must not round a time into the next one.
     moment = _EPOCH + timedelta(milliseconds=math.floor(seconds * 1000 + 1e-6))
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> str:
+    """The name of one round: equal for two leaders of one generation, new when a group starts over.
+
+    Kafka makes member ids unique, so generation 1 of tomorrow's group is not that of today's.
+
+    >>> decision_id("shop", 7, ["b", "a"]) == decision_id("shop", 7, ["a", "b"])
+    True
+    """
+    said = "\0".join([group_id, str(generation), *sorted(member_ids)])
+    return f"{generation}-{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def encode(table: str, row: Mapping[str, Any]) -> bytes:

@@ -220,6 +220,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """Whether this member is a standby of ``tp``."""
         return tp in self._standby_tps
 
+    @property
+    def decision_id(self) -> str:
+        """The name of the round this member's assignment is from, as in the ledger; "" where unknown."""
+        return self._memory.answer.decision_id if self._memory.answer is not None else ""
+
     def group_for_topic(self, topic: str) -> int:
         """The id of the topic's co-partitioned group; KeyError for a topic this group does not consume."""
         return self._topic_groups[topic]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from faust_assigner.app.decisions import DecisionInputs
 from faust_assigner.assignment import PROMOTED, RULES
+from faust_assigner.ledger import decision_id
 from faust_assigner.model import NOBODY
 from faust_assigner.plan import Plan
 
@@ -18,18 +19,6 @@ TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 POLICY = "faust-assigner"
 #: Of many members that hold a copy and were passed over, so many are named.
 REJECTED_SHOWN = 4
-
-
-def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> str:
-    """The name of one round: equal for two leaders of one generation, new when a group starts over.
-
-    Kafka makes member ids unique, so generation 1 of tomorrow's group is not that of today's.
-
-    >>> decision_id("shop", 7, ["b", "a"]) == decision_id("shop", 7, ["a", "b"])
-    True
-    """
-    said = "\0".join([group_id, str(generation), *sorted(member_ids)])
-    return f"{generation}-{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def digest(plan: Plan) -> str:
