@@ -234,8 +234,10 @@ class _Fleet:
     def _ask(self, living: Ints) -> tuple[Ints, Bools]:
         """The policy's answer: owners int64[T] and standbys bool[W,T]."""
         files = self.holds & self.fresh[:, None]
-        asked = (self.arm.policy, self.arm.replicas, self.arm.weighted, living.tobytes(), self.fresh.tobytes(),
-                 self.owner.tobytes(), np.packbits(self.standby).tobytes(), np.packbits(files).tobytes())
+        asked = (
+            self.arm.policy, self.arm.replicas, self.arm.weighted, living.tobytes(), self.fresh.tobytes(),
+            self.owner.tobytes(), np.packbits(self.standby).tobytes(), np.packbits(files).tobytes(),
+        )
         if asked not in self.memo:
             self.memo[asked] = self._ask_anew(living)
         owner, standby = self.memo[asked]
