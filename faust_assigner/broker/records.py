@@ -50,7 +50,7 @@ class Batch:
 
 
 class BadBatch(ValueError):
-    """The bytes are not one sound record batch. ``corrupt``: the checksum or the framing is wrong."""
+    """The bytes are not one sound record batch. ``corrupt``: the checksum does not match."""
 
     def __init__(self, message: str, *, corrupt: bool = False) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class BadBatch(ValueError):
 def parse_batch(data: bytes) -> Batch:
     """The one batch in ``data``, every claim in its header checked. Raises BadBatch. Cost: one CRC pass."""
     if len(data) < HEADER.size:
-        raise BadBatch(f"{len(data)} bytes are no record batch", corrupt=True)
+        raise BadBatch(f"{len(data)} bytes are no record batch")
     (
         base_offset,
         length,
@@ -80,8 +80,7 @@ def parse_batch(data: bytes) -> Batch:
         raise BadBatch(f"message format {magic} is not supported, only {MAGIC}")
     if length + LENGTH_OVERHEAD != len(data):
         raise BadBatch(
-            f"the batch says {length + LENGTH_OVERHEAD} bytes, {len(data)} were sent; one batch is allowed",
-            corrupt=length + LENGTH_OVERHEAD > len(data),
+            f"the batch says {length + LENGTH_OVERHEAD} bytes, {len(data)} were sent; one batch is allowed"
         )
     if crc32c(memoryview(data)[CRC_FROM:]) != crc:
         raise BadBatch("the checksum does not match", corrupt=True)

@@ -89,10 +89,10 @@ def test_an_unacknowledged_produce_that_fails_closes_the_connection(client: RawC
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (batch()[:-1], 2),
+        (batch()[:-1], 87),
         (batch(magic=1), 87),
         (batch() + batch(), 87),
-        (b"", 2),
+        (b"", 87),
         (batch(attributes=0x20), 87),
         (batch(attributes=0x10), 48),
         (batch(b"x" * 1_100_000), 10),
@@ -291,8 +291,8 @@ def test_create_topics_validates_each_topic_for_itself(client: RawClient) -> Non
         ],
     )
     errors = [t.error_code for t in answer.topics]
-    assert errors == [36, 42, 42, 0, 40, 0, 39]
-    assert answer.topics[5].num_partitions == 3
+    assert errors == [36, 42, 0, 40, 0, 39]
+    assert answer.topics[4].num_partitions == 3
     client.call(19, 7, topics=[{"name": "dry", **one}], validate_only=True)
     names = {t.name for t in client.call(METADATA, 12, topics=None).topics}
     assert names == {"t", "ok", "hand"}

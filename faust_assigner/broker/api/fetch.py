@@ -139,13 +139,14 @@ def _read(call: Call, want: Want, left: int, *, first: bool) -> tuple[Values, in
             error = ErrorCode.kafka_storage_error
     if call.version < ZSTD_SINCE and records.has_codec(data, records.ZSTD):
         error, data = ErrorCode.unsupported_compression_type, b""
-    end = log.end_offset if log is not None else -1
+    sound = log is not None and error is ErrorCode.none
+    end, start = (log.end_offset, log.start_offset) if log is not None and sound else (-1, -1)
     values = {
         "partition_index": want.partition,
         "error_code": error,
         "high_watermark": end,
         "last_stable_offset": end,
-        "log_start_offset": log.start_offset if log is not None else -1,
+        "log_start_offset": start,
         "aborted_transactions": None,
         "preferred_read_replica": NO_PREFERRED_REPLICA,
         "records": data,

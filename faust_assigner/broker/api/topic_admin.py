@@ -64,7 +64,7 @@ def create_topics(call: Call, request: Any) -> Values:
                 "replication_factor": -1,
                 **_attempt(create, t),
             }
-            for t in request.topics
+            for t in {t.name: t for t in request.topics}.values()  # a name sent twice is answered once
         ]
     }
 
