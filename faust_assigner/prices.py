@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.flow import FAR, Flow
-from faust_assigner.model import Floats, Ints
+from faust_assigner.model import Bools, Floats, Ints
 
 _ROUNDS = 48
 
@@ -44,34 +44,68 @@ def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[I
 
 
 def prices_fluid(flow: Flow) -> tuple[Ints, Ints]:
-    """Potentials near the optimum of the continuous problem: tasks as a fluid, claims left out."""
-    t = flow.t
-    of_group, of_member = _fluid(t.supply.astype(float), t.allowed, t.rate / t.rate.min())
-    seats = np.where(t.allowed, np.maximum(of_group[:, None] - of_member, 0.0), 0.0)
-    level = _levels(seats.sum(axis=0), t.rate)
-    fine = of_member.mean()
-    d = flow.digits
-    member = -d.load * level - d.group * (2 * np.rint(of_member - fine).astype(np.int64) + 1)
+    """Potentials near the optimum of the continuous problem: tasks as a fluid, claims left out.
+
+    First the loads, poured level; then, loads given, the seats of least sum of squares.
+    """
+    t, d = flow.t, flow.digits
+    load = _poured(t.supply, t.allowed, t.rate / t.rate.min())
+    level = _levels(load, t.rate)
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
-    group = -d.load * cheapest - d.group * 2 * np.rint(of_group - fine + 0.5).astype(np.int64)
+    tight = t.allowed & (level == cheapest[:, None])
+    of_group, of_member = _spread(t.supply.astype(np.float64), load, tight)
+    # Whole prices, those of groups even and those of members odd: then nearly every seat is a tie
+    # between two values, and ties are what evens out groups and members without a search.
+    member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
+    group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
     return group, member
 
 
-def _fluid(supply: Floats, allowed: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
-           rate: Floats) -> tuple[Floats, Floats]:
-    """Prices u, v with x = max(0, u_g - v_m) shipping every group and v_m = load_m * rate_m / soft."""
-    soft = 0.02
-    v = supply.sum() / (1.0 / rate).sum() / soft * np.ones_like(rate)
-    u = v.mean() + supply / allowed.sum(axis=1)
+def _poured(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
+    """float64[M], the least majorised fluid loads: each group in turn poured over its members anew."""
+    members = [np.flatnonzero(row) for row in allowed]
+    order = np.argsort([who.size for who in members], kind="stable").tolist()
+    poured = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
+    load = np.zeros(rate.size)
+    for who, x in zip(members, poured, strict=True):
+        load[who] += x
+    for _ in range(_ROUNDS):
+        moved = 0.0
+        for g in order:
+            who = members[g]
+            rest = load[who] - poured[g]
+            poured[g] = _pour(float(supply[g]), rest, rate[who])
+            after = rest + poured[g]
+            moved = max(moved, float(np.abs(after - load[who]).max()))
+            load[who] = after
+        if moved < 0.01:
+            break
+    return load
+
+
+def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
+    """``amount`` over members that carry ``rest``, up to one level of load * rate."""
+    height = rest * rate
+    order = np.argsort(height, kind="stable")
+    width = np.cumsum(1 / rate[order])
+    # The level if the k lowest members get some: as many as lie below it.
+    level = (amount + np.cumsum(rest[order])) / width
+    k = int(np.count_nonzero(height[order] < level))
+    return np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
+
+
+def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
+    """Prices u, v with x = max(0, u_g - v_m) on ``tight`` seats, rows ``supply``, columns ``load``."""
+    v = np.zeros(load.size)
+    u = supply / np.maximum(tight.sum(axis=1), 1)
     for _ in range(_ROUNDS):
         for _ in range(2):
             gap = u[:, None] - v
-            used = allowed & (gap > 0)
+            used = tight & (gap > 0)
             u = u + (supply - np.where(used, gap, 0).sum(axis=1)) / np.maximum(used.sum(axis=1), 1)
         gap = u[:, None] - v
-        used = allowed & (gap > 0)
-        slope = used.sum(axis=0) + soft / rate
-        step = (np.where(used, gap, 0).sum(axis=0) - soft * v / rate) / slope
+        used = tight & (gap > 0)
+        step = (np.where(used, gap, 0).sum(axis=0) - load) / np.maximum(used.sum(axis=0), 1)
         v = v + step
         if np.abs(step).max() < 0.05:  # prices are rounded to whole numbers anyway
             break
@@ -82,10 +116,14 @@ def _levels(load: Floats, rate: Ints) -> Ints:
     """The price of one more task per member, int64[M]: equal where the fluid loads are level."""
     price = 2 * load * rate
     order = np.argsort(price, kind="stable")
-    cuts = np.flatnonzero(np.diff(price[order]) > 0.4 * rate.min()) + 1
+    near, far = 0.1 * rate.min(), 0.5 * rate.min()
     level = np.zeros(load.size, dtype=np.int64)
-    for block in np.split(order, cuts):
-        level[block] = _level(round(float(load[block].sum())), rate[block])
+    block: list[int] = []
+    for m in [*order.tolist(), -1]:
+        if block and (m < 0 or price[m] - price[block[-1]] > near or price[m] - price[block[0]] > far):
+            level[block] = _level(round(float(load[block].sum())), rate[block])
+            block = []
+        block.append(m)
     return level
 
 
