@@ -8,6 +8,7 @@ tells how. The classes here are mixed into the app's own, see ``repairs.py``.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -98,6 +99,10 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
     #: Batches handed over so far: a record fetched in round n has reached its queue in round n + 1.
     fetch_rounds: int = 0
 
+    def _reset_state(self) -> None:
+        super()._reset_state()
+        self._resumed = asyncio.Event()
+
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
         # The driver names its thread class in code, so this one instance is told.
@@ -109,6 +114,18 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
         self.fetch_rounds += 1
         records: Mapping[Any, list[Any]] = await super()._getmany(active_partitions, timeout)
         return records
+
+    async def _wait_next_records(
+            self, timeout: float) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
+        # Stock sleeps a second when nothing is active, which each recovery begins and ends with.
+        if not self.app.client_only and not self._active_partitions:
+            self._resumed.clear()
+            await self.wait(self._resumed, timeout=timeout)
+            if not self._active_partitions:
+                return {}, self._active_partitions
+        found: tuple[Mapping[Any, list[Any]] | None, set[Any] | None]
+        found = await super()._wait_next_records(timeout)
+        return found
 
     def may_fetch(self, tp: Any) -> bool:
         """Whether records of ``tp`` are asked for now."""
@@ -147,6 +164,7 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
             self._held |= ensure_TPset(tps)
         else:
             super().resume_partitions(ensure_TPset(tps))
+            self._resumed.set()
 
     def on_buffer_drop(self, tp: Any) -> None:
         """A queue has room again; a paused partition stays paused until its recovery resumes it."""

@@ -41,16 +41,22 @@ def pause_around(target: Any, name: str, *, before: float = 0.0, after: float = 
     setattr(target, name, slow)
 
 
-def pause_between_records(consumer: Any, seconds: float) -> None:
-    """Let the fetcher yield before it hands over each record; stock does before every 100th."""
-    getmany = consumer.getmany
+def seek_amid_a_batch(worker: Worker, handed_over: int) -> None:
+    """Let the seek fall between two orders of one batch; stock yields to other tasks every 100 records."""
+    consumer, seen = worker.app.consumer, []
+    getmany, perform_seek = consumer.getmany, consumer.perform_seek
 
     async def slow(timeout: float) -> AsyncIterator[Any]:
-        async for record in getmany(timeout):
-            await asyncio.sleep(seconds)
-            yield record
+        async for tp, message in getmany(timeout):
+            await asyncio.sleep(0.005)
+            seen.extend([message] * (tp == worker.source()))
+            yield tp, message
 
-    consumer.getmany = slow
+    async def late() -> None:
+        await worker.until(lambda: len(seen) >= handed_over, 2.0)
+        await perform_seek()
+
+    consumer.getmany, consumer.perform_seek = slow, late
 
 
 @both
@@ -108,23 +114,25 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
     """Where a batch straddles the seek, stock takes the records it drops afterwards for a gap of the log."""
     worker = Worker(partitions=2, repaired=repaired, broker_commit_interval=0.05)
     worker.send_changelog(5)
-    worker.send_orders(60)
+    worker.send_orders(5)
     worker.logs.committed[worker.source()] = 5
     async with running(worker):
         @worker.app.on_rebalance_complete.connect(weak=False)
-        async def fetcher_wakes(*_: Any, **__: Any) -> None:
-            await asyncio.sleep(1.1)  # it sleeps a second whenever nothing is active
+        async def orders_arrive(*_: Any, **__: Any) -> None:
+            await asyncio.sleep(1.2)  # earlier ones fall to a fetch under way, see below
+            worker.send_orders(55)
 
-        pause_between_records(worker.app.consumer, 0.01)
-        pause_around(worker.app.consumer, "perform_seek", before=0.4)
-        worker.delay_s = 0.05
+        seek_amid_a_batch(worker, handed_over=30)
+        worker.delay_s = 0.4
         await worker.rebalance([0], standbys=[1])
-        assert await worker.until(lambda: worker.recovered)
+        assert await worker.until(lambda: worker.recovered, 5.0)
         worker.delay_s = 0.0
-        await worker.until(lambda: worker.logs.committed[worker.source()] == 60, 1.5)
-        committed = worker.logs.committed[worker.source()]
-        assert committed > 5
-        assert set(worker.offsets).issuperset(range(5, committed)) == repaired
+
+        def passed_over() -> set[int]:
+            return set(range(5, worker.logs.committed[worker.source()])) - set(worker.offsets)
+
+        await worker.until(lambda: passed_over() or worker.logs.committed[worker.source()] == 60)
+        assert (passed_over() == set()) == repaired
 
 
 @both
@@ -261,6 +269,25 @@ async def test_a_recovery_overtaken_by_a_rebalance_starts_no_flow(repaired: bool
         flowing.clear()
         await worker.rebalance([0])
         assert flowing == [not repaired]
+
+
+@both
+async def test_the_fetcher_does_not_oversleep_a_recovery(repaired: bool) -> None:
+    """Stock sleeps a second whenever it finds nothing to fetch, although it is resumed meanwhile."""
+    worker = Worker(repaired=repaired)
+    worker.send_changelog(5)
+    async with running(worker):
+        sleeps: list[float] = []
+        sleep = worker.app.consumer.sleep
+        worker.app.consumer.sleep = lambda seconds: sleeps.append(seconds) or sleep(seconds)
+
+        @worker.app.on_rebalance_complete.connect(weak=False)
+        async def last_fetch_ends(*_: Any, **__: Any) -> None:
+            await asyncio.sleep(1.2)
+
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        assert (1 not in sleeps) == repaired
 
 
 @both
