@@ -60,8 +60,9 @@ class Directory:
         for topic in sorted(set(topics) & self.owners.keys()):
             owner = self.owners[topic]
             if topic in self.globals_:
+                everything = list(range(owner.size))  # one list for all: a leader may name many members
                 for mine in found.values():
-                    mine[topic] = list(range(owner.size))
+                    mine[topic] = everything
                 continue
             order = np.argsort(owner, kind="stable")
             first = np.searchsorted(owner[order], np.arange(len(self.urls) + 1))

@@ -6,7 +6,7 @@ say more. Varints are LEB128, seven bits a byte, least significant first.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -67,6 +67,12 @@ class Runs:
     def __iter__(self) -> Iterator[int]:
         for start, length in zip(self.starts, self.lengths, strict=True):
             yield from range(start, start + length)
+
+    def __contains__(self, number: object) -> bool:
+        if not isinstance(number, int):
+            return False
+        at = bisect_right(self.starts, number) - 1
+        return at >= 0 and number < self.starts[at] + self.lengths[at]
 
     @property
     def size(self) -> int:

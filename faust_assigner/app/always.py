@@ -16,6 +16,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
 from faust_assigner.app.flow import mixed
+from faust_assigner.app.guard import guard_leader
 
 if TYPE_CHECKING:
     from faust.transport.consumer import Consumer
@@ -41,6 +42,7 @@ class AsksOurs(Consumer):  # type: ignore[misc]
 def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
     """An AIOKafkaConsumer as Faust creates it, with the app's assignor."""
     consumer, assignor = create(transport), thread.app.assignor
+    guard_leader(consumer)
     if thread._assignor is not assignor:
         if not hasattr(consumer, STRATEGY):
             logger.warning("This aiokafka keeps its assignors elsewhere; without tables and standbys "

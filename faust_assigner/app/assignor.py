@@ -108,21 +108,24 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             given.setdefault(topic, []).extend(numbers)
         try:
             answer = decode_answer(assignment.user_data)
+            memory = self._remember(answer, given)
         except Exception as exc:
             self.counters["unreadable_answers"] += 1
             logger.error("The leader's answer cannot be read, all %d partitions are taken for active: %s",
                          sum(map(len, given.values())), exc)
             answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
+            memory = self._remember(answer, given)
         own_url = str(self.app.conf.canonical_url)
         if answer.url and answer.url != own_url:
             self.counters["foreign_urls"] += 1
             logger.warning("This member is %s, and the leader knows it as %s", own_url, answer.url)
-        memory = remember(answer, given, kafkas=kafka_generation(self.app),
-                          before=self._memory.generation)
         self._active_tps = _tps(memory.actives)
         self._standby_tps = _tps(memory.standbys)
         self._topic_groups = dict(answer.group_ids)
         self._memory = memory
+
+    def _remember(self, answer: Answer, given: Mapping[str, list[int]]) -> Memory:
+        return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory.generation)
 
     # -- as the leader
 

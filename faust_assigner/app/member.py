@@ -123,6 +123,7 @@ def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: in
     """
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
+    answer = replace(answer, writes=_within(answer.writes, given))
     for topic, numbers in given.items():
         named = {*actives.get(topic, ()), *standbys.get(topic, ())}
         if unnamed := set(numbers) - named:
@@ -136,8 +137,8 @@ def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: in
 def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:
     found = {}
     for topic, runs in claims.items():
-        allowed = set(given.get(topic, ()))
-        kept = [p for p in runs if p in allowed]
+        # The other way round a leader could have us walk through two billion numbers.
+        kept = [p for p in given.get(topic, ()) if p in runs]
         if kept:
             found[topic] = Runs.of(kept)
     return found

@@ -467,6 +467,19 @@ def test_what_was_not_given_is_not_claimed() -> None:
     assert assignor_of(found).assigned_standbys() == set()
 
 
+def test_a_leaders_two_billion_partitions_cost_nothing() -> None:
+    """Runs in an answer are looked up, never walked through."""
+    from faust_assigner.answer import AnswerWriter
+    from faust_assigner.directory import Directory
+
+    app = make_app("http://w", global_tables={"rates": {}})
+    writer = AnswerWriter(Directory(), {}, generation=3, is_uniform=True)
+    raw = writer.for_ours({LOG: [0]}, {}, "http://w", writes={LOG: range(2**31)})
+    app.assignor.on_assignment(Mock(assignment=[(LOG, [0])], user_data=raw))
+    assert app.assignor.assigned_actives() == {TP(LOG, 0)}
+    assert len(app.assignor.metadata({LOG}).user_data) < 1000
+
+
 def test_a_bad_member_is_named_once_per_round_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """With the reason, without its bytes; and it takes part as one that remembers nothing."""
     found = group(2)
