@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -61,5 +61,16 @@ fuzz: $(VENV)/.dev              ## any bytes as user_data: FUZZ_EXAMPLES of each
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/pytest -q -o timeout=14400 --hypothesis-show-statistics \
 		tests/property/test_fuzz_userdata.py
 
+SCENARIOS ?= 10000
+simulate: $(VENV)/.dev          ## SCENARIOS churn scenarios on local[2] with the settings table; under build/simulate
+	$(BIN)/faust-assigner simulate --scenarios $(SCENARIOS) --seed 1 --out build/simulate --master 'local[2]'
+
+bench-simulate: $(VENV)/.dev    ## scenarios through mapInPandas beside a pool of processes, both warm
+	$(RUN) benchmarks/simulate.py
+
 bench-assign: $(VENV)/.dev      ## Faust's assign() at up to 1,000 x 10,000, ours beside stock
 	$(RUN) benchmarks/assign.py
+
+KEYS ?= 1000000
+recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snapshot, local; KEYS=, BENCH="--broker embedded --direct"
+	$(RUN) -m benchmarks.recovery --keys $(KEYS) --compaction $(BENCH)

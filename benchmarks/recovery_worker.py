@@ -3,7 +3,7 @@
     python recovery_worker.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
 Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: mix faust_assigner.app.recovery in;
-``load``: instead of recovering, write this many keys through the table and wait until they are out;
+``expect_offsets``: after recovery go on until the table's changelog has these offsets (partition -> offset);
 ``standbys``: table_standby_replicas; ``settle_s``: wait so long for standbys to catch up;
 ``stay``: after the report go on until stdin closes.
 Prints one JSON line: seconds, state (hash and keys over all partitions), sources.
@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 import faust
+from faust.types import TP
 
 SETTINGS = json.loads(sys.argv[1])
 TABLE = "balances"
@@ -102,6 +103,10 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
     while not watch.ended:
         await asyncio.sleep(0.01)
     recovery = app.tables.recovery
+    expected = {int(partition): offset for partition, offset in SETTINGS.get("expect_offsets", {}).items()}
+    while any((table.data.persisted_offset(TP("", partition)) or -1) < offset
+              for partition, offset in expected.items() if offset >= 0):
+        await asyncio.sleep(0.2)
     settle = time.monotonic() + SETTINGS.get("settle_s", 0)
     while time.monotonic() < settle:
         await asyncio.sleep(0.2)

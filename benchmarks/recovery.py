@@ -1,0 +1,228 @@
+"""Recovery of a table, four ways in one run, equal state asserted; and what making the snapshot costs.
+
+    python -m benchmarks.recovery [--keys 1000000] [--tail 0.01] [--partitions 8] [--broker kafka|embedded]
+
+A real Faust app writes the table through an agent (or ``--direct``: the same changelog records by a
+producer, much quicker), Spark snapshots its changelog through the Kafka connector, the app writes the
+tail. Then fresh workers recover, one after the other:
+
+    stock      Faust's own loop, the whole changelog
+    batched    the whole changelog in batches (app/batched_replay.py)
+    snapshot   files, then the tail
+    local      the same worker again, from its own files
+
+Each figure is from the assignment of partitions to the worker being ready, fetch and download included.
+``--compaction`` compares the ways to make the snapshot on Spark. Exit code 1 when a state differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from faust_assigner.testing.kafka import free_port, kafka_server
+
+APP_ID = "shop"
+CHANGELOG = f"{APP_ID}-balances-changelog"
+WORKER = Path(__file__).with_name("recovery_worker.py")
+GOALS = {"snapshot": 30.0, "batched": 5.0}
+
+
+@contextlib.contextmanager
+def broker_of(kind: str) -> Iterator[str]:
+    """A running broker's address."""
+    if kind == "kafka":
+        with kafka_server() as server:
+            yield server.bootstrap
+        return
+    port = free_port()
+    with tempfile.TemporaryDirectory() as data:
+        # In a process of its own, as it would be used; in this one it would share the bench's GIL.
+        process = subprocess.Popen([sys.executable, "-m", "faust_assigner.cli", "broker", "--data", data,
+                                    "--port", str(port)], stdout=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+                    break
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+class Bench:
+    """One broker, one app, one table."""
+
+    def __init__(self, bootstrap: str, options: argparse.Namespace, work: Path) -> None:
+        self.bootstrap, self.options, self.work = bootstrap, options, work
+        self.snapshots = work / "snapshots"
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        topics = [NewTopic(f"{APP_ID}-source", options.partitions, 1),
+                  NewTopic(CHANGELOG, options.partitions, 1, config={"cleanup.policy": "compact"})]
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+
+    def write(self, start: int, end: int) -> None:
+        """Keys numbered [start, end) through the table, or straight into its changelog."""
+        began = time.monotonic()
+        if self.options.direct:
+            self._produce(CHANGELOG, start, end)
+        else:
+            self._produce(f"{APP_ID}-source", start, end)
+            report = self._worker("writer", expect_offsets=self._ends(end))
+            assert report["state"]["keys"] >= min(end, self.options.keys), report["state"]["keys"]
+        print(f"  wrote {end - start:,} changes in {time.monotonic() - began:.1f} s "
+              f"({'by a producer' if self.options.direct else 'through the app'})", flush=True)
+
+    def _produce(self, topic: str, start: int, end: int) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20,
+                             "queue.buffering.max.messages": 500_000})
+        for number in range(start, end):
+            key = number % self.options.keys
+            producer.produce(topic, b"%d" % number, b'"customer-%09d"' % key, key % self.options.partitions)
+            if number % 5000 == 0:
+                producer.poll(0)
+                while len(producer) > 400_000:
+                    producer.poll(0.1)
+        assert producer.flush(120) == 0
+
+    def _ends(self, written: int) -> dict[int, int]:
+        """Changelog offset each partition must reach once ``written`` changes went through the table."""
+        count, keys = self.options.partitions, self.options.keys
+        ends = dict.fromkeys(range(count), -1)
+        for full, rest in ((written // keys, written % keys),):
+            for partition in range(count):
+                ends[partition] += full * len(range(partition, keys, count))
+                ends[partition] += len(range(partition, rest, count))
+        return ends
+
+    def snapshot(self) -> None:
+        """Spark, through its own Kafka connector."""
+        from faust_assigner.pipeline.jars import connector_jars
+        from faust_assigner.pipeline.session import spark_session
+        from faust_assigner.pipeline.snapshot import take_snapshot
+
+        began = time.monotonic()
+        spark = spark_session("local[2]", "recovery bench", jars=connector_jars())
+        started = time.monotonic()
+        manifests = take_snapshot(self.bootstrap, CHANGELOG, str(self.snapshots), spark=spark,
+                                  connector="spark")
+        done = time.monotonic()
+        print(f"  snapshot of {sum(m.keys for m in manifests):,} keys, "
+              f"{sum(m.bytes for m in manifests) / 1e6:.0f} MB, in {done - started:.1f} s "
+              f"(+ {started - began:.1f} s of session start)", flush=True)
+        if self.options.compaction:
+            compare_compaction(spark, self.bootstrap, self.work)
+        spark.stop()
+
+    def recover(self, name: str, *, restore: bool, snapshots: bool = False,
+                datadir: str | None = None) -> dict[str, Any]:
+        """A fresh worker (or, with ``datadir``, one that was here before)."""
+        return self._worker(datadir or name, restore=restore, snapshots=snapshots)
+
+    def _worker(self, datadir: str, *, restore: bool = False, snapshots: bool = False,
+                **settings: Any) -> dict[str, Any]:
+        given = {"bootstrap": self.bootstrap, "app_id": APP_ID, "partitions": self.options.partitions,
+                 "datadir": str(self.work / datadir), "restore": restore, "log": "WARNING", **settings}
+        environment = {**os.environ, "FAUST_ASSIGNER_SNAPSHOTS": str(self.snapshots) if snapshots else ""}
+        done = subprocess.run([sys.executable, str(WORKER), json.dumps(given)], env=environment,
+                              text=True, capture_output=True, timeout=self.options.timeout)
+        if done.returncode or not done.stdout:
+            raise RuntimeError(done.stderr[-3000:])
+        report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return report
+
+
+def compare_compaction(spark: Any, bootstrap: str, work: Path) -> None:
+    """mapInArrow to SST beside ``max_by`` to Parquet, over the same records, warm, medians of three."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from faust_assigner.pipeline.snapshot import changelog_records, run_connector
+    from faust_assigner.pipeline.spans import look_at, plan_job
+
+    connection = {"bootstrap_servers": bootstrap}
+
+    def to_sst(turn: int) -> None:
+        job = plan_job(look_at(connection, CHANGELOG), str(work / f"sst-{turn}"), created_ms=0)
+        run_connector(spark, job, bootstrap)
+
+    def to_parquet(turn: int) -> None:
+        job = plan_job(look_at(connection, CHANGELOG), str(work / "unused"), created_ms=0)
+        records = changelog_records(spark, job, bootstrap)
+        latest = records.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
+        latest.where("value is not null").write.mode("overwrite").parquet(str(work / f"parquet-{turn}"))
+
+    figures = {}
+    for name, way in (("mapInArrow to SST", to_sst), ("max_by to Parquet", to_parquet)):
+        times = []
+        for turn in range(4):
+            began = time.monotonic()
+            way(turn)
+            times.append(time.monotonic() - began)
+        figures[name] = statistics.median(times[1:])
+        print(f"  {name:<20} {figures[name]:6.2f} s (first {times[0]:.2f} s)", flush=True)
+    ratio = figures["max_by to Parquet"] / figures["mapInArrow to SST"]
+    print(f"  ratio {ratio:.1f}x, aim 5x", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it all, print the table, 0 if every state is equal."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=1, help="how often each key is written before the cut")
+    parser.add_argument("--tail", type=float, default=0.01, help="share of the keys written after it")
+    parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--broker", choices=("kafka", "embedded"), default="kafka")
+    parser.add_argument("--direct", action="store_true", help="write the changelog without the app")
+    parser.add_argument("--compaction", action="store_true", help="also compare compaction on Spark")
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a worker may take")
+    options = parser.parse_args(arguments)
+    print(f"{options.keys:,} keys x {options.rounds}, tail {options.tail:.0%}, "
+          f"{options.partitions} partitions, {options.broker}", flush=True)
+    with broker_of(options.broker) as bootstrap, tempfile.TemporaryDirectory() as folder:
+        bench = Bench(bootstrap, options, Path(folder))
+        cut = options.keys * options.rounds
+        bench.write(0, cut)
+        bench.snapshot()
+        bench.write(cut, cut + round(options.keys * options.tail))
+        reports = {
+            "stock": bench.recover("stock", restore=False),
+            "batched": bench.recover("batched", restore=True),
+            "snapshot": bench.recover("snapshot", restore=True, snapshots=True),
+            "local": bench.recover("local", restore=True, snapshots=True, datadir="snapshot"),
+        }
+    return show(reports)
+
+
+def show(reports: dict[str, dict[str, Any]]) -> int:
+    """The table of figures; 1 when a state differs from stock Faust's."""
+    stock = reports["stock"]
+    print(f"\n{'recovery':<10}{'seconds':>9}{'x stock':>9}  {'aim':<6}{'keys':>11}  state", flush=True)
+    for name, report in reports.items():
+        aim = f"{GOALS[name]:.0f}x" if name in GOALS else ""
+        equal = report["state"]["hash"] == stock["state"]["hash"]
+        print(f"{name:<10}{report['seconds']:>9.2f}{stock['seconds'] / report['seconds']:>9.1f}  {aim:<6}"
+              f"{report['state']['keys']:>11,}  {'equal' if equal else 'DIFFERENT'}")
+    print(f"snapshot against batched: {reports['batched']['seconds'] / reports['snapshot']['seconds']:.1f}x, "
+          "aim 3x")
+    return int(any(report["state"]["hash"] != stock["state"]["hash"] for report in reports.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
