@@ -1,4 +1,4 @@
-"""Where ledgers come from: files through our own Arrow data source, topics through Spark's connector
+"""Where ledgers come from: files through our own reader into Arrow, topics through Spark's connector
 or, without Maven, through aiokafka. Batch and streaming give DataFrames of one schema, the parsed one.
 """
 
@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -53,7 +53,7 @@ class _Chunks(InputPartition):  # type: ignore[misc]
 
 
 class LedgerDataSource(DataSource):  # type: ignore[misc]
-    """``spark.read.format("faust_assigner_ledger")``: options ``paths`` (a JSON list) and ``tasks``."""
+    """``readStream.format("faust_assigner_ledger")``: options ``paths`` (a JSON list) and ``tasks``."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,29 +64,9 @@ class LedgerDataSource(DataSource):  # type: ignore[misc]
         """The parsed schema."""
         return PARSED_SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """All that is there now."""
-        return LedgerReader(json.loads(self.options["paths"]), int(self.options.get("tasks", "4")))
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What is there and what will be appended."""
         return LedgerStreamReader(json.loads(self.options["paths"]), int(self.options.get("tasks", "4")))
-
-
-class LedgerReader(DataSourceReader):  # type: ignore[misc]
-    """Every byte of every file, once."""
-
-    def __init__(self, paths: Sequence[str], tasks: int) -> None:
-        self.paths, self.tasks = paths, tasks
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The files' chunks as loads of about equal size."""
-        chunks = [chunk for file in find_files(self.paths) for chunk in cut(file.name, 0, file.size)]
-        return [_Chunks(load) for load in pack(chunks, self.tasks)] or [_Chunks(())]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Parsed lines of one load."""
-        return parse_chunks(partition.chunks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +175,9 @@ def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str =
     paths, topics = split_sources(ledgers)
     frames = [_parse_topic(read_topic(spark, topic, connector=connector), topic) for topic in topics]
     if paths:
-        find_files(paths)
-        frames.append(_files(spark, spark.read, paths))
+        files = find_files([absolute(path) for path in paths])
+        chunks = [chunk for file in files for chunk in cut(file.name, 0, file.size)]
+        frames.append(read_chunks(spark, pack(chunks, _tasks(spark))))
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
@@ -206,18 +187,31 @@ def stream_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str
     frames = [_parse_topic(stream_topic(spark, topic, connector=connector), topic) for topic in topics]
     if paths:
         find_files(paths)
-        frames.append(_files(spark, spark.readStream, paths))
+        frames.append(_stream_files(spark, paths))
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _files(spark: SparkSession, reader: Any, paths: Sequence[str]) -> DataFrame:
+def read_chunks(spark: SparkSession, loads: Sequence[tuple[Chunk, ...]]) -> DataFrame:
+    """One task for each load of ``loads``, in the parsed schema."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from parse_chunks(loads[number])
+
+    # A range has one row per partition and so one load per task: no shuffle has to spread them.
+    return spark.range(0, len(loads), 1, max(1, len(loads))).mapInArrow(read, PARSED_SCHEMA)
+
+
+def _tasks(spark: SparkSession) -> int:
+    """How many tasks share the files: two for each core, so that a slow one is made up for."""
+    return 2 * int(spark.sparkContext.defaultParallelism)
+
+
+def _stream_files(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     spark.dataSource.register(LedgerDataSource)
-    options: Mapping[str, str] = {
-        "paths": json.dumps([absolute(path) for path in paths]),
-        "tasks": str(2 * spark.sparkContext.defaultParallelism),
-    }
-    frame: DataFrame = reader.format(FORMAT).options(**options).load()
-    return frame
+    listed = json.dumps([absolute(path) for path in paths])
+    return spark.readStream.format(FORMAT).options(paths=listed, tasks=str(_tasks(spark))).load()
 
 
 def _parse_topic(messages: DataFrame, topic: TopicSource) -> DataFrame:

@@ -59,42 +59,41 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     assert len(batch["quarantine"]) > len(bad_lines())
 
 
-def test_visit_without_news_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """What was taken stays taken, also when the files are gone."""
-    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
-    path = ledger.write("w.jsonl", random_rows("g", 4, decisions=3))
-    before = visit(spark, ledger, out)
-    path.unlink()
-    assert visit(spark, ledger, out) == before
-    assert_tables(before, expected(ledger.lines))
-
-
-@pytest.mark.parametrize("moment", ["before the write", "in the write", "after the write"])
 def test_batch_that_died_is_taken_again_and_counted_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The micro-batch's lines are written under its number: a second attempt replaces the first."""
+    """Before its lines are written, while they are, and after: the next attempt replaces them."""
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
-    ledger.write("w.jsonl", [*random_rows("g", 5, decisions=3), bad(b"x", "JSON")])
-    take = stream._taker
-
-    def dying(folder: Any) -> Any:
-        def die(frame: Any, number: int) -> None:
-            if moment != "before the write":
-                take(folder)(frame, number)
-            if moment == "in the write":
-                next(Path(folder.path(stream.TAKEN, f"batch={number}")).glob("_SUCCESS")).unlink()
-            raise RuntimeError("killed")
-        return die
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stream, "_taker", dying)
-        with pytest.raises(Exception, match="killed"):
-            visit(spark, ledger, out)
-    assert not (out / "report.json").exists()
+    path = ledger.write("w.jsonl", [*random_rows("g", 5, decisions=3), bad(b"x", "JSON")])
+    for moment in ("before the write", "in the write", "after the write"):
+        with monkeypatch.context() as patch:
+            patch.setattr(stream, "_taker", dying(stream._taker, moment))
+            with pytest.raises(Exception, match="killed"):
+                visit(spark, ledger, out)
+        assert not (out / "report.json").exists()
     report = visit(spark, ledger, out)
     assert_tables(report, expected(ledger.lines))
     assert len(report["quarantine"]) == 1
+    # Without news nothing changes, also when what was taken is gone.
+    path.unlink()
+    assert visit(spark, ledger, out) == report
+
+
+def dying(taker: Any, moment: str) -> Any:
+    """A taker of micro-batches that dies at ``moment``."""
+
+    def dead_taker(folder: Any) -> Any:
+        def die(frame: Any, number: int) -> None:
+            if moment != "before the write":
+                taker(folder)(frame, number)
+            if moment == "in the write":
+                for part in Path(folder.path(stream.TAKEN, f"batch={number}")).iterdir():
+                    part.write_bytes(part.read_bytes()[:-7])
+            raise RuntimeError("killed")
+
+        return die
+
+    return dead_taker
 
 
 def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -108,7 +107,7 @@ def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Pa
     with (tmp_path / "log").open("wb") as log:
         watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.TAKEN)
+        written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.CHECKPOINT / "offsets" / "1")
     finally:
         os.killpg(watch.pid, signal.SIGKILL)
         watch.wait()
@@ -120,14 +119,14 @@ def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Pa
     assert len(report["quarantine"]) == len(bad_lines())
 
 
-def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], taken: Path) -> int:
-    """Append lines until the watch has finished two micro-batches; how many lines there are then."""
-    written, deadline = 10, time.monotonic() + 120
+def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], second: Path) -> int:
+    """Append lines until the watch has begun its second micro-batch; how many lines there are then."""
+    written, deadline = 10, time.monotonic() + 240
     with path.open("ab") as file:
-        while len(list(taken.glob("batch=*/_SUCCESS"))) < 2:
+        while not second.exists():
             assert watch.poll() is None, "the watch ended by itself"
             assert time.monotonic() < deadline, "the watch takes nothing"
-            if taken.exists() and written < len(lines) - 20:
+            if second.with_name("0").exists() and written < len(lines) - 20:
                 file.write(lines[written].data + b"\n")
                 file.flush()
                 written += 1
