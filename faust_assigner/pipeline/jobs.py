@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 
 JOBS: Mapping[str, str] = {
     "history": "faust_assigner.pipeline.history_job",
+    "simulate": "faust_assigner.pipeline.simulate_job",
     "snapshot": "faust_assigner.pipeline.snapshot_job",
+    "weights": "faust_assigner.pipeline.weights_job",
 }
 
 

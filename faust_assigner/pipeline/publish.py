@@ -20,7 +20,13 @@ class NotPublished(FaustAssignerError, RuntimeError):
 
 
 def write_file(path: str | Path, document: bytes) -> None:
-    """Put ``document`` at ``path`` in one step: a reader finds the old version or the new one."""
+    """Put ``document`` at ``path`` (or URL) in one step: a reader finds the old version or the new one."""
+    if "://" in str(path):
+        from faust_assigner.pipeline.files import file_system
+
+        fs, inside = file_system(str(path))
+        fs.pipe_file(inside, document)  # an object store shows an object when it is whole
+        return
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")

@@ -115,10 +115,11 @@ def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
         return list(play(run, range(scenarios)))
     pieces = [range(start, min(start + BATCH, scenarios)) for start in range(0, scenarios, BATCH)]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return list(itertools.chain.from_iterable(pool.map(_piece, itertools.repeat(run), pieces)))
+        return list(itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces)))
 
 
-def _piece(run: Run, scenario_ids: range) -> list[SimRow]:
+def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
+    """:func:`play` as a list: the work that a process of a pool is handed."""
     return list(play(run, scenario_ids))
 
 

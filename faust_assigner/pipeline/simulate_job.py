@@ -9,9 +9,11 @@ Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +69,31 @@ def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     run = _run(request, _facts_on_spark(spark, request.ledgers))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
     return _finish(request, summarise_on_spark(spark.read.parquet(target)))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``spark-submit … jobs.py simulate --out DIR [--scenarios N] [--seed S] [--ledger PATH …]``."""
+    parser = argparse.ArgumentParser(prog="simulate")
+    parser.add_argument("--out", required=True, help="folder for sim_result and report.json")
+    parser.add_argument("--scenarios", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ledger", action="append", default=[], help="replay a recorded week")
+    parser.add_argument("--group", help="with --ledger: this group alone")
+    parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES))
+    parser.add_argument("--replicas", default=",".join(map(str, DEFAULT_REPLICAS)))
+    parser.add_argument("--master", default=None, help="default: what spark-submit says")
+    given = parser.parse_args(arguments)
+    request = Request(
+        given.scenarios, given.seed, given.out, tuple(given.policies.split(",")),
+        tuple(int(count) for count in given.replicas.split(",")), ledgers=given.ledger, group_id=given.group)
+    from faust_assigner.pipeline.session import spark_session
+
+    spark = spark_session(given.master, "faust-assigner simulate")
+    try:
+        json.dump(simulate_on_spark(spark, request)["sim_settings"], sys.stdout, indent=1)
+    finally:
+        spark.stop()
+    return 0
 
 
 def what_if_here(request: Request, change: Change) -> dict[str, Any]:

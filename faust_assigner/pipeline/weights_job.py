@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.current import Current, current_here
 from faust_assigner.pipeline.publish import publish, write_file
-from faust_assigner.pipeline.rates import PartitionRate, rates_of, weigh
+from faust_assigner.pipeline.rates import COSTS, PartitionRate, rates_of, weigh
 from faust_assigner.pipeline.rows import Refused, accepted_rows
 from faust_assigner.shadow import score
 from faust_assigner.weights import DEFAULT_LIMITS, MAX_AGE_S, Limits, WeightRow, decode, encode
@@ -67,6 +70,32 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     ))
 
 
+def main(arguments: Sequence[str]) -> int:
+    """``spark-submit … jobs.py weights --ledger PATH [--ledger PATH …] --out FILE``."""
+    parser = argparse.ArgumentParser(prog="weights")
+    parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob")
+    parser.add_argument("--out", help="the versioned weights file, on the driver's machine")
+    parser.add_argument("--bootstrap", help="with --topic: the brokers")
+    parser.add_argument("--topic", help="publish to this compacted topic too")
+    parser.add_argument("--by", default="blend", choices=COSTS)
+    parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
+    parser.add_argument("--shadow", action="store_true", help="score the newest decision")
+    parser.add_argument("--master", default=None, help="default: what spark-submit says")
+    given = parser.parse_args(arguments)
+    if (given.out is None and given.topic is None) or (given.topic is None) != (given.bootstrap is None):
+        parser.error("--out FILE, or --bootstrap and --topic, or all three")
+    request = Request(given.ledger, datetime.now(UTC), given.out, given.bootstrap, given.topic, given.by,
+                      Limits.parse(given.clamp), given.shadow)
+    from faust_assigner.pipeline.session import spark_session
+
+    spark = spark_session(given.master, "faust-assigner weights")
+    try:
+        json.dump(learn_on_spark(spark, request), sys.stdout, indent=1)
+    finally:
+        spark.stop()
+    return 0
+
+
 def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     """Weigh, write, publish, score."""
     if not learned.rates:
@@ -78,9 +107,7 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     if request.out is not None:
         write_file(request.out, document)
     records = 0
-    if request.topic is not None:
-        if request.bootstrap is None:
-            raise NothingToLearn("--topic goes with --bootstrap")
+    if request.topic is not None and request.bootstrap is not None:
         records = publish(request.bootstrap, request.topic, rows, version=version, computed_at=request.now)
     newest = max(rate.newest for rate in learned.rates)
     return {

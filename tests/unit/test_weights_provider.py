@@ -215,14 +215,14 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     assert wanted is not None
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
-    wanted = configured(app_of(broker="kafka://one:9092;kafka://two:9093", faust_assigner_weights="file"))
+    wanted = configured(app_of(broker="kafka://127.0.0.1:1;kafka://127.0.0.1:2", faust_assigner_weights="file"))
     assert wanted is not None
     assert isinstance(wanted.source, TopicSource)
-    assert wanted.source.connection["bootstrap_servers"] == ["one:9092", "two:9093"]
-    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "kafka://three:9094/weights")
+    assert wanted.source.connection["bootstrap_servers"] == ["127.0.0.1:1", "127.0.0.1:2"]
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "kafka://127.0.0.1:3/weights")
     wanted = configured(app_of())
     assert wanted is not None
-    assert wanted.source.connection["bootstrap_servers"] == "three:9094"
+    assert wanted.source.connection["bootstrap_servers"] == "127.0.0.1:3"
 
 
 @pytest.mark.parametrize("settings", [
