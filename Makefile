@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -74,3 +74,15 @@ bench-assign: $(VENV)/.dev      ## Faust's assign() at up to 1,000 x 10,000, our
 KEYS ?= 1000000
 recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snapshot, local; KEYS=, BENCH="--broker embedded --direct"
 	$(RUN) -m benchmarks.recovery --keys $(KEYS) --compaction $(BENCH)
+
+SEED ?= 1
+INSTANCES ?= 10000
+exactness: $(VENV)/.dev         ## the planner's target against the oracles on random instances; INSTANCES=, SEED=
+	$(RUN) -m tests.property.exactness $(INSTANCES) $(SEED)
+
+ROUNDS ?= 1000000
+walk: $(VENV)/.dev              ## random lives of a group, every promise checked each round; ROUNDS=, SEED=
+	$(RUN) -m tests.property.walk $(ROUNDS) $(SEED)
+
+bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka
+	$(RUN) benchmarks/planner.py
