@@ -181,7 +181,7 @@ class RestoringRecovery(Recovery):
         highwater, offset = self.active_highwaters[tp], offsets[tp]
         if not is_writable(store) or table._on_changelog_event is not None:
             return None
-        if highwater is None or offset is None or highwater <= offset:
+        if highwater is None or offset is None or (highwater <= offset and not self.app.in_transaction):
             return None
         persisted = store.persisted_offset(tp)
         # The earliest offset still in the log counts as read: nothing can be had before it.

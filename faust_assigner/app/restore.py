@@ -55,7 +55,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Cold:
-    """One partition to bring up: its database, the offset in it (-1: none), whether it takes SST files."""
+    """One partition to bring up: its database, the offset in it (-1: none), whether it takes SST files.
+
+    ``highwater`` is the last offset to reach, as far as Faust knows.
+    """
 
     tp: TopicPartition
     database: Any
@@ -100,6 +103,7 @@ class Stop:
 def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict[TopicPartition, Restored]:
     """Restore and replay ``partitions``; returns how far each came. Runs in a thread, never raises."""
     started = time.time()
+    partitions = _with_committed_ends(settings, partitions)
     done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started, started,
                               cold.offset, cold.offset, 0) for cold in partitions}
     empty = [cold for cold in partitions if done[cold.tp].source == REPLAY and cold.takes_files]
@@ -115,6 +119,18 @@ def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict
         except (Exception, asyncio.CancelledError) as error:
             logger.warning("Batched replay gave up, Faust's own continues: %r", error)
     return done
+
+
+def _with_committed_ends(settings: Settings, partitions: Sequence[Cold]) -> Sequence[Cold]:
+    """Under transactions ask for the ends: Faust knows them only once a fetch has told, often too late."""
+    if settings.isolation_level != "read_committed":
+        return partitions
+    try:
+        ends = asyncio.run(extents_of(settings.connection, [cold.tp for cold in partitions]))
+    except (Exception, asyncio.CancelledError) as error:
+        logger.warning("The committed ends of changelogs are unknown: %r", error)
+        return partitions
+    return [replace(cold, highwater=ends[cold.tp].end - 1) for cold in partitions]
 
 
 def from_snapshots(

@@ -275,6 +275,13 @@ def test_local_files_go_before_snapshots(stores: Stores, tmp_path: Path) -> None
     stores.assert_up_to_date()
 
 
+def test_under_transactions_the_committed_end_is_asked_for(stores: Stores) -> None:
+    """Faust takes it from the last fetch, and there may have been none: -1, as if nothing were to restore."""
+    unknown = [replace(cold, highwater=-1) for cold in stores.cold()]
+    bring_up(replace(stores.settings, snapshots=None), unknown, Stop())
+    stores.assert_up_to_date()
+
+
 @pytest.mark.kafka
 def test_gaps_of_control_records_are_passed_over(kafka: Any, tmp_path: Path) -> None:
     """Transactions leave offsets without records, at the end of the snapshot and of the log."""
