@@ -231,7 +231,8 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
 
 @main.command()
 @click.option("--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same numbers.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True,
+              help="The same seed, the same numbers.")
 @click.option("--out", default="", metavar="DIR", help="Folder for sim_result and report.json.")
 @click.option("--ledger", "ledgers", multiple=True, metavar="PATH",
               help="Replay a recorded week: file, folder or glob. May be repeated.")

@@ -20,7 +20,17 @@ class NotPublished(FaustAssignerError, RuntimeError):
 
 
 def write_file(path: str | Path, document: bytes) -> None:
-    """Put ``document`` at ``path`` (or URL) in one step: a reader finds the old version or the new one."""
+    """Put ``document`` at ``path`` (or URL) in one step: a reader finds the old version or the new one.
+
+    Raises NotPublished.
+    """
+    try:
+        _write_file(path, document)
+    except (OSError, ImportError, ValueError) as error:
+        raise NotPublished(f"{path}: {error}") from error
+
+
+def _write_file(path: str | Path, document: bytes) -> None:
     if "://" in str(path):
         from faust_assigner.pipeline.files import file_system
 

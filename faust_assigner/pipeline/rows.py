@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from faust_assigner.ledger import Refusal, Row, parse
-from faust_assigner.pipeline.files import Chunk, absolute, find_files, read_lines
+from faust_assigner.pipeline.files import Chunk, LedgerPathError, absolute, find_files, read_lines
 
 
 @dataclass
@@ -26,8 +26,11 @@ class Refused:
 def accepted_rows(ledgers: Sequence[str], refused: Refused | None = None) -> Iterator[Row]:
     """The accepted lines of ``ledgers`` (files, folders, globs); refused ones are counted.
 
-    Raises LedgerPathError for a path that is not there.
+    Raises LedgerPathError for a path that is not there, and for a topic.
     """
+    topics = [ledger for ledger in ledgers if ledger.startswith("kafka://")]
+    if topics:
+        raise LedgerPathError(f"{topics[0]}: a topic is read on Spark, leave out --no-spark")
     for file in find_files([absolute(path) for path in ledgers]):
         for _, line in read_lines(Chunk(file.name, 0, file.size)):
             found = parse(line)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +130,23 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
     assert set(report) == {"options", "sim_summary", "sim_settings"}
 
 
+def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> None:
+    """The base install: the same rows as JSON lines."""
+    program = ("import sys\n"
+               "for name in ('pyspark', 'pandas', 'pyarrow', 'fsspec'): sys.modules[name] = None\n"
+               "from faust_assigner.cli import main; main()")
+    subprocess.run([sys.executable, "-c", program, "simulate", "--no-spark", "--jobs", "1",
+                    "--scenarios", "2", "--policies", "ours", "--replicas", "1", "--out", str(tmp_path)],
+                   check=True, capture_output=True)
+    lines = (tmp_path / "sim_result" / "part-00000.jsonl").read_text().splitlines()
+    expected = play_here(Run(1, arms=arms(["ours"], [1])), 2)
+    assert [json.loads(line) for line in lines] == [
+        {**found._asdict(), "dt": found.dt.isoformat()} for found in expected]
+
+
 @pytest.mark.parametrize("arguments", [
-    ["--replicas", "one"], ["--members", "8:3"], ["--members", "0:3"], ["--policies", "nobody"],
+    ["--replicas", "one"], ["--seed", "-1"], ["--ledger", "kafka://127.0.0.1:1/ledger"],
+    ["--members", "8:3"], ["--members", "0:3"], ["--policies", "nobody"],
     ["--ledger", "/nowhere/at/all"]])
 def test_impossible_options_are_said_with_exit_code_2(arguments: list[str], tmp_path: Path) -> None:
     """Nothing is written, nothing is a traceback."""
