@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Iterator
 from random import Random
 
 from tests.property.world import EVENTS, World
@@ -33,31 +34,40 @@ def live(seed: str, rounds: int = LIFE) -> tuple[int, list[str]]:
         for event in rng.choices(events, chances, k=rng.choice([0, 1, 1, 1, 2, 3])):
             event(world, rng)
             names.append(event.__name__)
-        for violation in world.rebalance(thorough=step % 10 == 0):
+        for violation in world.rebalance(thorough=step % 20 == 0):
             found.append(f"life {seed} round {step} after {'+'.join(names) or 'nothing'}: {violation}")
     return rounds, found
 
 
-def walk(rounds: int, seed: int, processes: int = 1) -> tuple[int, list[str]]:
-    """``rounds`` rebalances in lives of ``LIFE``; (rounds played, violations)."""
+def lives(rounds: int, seed: int, processes: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """``rounds`` rebalances in lives of ``LIFE``, one after the other as they end."""
     seeds = [f"{seed}:{i}" for i in range(-(-rounds // LIFE))]
     if processes == 1:
-        lives = [live(s) for s in seeds]
-    else:
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            lives = list(pool.imap(live, seeds, chunksize=8))
-    return sum(n for n, _ in lives), [line for _, lines in lives for line in lines]
+        yield from map(live, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(live, seeds, chunksize=4)
+
+
+def walk(rounds: int, seed: int, processes: int = 1) -> tuple[int, list[str]]:
+    """(rounds played, violations)."""
+    played = list(lives(rounds, seed, processes))
+    return sum(n for n, _ in played), [line for _, lines in played for line in lines]
 
 
 def main() -> int:
-    """Print what was played and every violation; the exit code says whether there was one."""
+    """Print the progress and every violation; the exit code says whether there was one."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     started = time.perf_counter()
-    played, found = walk(rounds, seed, processes=os.cpu_count() or 1)
-    print(*found[:50], sep="\n")
-    print(f"seed {seed}: {len(found)} violations in {played} rounds, {time.perf_counter() - started:.0f} s")
-    return 1 if found else 0
+    played = violations = 0
+    for n, found in lives(rounds, seed, processes=os.cpu_count() or 1):
+        played, violations = played + n, violations + len(found)
+        print(*found, sep="\n", end="\n" if found else "")
+        if played % max(LIFE, rounds // 20 // LIFE * LIFE) == 0 or played >= rounds:
+            print(f"seed {seed}: {violations} violations in {played} rounds, "
+                  f"{time.perf_counter() - started:.0f} s", flush=True)
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":
