@@ -179,14 +179,15 @@ class Fleet:
                 f"{w.log_tail()}" for w in self.living()]
         raise NotAtRestError(f"no rest within {timeout_s:.0f} s\n" + "\n".join(said))
 
-    def drain(self, orders: int, timeout_s: float = 30.0) -> None:
-        """Wait until as many distinct orders were done as were sent, or no more come in time."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            self.living()
-            if len({row[1:] for row in self.orders()}) >= orders:
-                return
+    def drain(self, orders: int, patience_s: float = 45.0) -> None:
+        """Wait until as many distinct orders were done as were sent, or none came for ``patience_s``."""
+        done, progress = -1, time.monotonic()
+        while done < orders and time.monotonic() - progress < patience_s:
             time.sleep(0.2)
+            self.living()
+            now = len({row[1:] for row in self.orders()})
+            if now > done:
+                done, progress = now, time.monotonic()
 
     def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
         """The union of the workers' active parts of the table."""

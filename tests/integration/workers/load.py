@@ -24,7 +24,7 @@ class Load:
     app_id: str
     partitions: int
     preload: int = 0
-    orders_per_s: float = 10.0
+    orders_per_s: float = 5.0
     seed: int = 1
     sent: list[int] = field(default_factory=list)
     amounts: dict[str, list[int]] = field(default_factory=dict)
