@@ -161,6 +161,7 @@ def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
         joined = group.metadata()
         rounds = [assign(group, cluster, joined) for _ in range(repeat)]
         answers = rounds[-1][1]
+        gc.unfreeze()
         join, sync = sum(map(len, joined.values())), sum(map(len, answers.values()))
         return {"unchanged_ms": statistics.median(unchanged),
                 "join_ms": statistics.median(r[0] for r in rounds), "join": join, "sync": sync,
