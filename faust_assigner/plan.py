@@ -42,14 +42,16 @@ def plan(
 
     ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
     ``replicas`` standbys; ``weights`` maps (topic, partition) -> cost; ``previous_ids`` maps topic ->
-    the group id it had, for callers that remember.
+    the group id it had, for callers that remember. With weights the heaviest member is made light in
+    few moves, and counts may come out uneven.
 
     Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
     raises: a claim that cannot be read, or that names what does not exist, is ignored.
     """
     ordered = _ordered(members)
-    _check(partitions, replicas)
-    layout = _layout(ordered, partitions, changelogs, previous_ids)
+    counts = _counts(partitions)
+    replicas = min(_count("replicas", replicas), len(ordered))
+    layout = _layout(ordered, counts, changelogs, previous_ids)
     prior = judge(layout, ordered)
     counted = StickyAssignor().assign(layout, prior)
     weighed = weigh(layout, weights)
@@ -58,7 +60,7 @@ def plan(
     owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight)
     owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
     standby = place_standbys(layout, prior, owner, target, replicas)
-    return Plan(layout, prior, target, owner, standby, counted, promoted, dict(partitions), replicas, weighed)
+    return Plan(layout, prior, target, owner, standby, counted, promoted, counts, replicas, weighed)
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:
@@ -67,11 +69,12 @@ def _ordered(members: Iterable[Member]) -> list[Member]:
     for member in unordered:
         if not isinstance(member.member_id, str):
             raise PlanInputError(f"member_id must be a string, got {member.member_id!r}")
-        if isinstance(member.topics, (str, bytes)):
+        if isinstance(member.topics, (str, bytes)) or not isinstance(member.topics, Iterable):
             raise PlanInputError(f"{member.member_id!r}: topics must be a collection of names, "
                                  f"got {member.topics!r}")
-        if not (isinstance(member.capacity, (int, float)) and 0 < member.capacity < math.inf):
-            raise PlanInputError(f"{member.member_id!r}: capacity must be above 0, got {member.capacity!r}")
+        capacity: Any = member.capacity
+        if not (isinstance(capacity, (int, float, np.number)) and 0 < capacity < math.inf):
+            raise PlanInputError(f"{member.member_id!r}: capacity must be above 0, got {capacity!r}")
     ordered = sorted(unordered, key=lambda m: m.member_id)
     for one, other in pairwise(ordered):
         if one.member_id == other.member_id:
@@ -79,12 +82,14 @@ def _ordered(members: Iterable[Member]) -> list[Member]:
     return ordered
 
 
-def _check(partitions: Mapping[str, int], replicas: int) -> None:
-    for topic, count in partitions.items():
-        if not isinstance(count, (int, np.integer)) or count < 0:
-            raise PlanInputError(f"topic {topic!r}: partition count must be 0 or more, got {count!r}")
-    if not isinstance(replicas, (int, np.integer)) or replicas < 0:
-        raise PlanInputError(f"replicas must be 0 or more, got {replicas!r}")
+def _counts(partitions: Mapping[str, int]) -> dict[str, int]:
+    return {topic: _count(f"partitions[{topic!r}]", count) for topic, count in partitions.items()}
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, (int, np.integer)) or value < 0:
+        raise PlanInputError(f"{name} must be a whole number, 0 or more, got {value!r}")
+    return int(value)
 
 
 def _layout(
@@ -93,15 +98,18 @@ def _layout(
     changelogs: Collection[str],
     previous_ids: Mapping[str, int] | None,
 ) -> Layout:
+    if isinstance(changelogs, (str, bytes)):
+        raise PlanInputError(f"changelogs must be a collection of names, got {changelogs!r}")
     groups = PartitionGrouper().group(
         [m.topics for m in members], partitions, changelogs=changelogs, previous_ids=previous_ids
     )
     racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
+    index = {rack: r for r, rack in enumerate(racks)}
     return Layout(
         tuple(m.member_id for m in members),
         groups,
         starts(groups),
         np.array([m.capacity for m in members], dtype=np.float64),
-        np.array([racks.index(m.rack_id) if m.rack_id in racks else NOBODY for m in members],
+        np.array([index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
                  dtype=np.int64),
     )

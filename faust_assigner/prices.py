@@ -91,7 +91,8 @@ def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
     # The level if the k lowest members get some: as many as lie below it.
     level = (amount + np.cumsum(rest[order])) / width
     k = int(np.count_nonzero(height[order] < level))
-    return np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
+    poured: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
+    return poured
 
 
 def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:

@@ -82,6 +82,8 @@ def test_no_members_no_topics_no_partitions_are_fine() -> None:
     ([Member("a", ["t"])], {"t": 1.5}, {}, "1.5"),
     ([Member("a", ["t"])], {"t": 1}, {"replicas": -1}, "-1"),
     ([Member("a", ["t"])], {"t": 1}, {"replicas": "1"}, "'1'"),
+    ([Member("a", None)], {"t": 1}, {}, "None"),  # type: ignore[arg-type]
+    ([Member("a", ["t"])], {"t": 1}, {"changelogs": "t"}, "'t'"),
     ([Member("a", ["t"], capacity=0)], {"t": 1}, {}, "0"),
     ([Member("a", ["t"], capacity=-2.0)], {"t": 1}, {}, "-2"),
     ([Member("a", ["t"], capacity=math.nan)], {"t": 1}, {}, "nan"),
@@ -95,6 +97,20 @@ def test_the_callers_contradictions_are_named(
         plan(members, partitions, **settings)
     assert isinstance(caught.value, FaustAssignerError)
     assert isinstance(caught.value, ValueError)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Counts, replicas and capacities as numpy hands them over; names and ids stay plain."""
+    answer = plan([Member("a", ["t"], capacity=np.float32(1)), Member("b", ["t"], capacity=np.int64(1))],
+                  {"t": np.int64(4)}, replicas=np.int64(1), changelogs=["t"])  # type: ignore[dict-item]
+    assert answer.actives("a") == {"t": [0, 1]}
+    assert all(type(g.group_id) is int for g in answer.groups)
+
+
+def test_more_replicas_than_members_are_as_many_as_there_are() -> None:
+    """A setting far too high costs no memory."""
+    answer = plan([Member(m, ["t"]) for m in "abc"], {"t": 3}, replicas=10**9, changelogs=["t"])
+    assert all(len(answer.standbys(m)["t"]) == 2 for m in "abc")
 
 
 def test_capacities_weigh_loads() -> None:
