@@ -79,7 +79,7 @@ def restored_partitions(app: Any) -> Mapping[TP, Restored]:
     return getattr(app.tables.recovery, "restored", {})
 
 
-class RestoringTables(TableManager):
+class RestoringTables(TableManager):  # type: ignore[misc]
     """Of the app's table manager: its recovery restores, and a rebalance waits for it to let go."""
 
     _recovery: Any
@@ -106,7 +106,7 @@ class RestoringTables(TableManager):
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
-class RestoringRecovery(Recovery):
+class RestoringRecovery(Recovery):  # type: ignore[misc]
     """Of the table manager's recovery: databases are brought up before their offsets are believed."""
 
     restored: dict[TP, Restored]

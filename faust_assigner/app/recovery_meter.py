@@ -34,8 +34,8 @@ class RecoveryMeter:
     """Writes a ``recovery`` row for every active changelog partition this worker had to bring up.
 
     A partition that this worker kept through a rebalance with nothing to read is no recovery, nor is
-    that of an empty changelog. ``source`` is where the state came from before the changelog's tail was read: ``standby`` (this worker stood
-    by), ``snapshot``, ``local`` (files of an earlier life), else ``replay``. ``records`` counts changelog
+    that of an empty changelog. ``source`` is where the state came from before the changelog's tail was
+    read: ``standby`` (this worker stood by), ``snapshot``, ``local`` (files of an earlier life), else ``replay``. ``records`` counts changelog
     records applied one by one and offsets passed in batches; ``bytes`` those records and snapshot files.
     """
 
@@ -166,8 +166,7 @@ def _take(measured: _Open, restored: Restored) -> None:
     """What was done past Faust's loop: a snapshot, or changelog records applied in batches."""
     if restored.source == SNAPSHOT:
         measured.source = SNAPSHOT
-    else:
-        measured.records += max(0, restored.end_offset - restored.start_offset)
+    measured.records += restored.replayed
     measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
     measured.bytes += restored.bytes
     measured.ended = restored.ended
