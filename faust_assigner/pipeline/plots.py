@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 9.0, 3.4, 110
-#: More series than this in one picture are noise: the largest stay.
-SERIES_SHOWN = 8
+#: More bars than this in one picture are noise: the heaviest partitions stay.
+HEAVIEST_SHOWN = 10
 WARM, COLD, FAINT = "#3b7dd8", "#d1495b", "#a9b4c2"
 
 
@@ -90,23 +90,24 @@ def _recovery(axes: Axes, rows: Rows) -> None:
 
 
 def _skew(axes: Axes, rows: Rows) -> None:
-    """The largest shares of any partition, per topic against an even share."""
-    heaviest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
-    sizes: defaultdict[tuple[Any, Any], set[int]] = defaultdict(set)
+    """The heaviest partitions, each on its worst day, beside an even share of their topic."""
+    worst: dict[tuple[str, str, int], Mapping[str, Any]] = {}
+    sizes: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for row in rows:
-        topic = (row["group_id"], row["topic"])
-        sizes[topic].add(row["partition"])
-        if topic not in heaviest or row["share"] > heaviest[topic]["share"]:
-            heaviest[topic] = row
-    topics = sorted(heaviest, key=lambda t: (-heaviest[t]["share"], t))[:SERIES_SHOWN]
-    names = [f"{topic}/{heaviest[(group, topic)]['partition']}\n{heaviest[(group, topic)]['dt']}"
-             for group, topic in topics]
-    places = range(len(topics))
-    axes.bar(places, [100 * heaviest[t]["share"] for t in topics], color=WARM, label="heaviest partition")
-    axes.bar(places, [100 / len(sizes[t]) for t in topics], color=FAINT, width=0.4, label="an even share")
-    _categories(axes, names)
+        partition = (row["group_id"], row["topic"], row["partition"])
+        sizes[partition[:2]].add(row["partition"])
+        if partition not in worst or row["share"] > worst[partition]["share"]:
+            worst[partition] = row
+    shown = sorted(worst, key=lambda p: (-worst[p]["share"], p))[:HEAVIEST_SHOWN]
+    even = [100 / len(sizes[partition[:2]]) for partition in shown]
+    places = range(len(shown))
+    axes.bar(places, [100 * worst[partition]["share"] for partition in shown], color=WARM, label="its share")
+    axes.hlines(even, [place - 0.4 for place in places], [place + 0.4 for place in places], color=COLD,
+                linewidth=2, label="an even share")
+    _categories(axes, [f"{topic}/{number}\n{worst[(group, topic, number)]['dt']}"
+                       for group, topic, number in shown])
     axes.set_ylabel("% of the topic's records that day")
-    axes.set_title("Heaviest partition of each topic")
+    axes.set_title("Heaviest partitions, each on its worst day")
     _legend(axes)
 
 

@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 STAGING = "_staging"
 
 
-def _is_checksummed(fs: Any) -> bool:
-    return str(fs.getClass().getName()) == "org.apache.hadoop.fs.LocalFileSystem"
+def _without_checksums(fs: Any) -> Any:
+    """On a local disk Hadoop would lay a hidden checksum file beside each of ours: what stands below it."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return fs.getRawFileSystem()
+    except Py4JError:
+        return fs
 
 
 class Folder:
@@ -28,9 +34,7 @@ class Folder:
         self._spark = spark
         self._path_class = spark._jvm.org.apache.hadoop.fs.Path
         root = self._path_class(self.url)
-        fs = root.getFileSystem(spark._jsc.hadoopConfiguration())
-        # On a local disk Hadoop would lay a hidden checksum file beside each of ours.
-        self._fs: Any = fs.getRawFileSystem() if _is_checksummed(fs) else fs
+        self._fs = _without_checksums(root.getFileSystem(spark._jsc.hadoopConfiguration()))
 
     def path(self, *names: str) -> str:
         """The URL of something inside."""

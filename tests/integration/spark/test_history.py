@@ -55,7 +55,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     rng = random.Random(20261121)
     groups = [random_rows(f"group-{seed}", seed) for seed in range(6)]
     lines = [line for group in groups[:4] for line in group]
-    lines += [good({**ASSIGNMENT, "decision_id": "nowhere"}), *bad_lines(), *([Line(b"")] * 20), *([Line(b" \t")] * 5)]
+    blank = [Line(b"")] * 20 + [Line(b" \t")] * 5
+    lines += [good({**ASSIGNMENT, "decision_id": "nowhere"}), *bad_lines(), *blank]
     rng.shuffle(lines)
     cut = len(lines) // 3
     ledger.write("a/worker-1.jsonl.1", lines[:cut])
@@ -130,6 +131,8 @@ def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
     assert "<script" not in page
     for table in TABLES:
         assert (made[0] / f"{table}.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in made[0].iterdir()} == {
+        "report.json", "report.html", "quarantine", *TABLES, *(f"{table}.png" for table in TABLES)}
     assert "v0" in page[page.index('id="deploys"'):]
 
 
