@@ -35,8 +35,9 @@ class RecoveryMeter:
 
     A partition that this worker kept through a rebalance with nothing to read is no recovery, nor is
     that of an empty changelog. ``source`` is where the state came from before the changelog's tail was
-    read: ``standby`` (this worker stood by), ``snapshot``, ``local`` (files of an earlier life), else ``replay``. ``records`` counts changelog
-    records applied one by one and offsets passed in batches; ``bytes`` those records and snapshot files.
+    read: ``standby`` (this worker stood by), ``snapshot``, ``local`` (files of an earlier life), else
+    ``replay``. ``records`` counts changelog records applied one by one and offsets passed in batches;
+    ``bytes`` those records and snapshot files.
     """
 
     def __init__(self, app: Any, files: LedgerFiles) -> None:
