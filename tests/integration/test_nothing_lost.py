@@ -41,7 +41,7 @@ def pause_around(target: Any, name: str, *, before: float = 0.0, after: float = 
     setattr(target, name, slow)
 
 
-def seek_amid_a_batch(worker: Worker, handed_over: int) -> None:
+def seek_amid_a_batch(worker: Worker, handed_over: int, patience_s: float) -> None:
     """Let the seek fall between two orders of one batch; stock yields to other tasks every 100 records."""
     consumer, seen = worker.app.consumer, []
     getmany, perform_seek = consumer.getmany, consumer.perform_seek
@@ -53,7 +53,7 @@ def seek_amid_a_batch(worker: Worker, handed_over: int) -> None:
             yield tp, message
 
     async def late() -> None:
-        await worker.until(lambda: len(seen) >= handed_over, 2.0)
+        await worker.until(lambda: len(seen) >= handed_over, patience_s)
         await perform_seek()
 
     consumer.getmany, consumer.perform_seek = slow, late
@@ -122,16 +122,16 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
             await asyncio.sleep(1.2)  # earlier ones fall to a fetch under way, see below
             worker.send_orders(55)
 
-        seek_amid_a_batch(worker, handed_over=30)
+        seek_amid_a_batch(worker, handed_over=30, patience_s=1.0 if repaired else 10.0)
         worker.delay_s = 0.4
         await worker.rebalance([0], standbys=[1])
-        assert await worker.until(lambda: worker.recovered, 5.0)
+        assert await worker.until(lambda: worker.recovered, 15.0)
         worker.delay_s = 0.0
 
         def passed_over() -> set[int]:
             return set(range(5, worker.logs.committed[worker.source()])) - set(worker.offsets)
 
-        await worker.until(lambda: passed_over() or worker.logs.committed[worker.source()] == 60)
+        await worker.until(lambda: passed_over() or worker.logs.committed[worker.source()] == 60, 10.0)
         assert (passed_over() == set()) == repaired
 
 
