@@ -21,7 +21,7 @@ app = faust.App(
     broker="kafka://" + os.environ.get("ORDERS_BROKER", "127.0.0.1:9092"),
     PartitionAssignor=os.environ.get("ORDERS_ASSIGNOR", "faust_assigner:PartitionAssignor"),
     # A static member that bounces within its session moves nothing and stops nobody.
-    consumer_group_instance_id=os.environ.get("ORDERS_INSTANCE", ""),
+    consumer_group_instance_id=os.environ.get("ORDERS_INSTANCE"),
     datadir=os.environ.get("ORDERS_DATA", "shop-data"),
     store="rocksdb://",
     topic_partitions=PARTITIONS,
