@@ -121,11 +121,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             logger.warning("This member is %s, and the leader knows it as %s", own_url, answer.url)
         self._active_tps = _tps(memory.actives)
         self._standby_tps = _tps(memory.standbys)
-        self._topic_groups = dict(answer.group_ids)
+        self._topic_groups = dict(memory.group_ids)
         self._memory = memory
 
     def _remember(self, answer: Answer, given: Mapping[str, list[int]]) -> Memory:
-        return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory.generation)
+        return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory)
 
     # -- as the leader
 

@@ -31,13 +31,15 @@ STOCK_PART_BYTES = 16 * 1024
 class Memory:
     """A member's last assignment, immutable: the router reads it on another thread.
 
-    ``answer`` is None before the first one. ``generation`` dates it.
+    ``answer`` is None before the first one. ``generation`` dates it. ``group_ids`` keeps the ids of topics
+    that are gone: producers still end transactions on what was revoked.
     """
 
     answer: Answer | None = None
     generation: int = -1
     actives: Mapping[str, Runs] = field(default_factory=dict)
     standbys: Mapping[str, Runs] = field(default_factory=dict)
+    group_ids: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def directory(self) -> Directory:
@@ -86,7 +88,7 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         instance_id=settings.or_default(settings.instance_id, app, None),
         rack_id=settings.or_default(settings.rack_id, app, None),
         capacity=settings.or_default(settings.capacity, app, 1.0),
-        group_ids=memory.answer.group_ids if memory.answer else {},
+        group_ids=memory.group_ids,
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},
         software=faust_assigner.__version__,
@@ -114,12 +116,12 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
     return packed
 
 
-def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: int, before: int) -> Memory:
+def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: int, before: Memory) -> Memory:
     """The memory after ``answer``, cut to what the consumer was really ``given``.
 
     Stock leaders name standbys of source topics that nobody reads. What was given and not named counts
     as active: a table must rather recover than be used empty. ``kafkas`` is Kafka's generation where
-    known (else -1), ``before`` that of the last memory.
+    known, else -1.
     """
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
@@ -130,8 +132,9 @@ def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: in
             logger.error("%s: partitions %s were given without a role; taken for active",
                          topic, sorted(unnamed)[:20])
             actives[topic] = Runs.of([*actives.get(topic, ()), *unnamed])
-    generation = answer.generation if answer.generation >= 0 else kafkas if kafkas >= 0 else before + 1
-    return Memory(answer, generation, actives, standbys)
+    clock = kafkas if kafkas >= 0 else before.generation + 1
+    generation = answer.generation if answer.generation >= 0 else clock
+    return Memory(answer, generation, actives, standbys, {**before.group_ids, **answer.group_ids})
 
 
 def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:

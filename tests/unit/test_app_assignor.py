@@ -138,6 +138,21 @@ def test_group_ids_stay_when_topics_come(caplog: pytest.LogCaptureFixture) -> No
     assert assignor_of(found).group_for_topic("a-first-one") not in before.values()
 
 
+def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:
+    """A producer ends the transactions of what was revoked after the new assignment has come."""
+    found = group()
+    clicks = {m: app.assignor.group_for_topic("orders") for m, app in found.apps.items()}
+    for m in found.topics:
+        found.topics[m] = {LOG}
+    found.rebalance()
+    assert {m: app.assignor.group_for_topic("orders") for m, app in found.apps.items()} == clicks
+    assignor_of(found).on_assignment(Mock(assignment=[(LOG, [0])], user_data=b"noise"))
+    assert assignor_of(found).group_for_topic(LOG) == clicks["m0"]
+    found.topics["m0"] = set(TOPICS)
+    found.rebalance("m0")
+    assert said(found, "m0").group_ids["orders"] == clicks["m0"]
+
+
 def test_a_global_table_is_everywhere() -> None:
     """Every member recovers all of it; standbys are what it does not write itself."""
     for flags, full in (({}, False), ({"use_partitioner": True}, True),
