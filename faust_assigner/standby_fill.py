@@ -140,8 +140,9 @@ class _Dealer:
         ratio = shares.ratio[shares.kind[batch[0]], home, peers]
         due = np.floor(ratio * (done + len(batch)) + 1e-9).astype(np.int64)
         counts = np.clip(due - pair, 0, np.floor(ratio * len(batch) + 1e-9).astype(np.int64))
-        burden = (np.clip(pair + counts - due, 0, 1 << 10) << 48) + (
-            self.from_rack[home, peers] << 24) + seats.load[peers]
+        terms = (self.from_rack[home, peers], seats.load[peers])
+        first, second = reversed(terms) if shares.lopsided else terms
+        burden = (np.clip(pair + counts - due, 0, 1 << 10) << 48) + (first << 24) + second
         return _top_up(counts, burden, shares.rack[peers], slots, len(batch), each)
 
 

@@ -23,6 +23,8 @@ Counts: TypeAlias = npt.NDArray[np.int32]
 
 #: Shares are sums of fractions; what is this close to a whole number is that number.
 _ROUNDING = 1e-9
+#: Loads that differ by more than this when everybody holds its share are worth levelling early.
+_LOPSIDED = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Shares:
     ``distinct``  int64[T]   over how many other racks they can be spread
     ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
     ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
+    ``lopsided``  bool       even shares make uneven loads, as they do where racks differ in size
     ``bound``     int32[M,M] the most that keeps the failover bound
     ``cap``       int32[M,M] the same, one more where so many copies exist: that saves a restore
     """
@@ -51,6 +54,7 @@ class Shares:
     distinct: Ints
     ratio: Floats
     even: Counts
+    lopsided: bool
     bound: Counts
     cap: Counts
 
@@ -62,11 +66,11 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
     need, outside, distinct = _needs(problem, kind, eligible, rack, has_racks)
     ratio = _ratios(eligible, rack, has_racks, problem.replicas)
-    even, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
+    even, lopsided, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
     held = np.zeros_like(bound)
     np.add.at(held, (problem.owner[problem.held_task], problem.held_member), 1)
     cap = np.maximum(bound, np.minimum(bound + 1, held))
-    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, bound, cap)
+    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, lopsided, bound, cap)
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
@@ -169,8 +173,8 @@ def _pair_counts(
     has_racks: bool,
     ratio: Floats,
     need: Ints,
-) -> tuple[Counts, Counts]:
-    """Return the even share and the failover bound of each (owner, holder) pair."""
+) -> tuple[Counts, bool, Counts]:
+    """Return the even share of each (owner, holder) pair, if it is lopsided, and the failover bound."""
     members = problem.members
     share = np.zeros((members, members))
     first = np.zeros((members, members))
@@ -190,7 +194,8 @@ def _pair_counts(
     # Where racks force a pair above that, the others must stay at their even share.
     forced = (even > cap).any(axis=1)
     cap[forced] = even[forced]
-    return even, cap
+    lopsided = bool(np.ptp(share.sum(axis=0)) > _LOPSIDED) if members else False
+    return even, lopsided, cap
 
 
 def _peers(allowed: Bools, rack: Ints) -> Ints:
