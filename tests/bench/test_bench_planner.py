@@ -1,0 +1,37 @@
+"""The planner's benchmark measures what it says."""
+
+from __future__ import annotations
+
+from benchmarks.planner import EVENTS, Case, equal, measure, mixed, situations
+from faust_assigner import plan
+from tests.property.oracle import min_cost, score
+
+
+def test_every_event_of_a_case_is_measured() -> None:
+    """Four rows: even loads, no moves when nothing changed, a newcomer's share when one joins."""
+    rows = list(measure(equal("small", 10, 2, 100), repeat=1, limit=1))
+    assert [row["event"] for row in rows] == list(EVENTS)
+    assert [row["moves"] for row in rows] == [0, 0, 9, 0]
+    assert all(row["load_max"] - row["load_min"] <= 1 for row in rows)
+    assert all(row["plan_ms"] > 0 and row["core_ms"] > 0 for row in rows)
+
+
+def test_aiokafka_is_measured_beside_on_the_same_input() -> None:
+    """It finishes on a small case, and its moves are counted the same way."""
+    case = Case("small", [["t"]] * 3, {"t": 9})
+    rows = list(measure(case, repeat=1, limit=60))
+    assert all(row["aiokafka_s"] is not None for row in rows)
+    assert [row["aiokafka_moves"] for row in rows] == [0, 0, 2, 0]
+
+
+def test_the_mixed_case_is_planned_exactly() -> None:
+    """What is timed is the optimum: the oracle agrees on the benchmark's own kind of input."""
+    case = mixed("small", 12, 8, 10, 0.5)
+    for event, members in situations(case):
+        answer = plan(members, case.partitions)
+        size = len(answer.member_ids)
+        had = [[int((row == m).sum()) for m in range(size)] for row in answer.prior_owner]
+        seats = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
+        best = min_cost([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
+                        had, [1] * size)
+        assert score(seats, had, [1] * size) == best, event
