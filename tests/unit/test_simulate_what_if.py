@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from faust_assigner import Member
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
+from faust_assigner.ledger import encode
 from faust_assigner.pipeline.current import Current
 from faust_assigner.pipeline.what_if import Change, Load, changed, what_if
 from faust_assigner.testing.fleet import Costs
@@ -86,3 +87,49 @@ def test_the_command_answers_without_spark_and_writes_when_asked(tmp_path: Path)
     assert report == json.loads((tmp_path / "what_if.json").read_text())
     assert [row["standbys"] for row in report["what_if"]] == [0, 1, 2]
     assert all(row["moves"] == row["warm"] + row["cold"] > 0 for row in report["what_if"])
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """Two decisions of group ``shop``; the newer one is the group above, with 100 records/s a partition."""
+    at = 1.7e9
+    lines = []
+    for number, members in enumerate((["a"], ["a", "b"])):
+        lines.append(encode("decision", {
+            "group_id": "shop", "decision_id": f"d{number}", "ts": at + number, "generation": number,
+            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0,
+            "members": [{"member_id": name, "rack": f"rack-{name}", "capacity": 1.0, "epoch": number}
+                        for name in members]}))
+        for partition in range(4):
+            owner, other = members[partition // 2 % len(members)], members[partition // 2 - 1]
+            rows = [("t", "active", owner), ("c", "active", owner)]
+            rows += [("c", "standby", other)] if other != owner else []
+            lines += [encode("assignment", {
+                "group_id": "shop", "decision_id": f"d{number}", "topic": topic, "partition": partition,
+                "role": role, "member_id": member, "prev_member_id": None, "moved": False,
+                "standby_hit": False, "cold": False}) for topic, role, member in rows]
+    lines += [encode("partition_sample", {
+        "group_id": "shop", "ts": at + second, "topic": topic, "partition": partition, "end_offset": 1,
+        "committed_offset": 1, "bytes_in": 600_000, "records_in": 6_000, "cpu_ms": 1.0,
+        "state_bytes": 1_000_000 if topic == "c" else 0})
+        for second in (0, 60) for topic in ("t", "c") for partition in range(4)]
+    (tmp_path / "shop.jsonl").write_bytes(b"".join(reversed(lines)))
+    return tmp_path
+
+
+def test_the_newest_decision_of_a_ledger_is_where_the_change_starts(ledger: Path) -> None:
+    """Line order does not matter; the loads are those of the samples."""
+    done = CliRunner().invoke(main, ["simulate", "--ledger", str(ledger), "--lose-rack", "rack-b",
+                                     "--replicas", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.output)
+    row, = report["what_if"]
+    assert (report["group_id"], report["decision_id"], report["members"]) == ("shop", "d1", 2)
+    assert (row["moves"], row["cold"], row["peak_lag"]) == (2, 0, 170)  # 1.7 s of 100 records/s
+
+
+def test_a_group_the_ledger_does_not_know_is_said(ledger: Path) -> None:
+    """Exit code 2 with the groups there are."""
+    done = CliRunner().invoke(main, ["simulate", "--ledger", str(ledger), "--add", "1", "--group", "bank"])
+    assert done.exit_code == 2
+    assert "one group expected" in done.output
