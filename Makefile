@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner recovery-bench
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-broker recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -86,3 +86,6 @@ walk: $(VENV)/.dev              ## random lives of a group, every promise checke
 
 bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka
 	$(RUN) benchmarks/planner.py
+
+bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times
+	$(RUN) -m benchmarks.broker

@@ -3,8 +3,8 @@
     python -m benchmarks.broker [--records 200000] [--no-kafka]
 
 One producer and one consumer (librdkafka, 100-byte values, batched), and groups of aiokafka members with a
-heartbeat of 0.3 s: from the start of all to the moment each owns its two partitions, and from one leave to the
-moment all partitions are owned again.
+heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until all
+partitions are owned again.
 """
 
 from __future__ import annotations
