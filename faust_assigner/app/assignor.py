@@ -25,7 +25,7 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.answer import Answer, decode_answer
-from faust_assigner.app import last_resort, report, settings
+from faust_assigner.app import last_resort, repairs, report, settings
 from faust_assigner.app.decisions import Decisions, Observer
 from faust_assigner.app.leader import PROTOCOL_VERSION, LeaderView, Round, decide
 from faust_assigner.app.member import Memory, remember, said_by, user_data
@@ -58,6 +58,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
+        # The fixup has done it by now; without the package's entry point this says that it is too late.
+        if hasattr(app, "_new_consumer"):
+            repairs.install(app)
 
     @property
     def name(self) -> str:

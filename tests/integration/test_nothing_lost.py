@@ -19,6 +19,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types.tuples import ConsumerMessage
 from mode.utils.queues import FlowControlEvent
 
+from faust_assigner import PartitionAssignor
 from faust_assigner.app.commits import FinalCommit
 from faust_assigner.app.flow import FlowControl, SteadyPartitions
 from faust_assigner.app.replay import SteadyRecovery, SteadyTables
@@ -350,3 +351,13 @@ async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) 
     app = faust.App("unrepaired", PartitionAssignor=OURS, web_enabled=False)
     assert not isinstance(app.consumer, SteadyPartitions)
     assert type(app.flow_control) is FlowControlEvent
+
+
+async def test_without_the_entry_point_a_warning_says_that_nothing_is_repaired(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The assignor is created when the consumer starts, too late to repair it."""
+    monkeypatch.setattr(faust.App, "_init_fixups", lambda self: [])
+    app = faust.App("uninstalled", PartitionAssignor=OURS, web_enabled=False)
+    assert not isinstance(app.consumer, SteadyPartitions)
+    assert isinstance(app.assignor, PartitionAssignor)
+    assert "install faust_assigner with pip" in caplog.text
