@@ -23,10 +23,13 @@ from faust_assigner.app.assignor import PartitionAssignor
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
 
-#: Tests that apply with the repairs switched off: they assert what the repairs replace.
-WITHOUT_REPAIRS: dict[str, str] = {
+#: Tests that apply to the assignor alone, with neither the repairs of a rebalance nor the faster
+#: recovery installed: they look at the insides of what those replace.
+ASSIGNOR_ALONE: dict[str, str] = {
     "tests/functional/test_app.py::Test_settings::test_defaults":
         "asserts Faust's own TableManager, which the repairs of a rebalance replace",
+    "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance":
+        "puts a mock in the place of the recovery service; ours is asked to let go of databases first",
 }
 
 _created = 0
@@ -57,9 +60,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Switch the repairs off for the tests that assert what they replace."""
+    """Install nothing but the assignor for the tests that look at what the rest replaces."""
     installers = fixup.INSTALLERS
-    if any(item.nodeid.endswith(end) for end in WITHOUT_REPAIRS):
+    if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
         left_out = (repairs.install, recovery.install)
         fixup.INSTALLERS = tuple(i for i in installers if i not in left_out)
@@ -73,7 +76,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     yield
     terminalreporter.section("faust_assigner in the place of Faust's assignor")
     terminalreporter.line(f"created {_created} times")
-    for title, tests in (("cannot apply", NOT_APPLICABLE), ("run without the repairs", WITHOUT_REPAIRS)):
+    for title, tests in (("cannot apply", NOT_APPLICABLE), ("run on the assignor alone", ASSIGNOR_ALONE)):
         terminalreporter.line(f"{title}: {len(tests)}")
         for end, reason in sorted(tests.items()):
             terminalreporter.line(f"  {end}: {reason}")
