@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from faust_assigner.ledger import encode
 from faust_assigner.pipeline.rates import rates_of, weigh
 from faust_assigner.pipeline.schema import PARTITION_WEIGHT, TABLES, spark_schema
 from faust_assigner.pipeline.weights import collect_rates
+from faust_assigner.pipeline.weights_job import Request, learn_here, learn_on_spark
 from faust_assigner.weights import WeightRow
 
 pytestmark = pytest.mark.spark
@@ -56,6 +59,32 @@ def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed
     version, python_rows = weigh(here, computed_at=NOON)
     assert spark_version == version
     assert [row.weight for row in spark_rows] == [row.weight for row in python_rows]
+
+
+def test_the_whole_job_gives_the_same_document_and_score_on_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A ledger with two decisions and a broken line: equal files, equal shadow scores, equal counts."""
+    at = NOON.timestamp()
+    lines = [b"{ broken"]
+    for number, members in enumerate(("a", "ab")):
+        lines.append(encode("decision", {
+            "group_id": "shop", "decision_id": f"d{number}", "ts": at + number, "generation": number,
+            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0, "members": [
+                {"member_id": name, "rack": None, "capacity": 1.0, "epoch": number} for name in members]}))
+        lines += [encode("assignment", {
+            "group_id": "shop", "decision_id": f"d{number}", "topic": "orders", "partition": partition,
+            "role": "active", "member_id": members[partition * len(members) // 6], "prev_member_id": None,
+            "moved": False, "standby_hit": False, "cold": False}) for partition in range(6)]
+    lines += [encode("partition_sample", {**row, "ts": row["ts"].timestamp()})  # type: ignore[attr-defined]
+              for row in messy_samples(3)]
+    (tmp_path / "shop.jsonl").write_bytes(b"\n".join(line.rstrip(b"\n") for line in lines))
+
+    here = learn_here(Request([str(tmp_path)], NOON, str(tmp_path / "here.json"), shadow=True))
+    there = learn_on_spark(spark, Request([str(tmp_path)], NOON, str(tmp_path / "there.json"), shadow=True))
+    assert {**there, "out": here["out"]} == here
+    assert (here["quarantined"], here["shadow"][0]["decision_id"]) == (1, "d1")
+    assert (tmp_path / "there.json").read_bytes() == (tmp_path / "here.json").read_bytes()
 
 
 def test_the_documents_rows_are_the_partition_weight_table() -> None:
