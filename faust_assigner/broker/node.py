@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from faust_assigner.broker import limits
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.store import StoreFailed, open_store
@@ -181,4 +182,5 @@ def _group_limits(settings: Settings) -> GroupLimits:
         settings.group_max_session_timeout_ms,
         settings.group_initial_rebalance_delay_ms,
         settings.group_max_size,
+        limits.MAX_PENDING_MEMBERS,
     )

@@ -154,6 +154,8 @@ class Connection(asyncio.Protocol):
             if done.cancelled() or self._closing:
                 return
             self._respond(header, done.result())
+            # What waited in the buffer meanwhile was held up by us, not by the peer.
+            self._incomplete_since = self._loop.time() if self._buffer else None
             self._pump()
 
         outcome.add_done_callback(finished)

@@ -13,6 +13,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.records import ZSTD
+from faust_assigner.broker.store import StoreFailed
 from tests.raw_client import RawClient, batch
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, COMMITTED = 0, 1, 2, 3, 8, 9
@@ -500,6 +501,28 @@ def test_retention_deletes_by_the_topics_settings() -> None:
         assert broker.call(lambda node: node.apply_retention()) == 1
         assert fetch(client, 0).error_code == 1
         assert fetch(client, 1).log_start_offset == 1
+
+
+def test_a_full_disk_is_answered_and_survived(client: RawClient, broker: EmbeddedBroker) -> None:
+    """KAFKA_STORAGE_ERROR and friends from every writer; readers go on; writers too, once there is room."""
+    client.produce("t", 0, batch())
+    store = broker.call(lambda node: node.store)
+    write = store.write
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("No space left on device")
+
+    store.write = full  # type: ignore[method-assign]
+    one = [{"name": "new", "num_partitions": 1, "replication_factor": 1}]
+    assert client.produce("t", 0, batch()).error_code == 56
+    assert client.call(19, 5, topics=one).topics[0].error_code == 56
+    assert client.call(METADATA, 12, topics=[{"name": "auto"}]).topics[0].error_code == 3
+    assert client.call(22, 4, transactional_id=None).error_code == 15
+    assert commit(client, 1) == 16
+    assert fetch(client, 0).high_watermark == 1
+    store.write = write  # type: ignore[method-assign]
+    assert client.produce("t", 0, batch()).base_offset == 1
+    assert commit(client, 1) == 0
 
 
 def test_cluster_and_configs_are_described(client: RawClient) -> None:

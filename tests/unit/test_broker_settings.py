@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import topic_name_problem
 from faust_assigner.broker.serve import parse_assignments
 from faust_assigner.broker.settings import Settings, describe_settings
@@ -76,6 +79,15 @@ def test_every_setting_is_described() -> None:
     """For --settings and the reference page."""
     assert all(name and default and meaning for name, default, meaning in describe_settings())
     assert len(describe_settings()) == len(Settings().by_kafka_name())
+
+
+def test_the_reference_page_names_every_setting_and_api_as_it_is() -> None:
+    """Generated once, kept true by this test."""
+    page = (Path(__file__).parents[2] / "docs/reference/broker.md").read_text()
+    for name, default, meaning in describe_settings():
+        assert f"| `{name}` | {default} | {meaning} |" in page
+    for api in APIS.values():
+        assert f"| {api.name} | {api.key} | {api.low}-{api.high} |" in page
 
 
 def test_assignments_need_an_equals_sign_and_distinct_names() -> None:

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
+from faust_assigner.broker.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 44, 60
@@ -101,6 +102,8 @@ def _alter(call: Call, resource: Any, validate_only: bool) -> Values:
         call.node.catalogue.configure(topic, changed, validate_only=validate_only)
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}
+    except StoreFailed as failed:
+        return values | {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
     return values | {"error_code": ErrorCode.none, "error_message": None}
 
 

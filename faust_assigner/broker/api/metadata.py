@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import limits, wire
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.log import LEADER_EPOCH
+from faust_assigner.broker.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
 METADATA: Final = 3
@@ -55,8 +56,8 @@ def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
             try:
                 call.node.catalogue.create(name, -1, {})
                 call.node.counters["topics_auto_created"] += 1
-            except Refused:
-                continue  # the answer below says what is wrong with it
+            except (Refused, StoreFailed):
+                continue  # the answer below says that it is not there
 
 
 def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:

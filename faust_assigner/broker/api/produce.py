@@ -124,7 +124,15 @@ def init_producer_id(call: Call, request: Any) -> Values:
             "producer_id": -1,
             "producer_epoch": -1,
         }
-    return {"error_code": ErrorCode.none, "producer_id": call.node.new_producer_id(), "producer_epoch": 0}
+    try:
+        producer_id = call.node.new_producer_id()
+    except StoreFailed:
+        return {
+            "error_code": ErrorCode.coordinator_not_available,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0}
 
 
 APIS: Final = (
