@@ -73,7 +73,8 @@ bench-assign: $(VENV)/.dev      ## Faust's assign() at up to 1,000 x 10,000, our
 
 KEYS ?= 1000000
 recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snapshot, local; KEYS=, BENCH="--broker embedded --direct"
-	$(RUN) -m benchmarks.recovery --keys $(KEYS) --compaction $(BENCH)
+	$(RUN) -m benchmarks.recovery --keys $(KEYS) $(BENCH)
+	$(RUN) -m benchmarks.compaction --keys $(KEYS)
 
 SEED ?= 1
 INSTANCES ?= 10000

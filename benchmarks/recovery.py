@@ -12,7 +12,7 @@ tail. Then fresh workers recover, one after the other:
     local      the same worker again, from its own files
 
 Each figure is from the assignment of partitions to the worker being ready, fetch and download included.
-``--compaction`` compares the ways to make the snapshot on Spark. Exit code 1 when a state differs.
+Exit code 1 when a state differs. How the snapshot is best made on Spark: compaction.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import contextlib
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -127,8 +126,6 @@ class Bench:
         print(f"  snapshot of {sum(m.keys for m in manifests):,} keys, "
               f"{sum(m.bytes for m in manifests) / 1e6:.0f} MB, in {done - started:.1f} s "
               f"(+ {started - began:.1f} s of session start)", flush=True)
-        if self.options.compaction:
-            compare_compaction(spark, self.bootstrap, self.work)
         spark.stop()
 
     def recover(self, name: str, *, restore: bool, snapshots: bool = False,
@@ -149,38 +146,6 @@ class Bench:
         return report
 
 
-def compare_compaction(spark: Any, bootstrap: str, work: Path) -> None:
-    """mapInArrow to SST beside ``max_by`` to Parquet, over the same records, warm, medians of three."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from faust_assigner.pipeline.snapshot import changelog_records, run_connector
-    from faust_assigner.pipeline.spans import look_at, plan_job
-
-    connection = {"bootstrap_servers": bootstrap}
-
-    def to_sst(turn: int) -> None:
-        job = plan_job(look_at(connection, CHANGELOG), str(work / f"sst-{turn}"), created_ms=0)
-        run_connector(spark, job, bootstrap)
-
-    def to_parquet(turn: int) -> None:
-        job = plan_job(look_at(connection, CHANGELOG), str(work / "unused"), created_ms=0)
-        records = changelog_records(spark, job, bootstrap)
-        latest = records.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
-        latest.where("value is not null").write.mode("overwrite").parquet(str(work / f"parquet-{turn}"))
-
-    figures = {}
-    for name, way in (("mapInArrow to SST", to_sst), ("max_by to Parquet", to_parquet)):
-        times = []
-        for turn in range(4):
-            began = time.monotonic()
-            way(turn)
-            times.append(time.monotonic() - began)
-        figures[name] = statistics.median(times[1:])
-        print(f"  {name:<20} {figures[name]:6.2f} s (first {times[0]:.2f} s)", flush=True)
-    ratio = figures["max_by to Parquet"] / figures["mapInArrow to SST"]
-    print(f"  ratio {ratio:.1f}x, aim 5x", flush=True)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run it all, print the table, 0 if every state is equal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -190,7 +155,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--broker", choices=("kafka", "embedded"), default="kafka")
     parser.add_argument("--direct", action="store_true", help="write the changelog without the app")
-    parser.add_argument("--compaction", action="store_true", help="also compare compaction on Spark")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a worker may take")
     options = parser.parse_args(arguments)
     print(f"{options.keys:,} keys x {options.rounds}, tail {options.tail:.0%}, "

@@ -96,13 +96,15 @@ class RestoringTables(TableManager):  # type: ignore[misc]
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop restoring first: the databases may be someone else's soon."""
-        self.recovery.stop_restoring()
+        if isinstance(self.recovery, RestoringRecovery):
+            self.recovery.stop_restoring()
         super().on_partitions_revoked(revoked)
 
     async def on_rebalance(self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP],
                            generation_id: int = 0) -> None:
         """Open and close databases only when no thread of ours holds one."""
-        await self.recovery.settle()
+        if isinstance(self.recovery, RestoringRecovery):
+            await self.recovery.settle()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
