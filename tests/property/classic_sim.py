@@ -124,7 +124,8 @@ class World:
 
     def holding_back(self) -> set[str]:
         """Members of the current generation that have neither rejoined nor gone: nobody may move on (B2)."""
-        if self.group._is_due(self.group._join_deadline_ms) or self.group.state is not State.PREPARING:
+        deadline = self.group._join_deadline_ms
+        if self.group.state is not State.PREPARING or (deadline is not None and deadline <= self.now):
             return set()
         return {m.member_id for m in self.group.roster if not m.join_tokens}
 

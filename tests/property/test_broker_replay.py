@@ -1,0 +1,218 @@
+"""The broker dies at every possible write; what it had acknowledged is there when it is back (B4, B8, B9)."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.records import parse_batch
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.store import MemoryStore, StoreFailed
+from faust_assigner.broker.topics import Catalogue, Refused
+from faust_assigner.coordinator.classic import GroupLimits, State
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+)
+from faust_assigner.coordinator.offsets import Committed
+from tests.raw_client import batch, one_record
+
+LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
+
+
+class MortalStore(MemoryStore):
+    """Dies, for good, after a number of writes; each write happens whole or not at all."""
+
+    def __init__(self, lifetime: int) -> None:
+        super().__init__()
+        self.lifetime = lifetime
+
+    def write(
+        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = (), *, sync: bool = False
+    ) -> None:
+        """Put and delete, or die."""
+        if self.lifetime <= 0:
+            raise StoreFailed("dead")
+        self.lifetime -= 1
+        super().write(puts, deletes, sync=sync)
+
+    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
+        """By prefix, as RocksDB does it."""
+        self.write((), [key for key in self._pairs if key.startswith(prefix)])
+
+
+class Life:
+    """A broker's insides doing random work, and a plain model of what was acknowledged."""
+
+    def __init__(self, store: MemoryStore, seed: int) -> None:
+        self.store = store
+        self.random = random.Random(seed)
+        self.records: dict[tuple[uuid.UUID, int], dict[int, bytes]] = {}
+        self.starts: Counter[tuple[uuid.UUID, int]] = Counter()
+        self.topics: dict[str, uuid.UUID] = {}
+        self.unsure: set[str] = set()
+        self.commits: dict[tuple[str, str, int], int] = {}
+        self.open()
+
+    def open(self) -> None:
+        """Start, or start again."""
+        self.catalogue = Catalogue(
+            self.store, Settings(), lambda: uuid.UUID(int=self.random.getrandbits(128))
+        )
+        self.groups = GroupService(
+            self.store,
+            LIMITS,
+            lambda: 1_000,
+            max_record_bytes=10**6,
+            alarm=lambda *_: None,
+            counters=Counter(),
+        )
+
+    def work(self) -> None:
+        """One random thing."""
+        name = self.random.choice("ab")
+        topic = self.catalogue.get(name)
+        action = self.random.choice(["append"] * 5 + ["commit"] * 3 + ["grow", "trim", "delete", "member"])
+        self.unsure.add(name)
+        if action == "commit":
+            offset = self.random.randrange(1_000)
+            key = ("g", name, self.random.randrange(2))
+            self.groups.ask("g", CommitOffsets, lambda reply: None)
+            if self.groups.commit("g", {key[1:]: Committed(offset)}) is not Code.NONE:
+                raise StoreFailed("dead")
+            self.commits[key] = offset
+        elif action == "member":
+            self.member()
+        elif topic is None:
+            self.topics[name] = self.catalogue.create(name, 2, {}).topic_id
+        elif action == "delete":
+            self.catalogue.delete(topic)
+            del self.topics[name]
+            self.groups.topic_deleted(name)
+            self.commits = {k: v for k, v in self.commits.items() if k[1] != name}
+        elif action == "grow":
+            self.catalogue.grow(topic, len(topic.partitions) + 1)
+        else:
+            self.write(topic, trim=action == "trim")
+        self.unsure.discard(name)
+
+    def write(self, topic: Any, *, trim: bool) -> None:
+        """Append to a partition, or trim it."""
+        number = self.random.randrange(len(topic.partitions))
+        log, place = topic.partitions[number], (topic.topic_id, number)
+        if trim:
+            target = self.random.randint(log.start_offset, log.end_offset)
+            log.trim(target)
+            self.starts[place] = target
+            return
+        count = self.random.randint(1, 3)
+        data = batch(one_record(self.random.randbytes(5)) * count, count=count)
+        base = log.append(parse_batch(data), data, 0, flush_every=100)
+        self.records.setdefault(place, {})[base] = data[61:]
+
+    def member(self) -> None:
+        """A member joins, syncs, and sometimes leaves."""
+        answers: list[Any] = []
+        self.groups.ask(
+            "m", lambda t: JoinGroup(t, "", "x", (Protocol("p", b""),), needs_known_id=False), answers.append
+        )
+        self.groups.tick("m")
+        if answers and answers[0].error is Code.NONE:
+            given = {answers[0].member_id: b"A"}
+            self.groups.ask(
+                "m",
+                lambda t: SyncGroup(t, answers[0].member_id, answers[0].generation, assignments=given),
+                answers.append,
+            )
+        if len(answers) == 2 and answers[1].error is not Code.NONE:
+            raise StoreFailed("dead")
+        if self.random.random() < 0.5:
+            self.groups.ask("m", lambda t: LeaveGroup(t, (Leaver("x"),)), answers.append)
+
+    def check(self) -> None:
+        """Everything acknowledged is there; logs have no holes; nothing is left of deleted topics."""
+        for name, topic_id in self.topics.items():
+            topic = self.catalogue.get(name)
+            if topic is None:
+                assert name in self.unsure, f"acknowledged topic {name} is gone"
+                continue
+            for number, log in enumerate(topic.partitions):
+                self.check_log(log, (topic_id, number), name)
+        for (group, name, partition), offset in self.commits.items():
+            found = self.groups.offsets(group).entries.get((name, partition))
+            if name not in self.unsure:
+                assert found is not None
+                assert found.offset == offset
+        living = {t.topic_id.bytes for t in self.catalogue}
+        stray = [k for k, _ in self.store.scan(b"") if k[:1] in b"bxs" and k[1:17] not in living]
+        assert stray == []
+
+    def check_log(self, log: Any, place: tuple[uuid.UUID, int], name: str) -> None:
+        """One partition against the model."""
+        data, bodies, offset = log.read(log.start_offset, 10**9, at_least_one=True), {}, None
+        while data:
+            parsed = parse_batch(data[: int.from_bytes(data[8:12], "big") + 12])
+            assert offset in (None, parsed.base_offset), "a hole in the log"
+            bodies[parsed.base_offset] = data[61 : parsed.size]
+            offset, data = parsed.base_offset + parsed.count, data[parsed.size :]
+        for base, body in self.records.get(place, {}).items():
+            if base >= log.start_offset:
+                assert bodies[base] == body, f"acknowledged records at {base} of {name} are gone"
+        if name not in self.unsure:
+            assert log.start_offset == self.starts[place]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_acknowledged_is_lost_wherever_the_broker_dies(seed: int) -> None:
+    """The same life, cut after its 1st, 2nd, ... write; then reopened, checked, and lived on."""
+    for lifetime in range(0, 120, 1 + seed % 3):
+        store = MortalStore(lifetime)
+        life = Life(store, seed)
+        for _ in range(80):
+            try:
+                life.work()
+            except (StoreFailed, Refused):
+                break
+        store.lifetime = 10**9
+        life.random.seed(lifetime)
+        life.open()
+        life.check()
+        life.unsure.clear()
+
+
+def test_what_is_restored_is_what_was_live() -> None:
+    """Without any crash: a reopened broker equals the running one, down to members and offsets."""
+    for seed in range(20):
+        life = Life(MemoryStore(), seed)
+        for _ in range(60):
+            life.work()
+        before = facts(life)
+        life.open()
+        life.check()
+        assert facts(life) == before
+
+
+def facts(life: Life) -> list[Any]:
+    """The whole visible state; a group that was waiting for its members waits for them again."""
+    groups = [
+        (g.group_id, g.generation, g.record() if g.state in (State.STABLE, State.EMPTY) else None)
+        for g in sorted(life.groups, key=lambda g: g.group_id)
+        if g.state is not State.PREPARING and (g.generation or life.groups.offsets(g.group_id).entries)
+    ]
+    logs = [
+        (t.name, t.topic_id, n, log.start_offset, log.end_offset, log.size)
+        for t in sorted(life.catalogue, key=lambda t: t.name)
+        for n, log in enumerate(t.partitions)
+    ]
+    return [groups, logs, sorted(life.groups.offsets("g").entries.items())]
