@@ -16,16 +16,14 @@ BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
 REASON_CHARACTERS = 300
 
-_NAMES = tuple(TABLES)
-
-
 class _Batch:
     """Rows on their way into one Arrow batch, kept by column."""
 
     def __init__(self) -> None:
         self.places: list[tuple[str, int, int, int]] = []
         self.reasons: list[str | None] = []
-        self.tables: dict[str, list[dict[str, Any] | None]] = {name: [] for name in _NAMES}
+        #: By table: where its rows stand among the places, and the rows.
+        self.tables: dict[str, tuple[list[int], list[dict[str, Any]]]] = {name: ([], []) for name in TABLES}
         self.bytes = 0
 
     def add_line(self, place: tuple[str, int, int, int], line: bytes) -> None:
@@ -35,22 +33,20 @@ class _Batch:
             return
         self.bytes += len(line)
         if isinstance(parsed, Refusal):
-            self._add(place, parsed.reason[:REASON_CHARACTERS], "", None)
+            self._add(place, parsed.reason[:REASON_CHARACTERS])
         else:
-            self._add(place, None, parsed.table, parsed.values)
+            at, rows = self.tables[parsed.table]
+            at.append(len(self.places))
+            rows.append(parsed.values)
+            self._add(place, None)
 
     def add_close(self, chunk: Chunk, lines: int) -> None:
         """Say that ``chunk`` was read to its end and how many lines started in it."""
-        self._add((chunk.name, chunk.start, chunk.end, lines), None, "", None)
+        self._add((chunk.name, chunk.start, chunk.end, lines), None)
 
-    def _add(
-        self, place: tuple[str, int, int, int], reason: str | None, table: str,
-        values: dict[str, Any] | None,
-    ) -> None:
+    def _add(self, place: tuple[str, int, int, int], reason: str | None) -> None:
         self.places.append(place)
         self.reasons.append(reason)
-        for name, rows in self.tables.items():
-            rows.append(values if name == table else None)
 
     @property
     def is_full(self) -> bool:
@@ -58,12 +54,22 @@ class _Batch:
 
     def to_arrow(self) -> pa.RecordBatch:
         places = list(zip(*self.places, strict=True)) or [(), (), (), ()]
-        columns = [*places, self.reasons, *self.tables.values()]
-        arrays = [
-            pa.array(column, type=field.type)
-            for column, field in zip(columns, PARSED_ARROW, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=PARSED_ARROW)
+        plain = [pa.array(column, type=kind) for column, kind in
+                 zip([*places, self.reasons], PARSED_ARROW.types[:5], strict=True)]
+        structs = [self._structs(name) for name in TABLES]
+        return pa.RecordBatch.from_arrays([*plain, *structs], schema=PARSED_ARROW)
+
+    def _structs(self, table: str) -> pa.Array:
+        """The table's rows at their places, nulls elsewhere; by column, far cheaper than by row."""
+        struct = PARSED_ARROW.field(table).type
+        at, rows = self.tables[table]
+        if not rows:
+            return pa.nulls(len(self.places), struct)
+        columns = [pa.array([row[field.name] for row in rows], type=field.type) for field in struct]
+        index: list[int | None] = [None] * len(self.places)
+        for number, place in enumerate(at):
+            index[place] = number
+        return pa.StructArray.from_arrays(columns, fields=list(struct)).take(pa.array(index, pa.int32()))
 
 
 def parse_chunks(

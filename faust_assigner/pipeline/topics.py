@@ -6,9 +6,9 @@ Both give ``key, value, topic, partition, offset, timestamp``, committed records
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
+from faust_assigner.snapshots.changelog import Extent, extents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +31,6 @@ STALL_S = 60.0
 MESSAGE = columns("key binary, value binary, topic string, partition int, offset long, timestamp timestamp")
 MESSAGE_SCHEMA = spark_schema(MESSAGE)
 MESSAGE_ARROW = arrow_schema(MESSAGE)
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,8 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition."""
-        first, last = _run(lambda: _offsets(self.source))
-        return [_Span(number, first[number], last[number]) for number in sorted(last)]
+        return [_Span(number, extent.start, extent.end)
+                for number, extent in sorted(_extents(self.source).items())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one partition."""
@@ -163,8 +162,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The first offset still there."""
-        first, _ = _run(lambda: _offsets(self.source))
-        return {str(number): offset for number, offset in sorted(first.items())}
+        return {str(number): extent.start for number, extent in sorted(_extents(self.source).items())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the end as it is at the start."""
@@ -181,8 +179,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return dict(sorted(({**start, **merged}).items()))
 
     def _ends(self) -> dict[str, int]:
-        _, last = _run(lambda: _offsets(self.source))
-        return {str(number): offset for number, offset in last.items()}
+        return {str(number): extent.end for number, extent in _extents(self.source).items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One task for each partition that has something new."""
@@ -197,13 +194,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return read_span(self.source, *partition.value)
 
 
-def _run(work: Callable[[], Awaitable[_Result]]) -> _Result:
-    async def run() -> _Result:
-        return await work()
-
-    return asyncio.run(run())
-
-
 def _consumer(source: TopicSource) -> Any:
     from aiokafka import AIOKafkaConsumer
 
@@ -214,25 +204,9 @@ def _consumer(source: TopicSource) -> Any:
     )
 
 
-async def _offsets(source: TopicSource) -> tuple[dict[int, int], dict[int, int]]:
-    """(first, end) offset of every partition.
-
-    Raises:
-        ConfigError: the cluster has no such topic.
-    """
-    from aiokafka import TopicPartition
-
-    consumer = _consumer(source)
-    await consumer.start()
-    try:
-        if source.topic not in await consumer.topics():
-            raise ConfigError(f"{source.bootstrap} has no topic {source.topic!r}")
-        tps = [TopicPartition(source.topic, p) for p in sorted(consumer.partitions_for_topic(source.topic))]
-        first = await consumer.beginning_offsets(tps)
-        last = await consumer.end_offsets(tps)
-        return ({tp.partition: first[tp] for tp in tps}, {tp.partition: last[tp] for tp in tps})
-    finally:
-        await consumer.stop()
+def _extents(source: TopicSource) -> dict[int, Extent]:
+    """First and end offset of every partition, as a committed reader sees them; SnapshotError: no topic."""
+    return asyncio.run(extents({"bootstrap_servers": source.bootstrap.split(",")}, source.topic))
 
 
 def read_span(source: TopicSource, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:

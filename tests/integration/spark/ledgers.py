@@ -148,7 +148,8 @@ def _recoveries(rng: random.Random, group: str, decision: str, at: datetime) -> 
         lines.append(good({
             "table": "recovery", "group_id": group, "decision_id": decision, "topic": "orders-log",
             "partition": rng.randrange(7), "member_id": "m0", "source": rng.choice(SOURCES),
-            "started": started, "ended": started + timedelta(milliseconds=rng.randrange(20_000)), "start_offset": -1,
+            "started": started, "ended": started + timedelta(milliseconds=rng.randrange(20_000)),
+            "start_offset": -1,
             "end_offset": 100, "records": rng.randrange(10_000), "bytes": 5}))
     return lines
 
@@ -264,7 +265,8 @@ def _recovery(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         found[row["group_id"], day(row["started"]), row["source"]].append((seconds, row["records"]))
     return [{"group_id": g, "dt": dt, "source": s, "recoveries": len(times),
              "records": sum(n for _, n in times), "p50_s": percentile([t for t, _ in times], 0.5),
-             "p90_s": percentile([t for t, _ in times], 0.9), "max_s": max(t for t, _ in times)} for (g, dt, s), times in sorted(found.items())]
+             "p90_s": percentile([t for t, _ in times], 0.9), "max_s": max(t for t, _ in times)}
+            for (g, dt, s), times in sorted(found.items())]
 
 
 def percentile(values: list[float], q: float) -> float:

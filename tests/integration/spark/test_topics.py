@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.history_job import HistoryOptions, run
+from faust_assigner.ledger import TABLES
+from faust_assigner.pipeline.history import rows
+from faust_assigner.pipeline.quarantine import quarantined
+from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.sources import read_ledger
+from faust_assigner.pipeline.stream import take_available, taken
 from faust_assigner.pipeline.topics import TopicSource, read_topic, split_sources
 from faust_assigner.testing.kafka import kafka_server
-from tests.integration.spark.ledgers import Line, bad_lines, expected, random_rows
-from tests.integration.spark.test_history import assert_tables, read_report
+from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -41,28 +47,47 @@ def topic() -> Iterator[str]:
         yield f"kafka://{server.bootstrap}/ledger"
 
 
+def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
+    """What lines came to: accepted rows by table and group, where refused ones are, how many those are."""
+    accepted: Counter[str] = Counter()
+    refused = [row["file"] for row in quarantined(parsed).collect()]
+    for table in TABLES:
+        for row in rows(parsed, table).collect():
+            accepted[json.dumps(row.asDict(recursive=True), default=str, sort_keys=True)] += 1
+    return accepted, set(refused), len(refused)
+
+
+@pytest.fixture(scope="module")
+def of_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
+    """What the same lines come to when they are in a file; the model judges files elsewhere."""
+    ledger = Ledger(tmp_path_factory.mktemp("ledger"))
+    path = ledger.write("one.jsonl", LINES)
+    return told(read_ledger(spark, [str(path)]).persist())[0]
+
+
 @pytest.mark.parametrize("connector", ["spark", "python"])
-def test_topic_gives_what_the_model_says(
-    spark: SparkSession, topic: str, tmp_path: Path, connector: str
+def test_topic_gives_what_files_give(
+    spark: SparkSession, topic: str, of_files: Counter[str], connector: str
 ) -> None:
     """Committed records once, aborted ones not at all; refused lines under partition and offset."""
-    run(spark, HistoryOptions((topic,), str(tmp_path), connector=connector))
-    report = read_report(tmp_path)
-    assert_tables(report, expected(LINES))
-    assert len(report["quarantine"]) == len(bad_lines())
-    assert {row["file"] for row in report["quarantine"]} == {f"{topic}/{p}" for p in range(3)}
+    accepted, places, refused = told(read_ledger(spark, [topic], connector=connector).persist())
+    assert accepted == of_files
+    assert sum(accepted.values()) == sum(line.row is not None for line in LINES)
+    assert refused == len(bad_lines())
+    assert places == {f"{topic}/{p}" for p in range(3)}
 
 
 @pytest.mark.parametrize("connector", ["spark", "python"])
 def test_stream_of_a_topic_takes_each_offset_once(
-    spark: SparkSession, topic: str, tmp_path: Path, connector: str
+    spark: SparkSession, topic: str, of_files: Counter[str], tmp_path: Path, connector: str
 ) -> None:
     """Two visits take what one batch takes."""
+    folder = Folder(spark, str(tmp_path))
     for _ in range(2):
-        run(spark, HistoryOptions((topic,), str(tmp_path), stream=True, connector=connector))
-    report = read_report(tmp_path)
-    assert_tables(report, expected(LINES))
-    assert len(report["quarantine"]) == len(bad_lines())
+        take_available(spark, [topic], folder, connector=connector)
+    accepted, _, refused = told(taken(spark, folder).persist())
+    assert accepted == of_files
+    assert refused == len(bad_lines())
 
 
 def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) -> None:
