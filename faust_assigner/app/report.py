@@ -47,7 +47,7 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     counters["duplicate_urls"] += len(found.shared_urls)
     if unknown := sorted(found.tables.changelogs - own.changelogs):
         counters["unknown_tables"] += len(unknown)
-        logger.warning("Changelogs of tables that this leader's code does not know, as in a rolling deploy: %s",
+        logger.warning("Changelogs of tables the leader's code does not know, as in a rolling deploy: %s",
                        _named(unknown))
     if found.oversize:
         counters["directories_left_out"] += 1
