@@ -233,7 +233,8 @@ class RestoringRecovery(Recovery):  # type: ignore[misc]
         return highwater - offset if highwater is not None and offset is not None else 0
 
     def _is_standby(self, tp: TP, generation_id: int) -> bool:
-        return tp in self.standby_tps and self.app.consumer_generation_id == generation_id
+        return (tp in self.standby_tps and self.app.consumer_generation_id == generation_id
+                and not self._stop())
 
     # -- threads
 
@@ -311,6 +312,12 @@ def _replace_database(store: Any, partition: int, built: Path) -> None:
     aside = built.with_name("old")
     if path.exists():
         os.replace(path, aside)
-    os.replace(built, path)
+    try:
+        os.replace(built, path)
+    except OSError:
+        # Without this an empty database would be opened, while the loop believes what it applied.
+        if aside.exists():
+            os.replace(aside, path)
+        raise
     store._db_for_partition(partition)
     shutil.rmtree(aside, ignore_errors=True)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
 from faust_assigner.app import restore
+from faust_assigner.app.recovery import _replace_database
 from faust_assigner.app.restore import Cold, Settings, Stop, bring_up
 from faust_assigner.pipeline.spans import look_at, plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
@@ -393,6 +395,37 @@ def test_object_storage_is_downloaded_beside_the_tables(stores: Stores) -> None:
     assert stores.bring_up(snapshots=url) == {0: "snapshot", 1: "snapshot"}
     stores.assert_up_to_date()
     assert not list(stores.settings.folder.glob(f"{restore.SCRATCH_PREFIX}*"))
+
+
+def test_an_exchange_that_fails_leaves_the_old_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half an exchange would be an empty database that passes for a full one."""
+    opened = RocksDBOptions(max_open_files=64).open
+    path, built = tmp_path / "balances-0.db", tmp_path / "scratch" / "database"
+    store: Any = SimpleNamespace(partition_path=lambda _: path, _dbs={0: opened(path)})
+    store._db_for_partition = lambda partition: (
+        store._dbs[partition] if partition in store._dbs else store._dbs.setdefault(partition, opened(path)))
+    store._dbs[0].put(b"a", b"old")
+    built.parent.mkdir()
+    other = opened(built)
+    other.put(b"a", b"new")
+    other.close()
+    move = os.replace
+
+    def failing(source: Path, target: Path) -> None:
+        if source == built:
+            raise OSError(5, os.strerror(5))
+        move(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match=os.strerror(5)):
+        _replace_database(store, 0, built)
+    assert store._db_for_partition(0).get(b"a") == b"old"
+    monkeypatch.setattr(os, "replace", move)
+    _replace_database(store, 0, built)
+    assert store._db_for_partition(0).get(b"a") == b"new"
+    store._dbs[0].close()
 
 
 def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path) -> None:
