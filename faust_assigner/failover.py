@@ -20,6 +20,8 @@ from faust_assigner.standby_shares import settled_racks
 
 #: Tasks of one dead domain that choose one after the other; above that they choose in blocks.
 _CHOICES_IN_A_ROW = 2048
+#: Augmenting paths searched in all for figures, and for an order of preference.
+_PATHS, _FEW_PATHS = 5_000, 200
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,14 @@ def member_deaths(problem: StandbyProblem, standbys: Ints) -> Deaths:
     return deaths(problem.owner, standbys, problem.load, np.arange(problem.members), rack)
 
 
-def deaths(owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints) -> Deaths:
+def deaths(
+    owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints, *, paths: int = _PATHS
+) -> Deaths:
     """Let each domain die in turn and promote.
 
     ``domain`` int64[M] are the members that die together, ``rack`` int64[M] those that hold no
     standbys of each other. Cost O(T R) vectorised, and O(T R) of plain Python for each path in a
-    domain that the greedy rule leaves above its bound.
+    domain that the greedy rule leaves above its bound; ``paths`` of them at most, in all.
     """
     members, domains = len(load), int(domain.max(initial=-1)) + 1
     if not members:
@@ -145,7 +149,9 @@ def deaths(owner: Ints, standbys: Ints, load: Floats, domain: Ints, rack: Ints) 
     peers = np.maximum(np.where(outside > 0, outside, alive), 1)
     bound = load.max() + np.ceil(tasks / peers)
     for dead in np.flatnonzero(after.max(axis=1) > bound).tolist():
-        orphans.improve(promoted, after, dead, float(bound[dead]))
+        if paths <= 0:
+            break
+        paths -= orphans.improve(promoted, after, dead, float(bound[dead]), paths)
     peak = np.where(alive > 0, after.max(axis=1), 0.0)
     return Deaths(promoted, peak, bound)
 
@@ -193,8 +199,8 @@ class _Orphans:
         order = np.argsort(turn, kind="stable")
         return np.split(at[order], np.flatnonzero(np.diff(turn[order])) + 1)
 
-    def improve(self, promoted: Ints, after: Floats, dead: int, enough: float) -> None:
-        """Lower the heaviest survivor of one domain's death by augmenting paths."""
+    def improve(self, promoted: Ints, after: Floats, dead: int, enough: float, paths: int) -> int:
+        """Lower the heaviest survivor of one domain's death; return the paths searched."""
         rows = np.flatnonzero((self.dead == dead) & ((self.holder != NOBODY).sum(axis=1) > 1))
         tasks = self.task[rows].tolist()
         holders = [[h for h in row if h != NOBODY] for row in self.holder[rows].tolist()]
@@ -202,7 +208,9 @@ class _Orphans:
         for row, member in enumerate(promoted[tasks].tolist()):
             taken.setdefault(member, set()).add(row)
         load = after[dead].tolist()
-        while (peak := max(load)) > enough:
+        searched = 0
+        while (peak := max(load)) > enough and searched < paths:
+            searched += 1
             path = _path_down(load.index(peak), peak, load, taken, holders)
             if path is None:
                 break
@@ -213,6 +221,7 @@ class _Orphans:
             load[path[0][1]] -= 1
             load[path[-1][2]] += 1
         after[dead] = load
+        return searched
 
 
 def _path_down(
@@ -246,7 +255,7 @@ def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
     ordered = np.sort(np.where(standbys == NOBODY, last, standbys), axis=1)
     ordered = np.where(ordered == last, NOBODY, ordered)
     alone = np.arange(len(load))
-    first = deaths(owner, ordered, load, alone, alone).promoted
+    first = deaths(owner, ordered, load, alone, alone, paths=_FEW_PATHS).promoted
     front = (ordered == first[:, None]) & (ordered != NOBODY)
     rank = np.where(front, -1, np.arange(ordered.shape[1]))
     return np.take_along_axis(ordered, np.argsort(rank, axis=1, kind="stable"), axis=1)

@@ -17,6 +17,7 @@ from faust_assigner.failover import in_order_of_promotion
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby_fill import deal_rows, fill_gaps, keep_copies, usable
 from faust_assigner.standby_problem import StandbyProblem
+from faust_assigner.standby_refill import refill
 from faust_assigner.standby_rehearsal import rehearse
 from faust_assigner.standby_repair import repair
 from faust_assigner.standby_seats import Seats
@@ -51,6 +52,7 @@ class StandbyAssignor:
         seats = Seats(problem, shares)
         if seats.columns:
             keep_copies(seats)
+            refill(seats)
             deal_rows(seats)
             fill_gaps(seats)
             repair(seats)

@@ -27,7 +27,8 @@ def rehearse(seats: Seats) -> None:
         return
     peak, bound = _play_all(seats)
     steps = _STEPS
-    for dead in np.flatnonzero(peak > bound).tolist():
+    short = 2 * np.bincount(seats.problem.owner[seats.filled > 0], minlength=len(peak)) < _STEPS_A_MEMBER
+    for dead in np.flatnonzero((peak > bound) & short).tolist():
         drill = _Drill(seats, dead, float(bound[dead]))
         steps -= drill.run(min(steps, _STEPS_A_MEMBER))
         if steps <= 0:

@@ -76,6 +76,18 @@ class Seats:
         self.load += counts
         self.pair[owner] += counts.astype(np.int32)
 
+    def vacate(self, task: Ints, column: Ints) -> None:
+        """Empty these seats; what is left of a row closes up."""
+        member = self.holder[task, column]
+        self.holder[task, column] = NOBODY
+        self.load -= np.bincount(member, minlength=len(self.load))
+        np.subtract.at(self.pair, (self.problem.owner[task], member), 1)
+        rows = np.unique(task)
+        order = np.argsort(self.holder[rows] == NOBODY, axis=1, kind="stable")
+        self.holder[rows] = np.take_along_axis(self.holder[rows], order, axis=1)
+        self.pinned[rows] = np.take_along_axis(self.pinned[rows], order, axis=1)
+        self.filled[rows] = (self.holder[rows] != NOBODY).sum(axis=1)
+
     def move(self, task: int, column: int, member: int) -> None:
         """Let another member hold this standby."""
         before = self.holder[task, column]
