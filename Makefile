@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-broker recovery-bench
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -87,6 +87,9 @@ walk: $(VENV)/.dev              ## random lives of a group, every promise checke
 
 bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka
 	$(RUN) benchmarks/planner.py
+
+bench-standbys: $(VENV)/.dev    ## standbys: time, evenness, restores, worst deaths; fresh, join, leave
+	$(RUN) benchmarks/standbys.py --large
 
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times
 	$(RUN) -m benchmarks.broker
