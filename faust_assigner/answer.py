@@ -79,10 +79,13 @@ class AnswerWriter:
                  is_uniform: bool, version: int = VERSION, decision_id: str = "") -> None:
         self._directory = directory
         self._ids = _dumps(dict(sorted(group_ids.items())))
-        self._generation = generation
-        self._is_uniform = is_uniform
         self._version = version
-        self._decision_id = decision_id.encode()
+        alike = Writer()
+        alike.field(_GENERATION, _varint(max(generation, -1) + 1))
+        alike.field(_FLAGS, _varint(_ALL_OURS * is_uniform))
+        if decision_id:
+            alike.field(_DECISION, decision_id.encode())
+        self._alike = bytes(alike.data)
         self._ours: dict[bool, Stitch] = {}
         self._stock: Stitch | None = None
 
@@ -90,13 +93,10 @@ class AnswerWriter:
                  with_directory: bool = True) -> bytes:
         """The answer to a member of ours."""
         own = Writer()
-        own.field(_GENERATION, _varint(max(self._generation, -1) + 1))
-        own.field(_FLAGS, _varint(_ALL_OURS * self._is_uniform))
-        row = {topic: i for i, topic in enumerate(sorted(actives))}
+        own.data += self._alike
+        row = {topic: i for i, topic in enumerate(sorted(actives))} if writes else {}
         if coded := encode_claims(writes or {}, row):
             own.field(_WRITES, coded)
-        if self._decision_id:
-            own.field(_DECISION, self._decision_id)
         head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
                 f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
         return self._ours_tail(with_directory).after(head.encode())

@@ -87,7 +87,9 @@ def claims_of(joined: Sequence[Joined], partitions: Mapping[str, int], globals_:
     budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
     refused: dict[str, str] = {}
     members: dict[str, Member] = {}
-    sizes = {j.member_id: reader.size(j.data) for j in joined}
+    sizes = dict.fromkeys((j.member_id for j in joined), 0)
+    if 3 * len(joined) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
+        sizes = {j.member_id: reader.size(j.data) for j in joined}
     # The modest first: whoever claims the most is the one to go without.
     for one in sorted(joined, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data

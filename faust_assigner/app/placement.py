@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from faust_assigner.assignment import Seats
 from faust_assigner.directory import Directory
 from faust_assigner.model import NOBODY, Ints, Member
 from faust_assigner.plan import Plan
@@ -33,11 +34,22 @@ def of_plan(plan: Plan) -> Placement:
     """The planner's answer."""
     return Placement(
         plan.member_ids,
-        {m: plan.actives(m) for m in plan.member_ids},
-        {m: plan.standbys(m) for m in plan.member_ids},
+        _by_member(plan, plan.active_seats, [group.topics for group in plan.groups]),
+        _by_member(plan, plan.standby_seats, [group.changelogs for group in plan.groups]),
         {t: owner for group, owner in zip(plan.groups, plan.owner, strict=True) for t in group.topics},
         {t: group.group_id for group in plan.groups for t in group.topics},
     )
+
+
+def _by_member(plan: Plan, seats: Seats, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
+    """``plan.actives`` or ``plan.standbys`` of all members at once; topics of a group share their lists."""
+    found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
+    for named, (numbers, offsets) in zip(topics, seats, strict=True):
+        flat, at = numbers.tolist(), offsets.tolist()
+        for m, held in enumerate(found.values()):
+            if at[m] < at[m + 1]:
+                held.update(dict.fromkeys(named, flat[at[m] : at[m + 1]]))
+    return found
 
 
 def dealt(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
