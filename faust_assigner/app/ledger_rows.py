@@ -59,7 +59,8 @@ def decision_rows(
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
     yield "decision", {
         "group_id": inputs.group_id, "decision_id": name, "ts": at, "generation": inputs.generation,
-        "trigger": why, "policy": POLICY, "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs)},
+        "trigger": why, "policy": POLICY,
+        "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs)},
         "members": [{"member_id": m.member_id, "rack": m.rack_id, "capacity": float(m.capacity),
                      "epoch": int(m.generation)} for m in inputs.members],
         "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
