@@ -131,13 +131,21 @@ class Flow:
 
     # Shipping ------------------------------------------------------------------------------------
 
-    def settle(self) -> Ints:
-        """Ship every imbalance along shortest paths; returns ``x``, optimal."""
-        excess = np.concatenate((
+    def excess(self) -> Ints:
+        """int64[G + M + 1]: what each group, each member and the sink has too much of; the sum is 0."""
+        return np.concatenate((
             self.t.supply - self.x.sum(axis=1),
             self.x.sum(axis=0) - self.load,
             [self.load.sum() - self.t.supply.sum()],
         ))
+
+    def imbalance(self) -> int:
+        """How many units are still to be shipped."""
+        return int(np.maximum(self.excess(), 0).sum())
+
+    def settle(self) -> Ints:
+        """Ship every imbalance along shortest paths; returns ``x``, optimal."""
+        excess = self.excess()
         search = _Search(self, excess)
         while (excess > 0).any():
             search.reprice()

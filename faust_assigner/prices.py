@@ -49,8 +49,9 @@ def prices_fluid(flow: Flow) -> tuple[Ints, Ints]:
     First the loads, poured level; then, loads given, the seats of least sum of squares.
     """
     t, d = flow.t, flow.digits
-    load = _poured(t.supply, t.allowed, t.rate / t.rate.min())
-    level = _levels(load, t.rate)
+    seats = _poured(t.supply, t.allowed, t.rate / t.rate.min())
+    load = seats.sum(axis=0)
+    level = _levels(load, t.rate, _joined(seats > 0.01))
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
     tight = t.allowed & (level == cheapest[:, None])
     of_group, of_member = _spread(t.supply.astype(np.float64), load, tight)
@@ -62,7 +63,7 @@ def prices_fluid(flow: Flow) -> tuple[Ints, Ints]:
 
 
 def _poured(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
-    """float64[M], the least majorised fluid loads: each group in turn poured over its members anew."""
+    """float64[G, M], of least majorised fluid loads: each group in turn poured over its members anew."""
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
     poured = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
@@ -80,7 +81,21 @@ def _poured(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
             load[who] = after
         if moved < 0.01:
             break
-    return load
+    seats = np.zeros(allowed.shape)
+    for g, who in enumerate(members):
+        seats[g, who] = poured[g]
+    return seats
+
+
+def _joined(used: Bools) -> Ints:
+    """int64[M]: members that share a group's fluid, directly or through others, have one label."""
+    label = np.arange(used.shape[1])
+    while True:
+        of_group = np.where(used, label, label.size).min(axis=1)
+        joined = np.minimum(label, np.where(used, of_group[:, None], label.size).min(axis=0))
+        if np.array_equal(joined, label):
+            return label
+        label = joined
 
 
 def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
@@ -113,18 +128,23 @@ def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]
     return u, v
 
 
-def _levels(load: Floats, rate: Ints) -> Ints:
-    """The price of one more task per member, int64[M]: equal where the fluid loads are level."""
-    price = 2 * load * rate
-    order = np.argsort(price, kind="stable")
+def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
+    """The price of one more task per member, int64[M].
+
+    Equal where fluid flows between members (``label``), and where blocks of them are level anyway.
+    """
+    blocks, block_of = np.unique(label, return_inverse=True)
+    tasks = np.bincount(block_of, load, minlength=blocks.size)
+    price = 2 * tasks / np.bincount(block_of, 1 / rate, minlength=blocks.size)
     near, far = 0.1 * rate.min(), 0.5 * rate.min()
     level = np.zeros(load.size, dtype=np.int64)
-    block: list[int] = []
-    for m in [*order.tolist(), -1]:
-        if block and (m < 0 or price[m] - price[block[-1]] > near or price[m] - price[block[0]] > far):
-            level[block] = _level(round(float(load[block].sum())), rate[block])
-            block = []
-        block.append(m)
+    merged: list[int] = []
+    for b in [*np.argsort(price, kind="stable").tolist(), -1]:
+        if merged and (b < 0 or price[b] - price[merged[-1]] > near or price[b] - price[merged[0]] > far):
+            mine = np.isin(block_of, merged)
+            level[mine] = _level(round(float(load[mine].sum())), rate[mine])
+            merged = []
+        merged.append(b)
     return level
 
 

@@ -11,8 +11,9 @@ from faust_assigner.flow import Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 from faust_assigner.prices import prices_fluid, prices_near
 
-#: Below this share of tasks without an owner the last assignment is the better place to start.
-_NEAR = 0.02
+#: The last assignment is the better place to start while less than this share of tasks, and no more than
+#: this many, have no owner or are in the wrong place.
+_NEAR_SHARE, _NEAR = 0.02, 500
 
 
 def quotas(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
@@ -80,9 +81,9 @@ def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
 def _mixed(transport: Transport) -> Ints:
     flow = Flow(transport)
     tasks = int(transport.supply.sum())
-    if tasks - int(transport.kept.sum()) <= _NEAR * tasks:
-        of_group, of_member = prices_near(flow, transport.kept)
-    else:
-        of_group, of_member = prices_fluid(flow)
-    flow.respond(of_group, of_member, transport.kept)
+    if tasks - int(transport.kept.sum()) <= min(_NEAR, _NEAR_SHARE * tasks):
+        flow.respond(*prices_near(flow, transport.kept), transport.kept)
+        if flow.imbalance() <= _NEAR:
+            return flow.settle()
+    flow.respond(*prices_fluid(flow), transport.kept)
     return flow.settle()
