@@ -314,7 +314,11 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
 
 
 def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
-    """Two members in threads, then one that finds only what is new."""
+    """Two members in threads, then one that finds only what is new.
+
+    kafka-python 3.0.12 sometimes (1 of 12 runs, on Apache Kafka too) never looks at the answer to its sync and
+    is expired: then the other member ends with all partitions, which is right as well.
+    """
     with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(200):
@@ -347,14 +351,17 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
         for thread in threads:
             thread.start()
         end = time.monotonic() + DEADLINE_S
-        while (len(seen[0] | seen[1]) < 200 or [len(o) for o in owned] != [2, 2]) and time.monotonic() < end:
+        while time.monotonic() < end:
+            shared = [len(o) for o in owned] == [2, 2] or time.monotonic() > end - DEADLINE_S / 2
+            if shared and len(seen[0] | seen[1]) == 200 and len(owned[0] | owned[1]) == 4:
+                break
             time.sleep(0.02)
         done.set()
         for thread in threads:
             thread.join(DEADLINE_S)
         assert len(seen[0] | seen[1]) == 200
         assert owned[0] | owned[1] == {0, 1, 2, 3}
-        producer.send("t", b"new", partition=2, headers=[("h", b"y")], timestamp_ms=1_700_000_000_009).get(10)
+        producer.send("t", b"new", None, [("h", b"y")], 2, 1_700_000_000_009).get(10)
         producer.close()
         consumer = KafkaConsumer(
             "t",
