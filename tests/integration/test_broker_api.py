@@ -214,7 +214,9 @@ def test_log_append_time_is_the_brokers() -> None:
     now = [1_700_000_000_000]
     with EmbeddedBroker(clock=lambda: now[0]) as broker, RawClient(broker.bootstrap) as client:
         broker.call(lambda node: node.catalogue.create("t", 1, {"message.timestamp.type": "LogAppendTime"}))
-        client.produce("t", 0, batch(timestamp=5))
+        answer = client.produce("t", 0, batch(timestamp=5))
+        assert answer.log_append_time.timestamp() == 1_700_000_000
+        assert client.produce("t", 0, batch(attributes=0x08)).error_code == 32
         now[0] += 1_000
         client.produce("t", 0, batch(timestamp=6))
         part = {"partition_index": 0, "timestamp": 1_700_000_000_001}

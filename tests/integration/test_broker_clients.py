@@ -316,8 +316,8 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
 def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
     """Two members in threads, then one that finds only what is new.
 
-    kafka-python 3.0.12 sometimes (1 of 12 runs, on Apache Kafka too) never looks at the answer to its sync and
-    is expired: then the other member ends with all partitions, which is right as well.
+    kafka-python 3.0.12 sometimes (1 of 12 runs, on Apache Kafka too) never looks at the answer to its sync
+    and is expired: then the other member ends with all partitions, which is right as well.
     """
     with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import records
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.log import PartitionLog
-from faust_assigner.broker.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD, BadBatch
+from faust_assigner.broker.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD, BadBatch, Batch
 from faust_assigner.broker.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 
@@ -51,7 +52,7 @@ def _partition(call: Call, request: Any, topic: Topic | None, missing: ErrorCode
         return _refusal(wanted.index, ErrorCode.unknown_topic_or_partition, None)
     log = topic.partitions[wanted.index]
     try:
-        base_offset = _append(call, topic, log, bytes(wanted.records or b""))
+        base_offset, stamped = _append(call, topic, log, bytes(wanted.records or b""))
     except _Refusal as refusal:
         call.node.counters["batches_refused"] += 1
         return _refusal(wanted.index, refusal.error, str(refusal))
@@ -59,6 +60,7 @@ def _partition(call: Call, request: Any, topic: Topic | None, missing: ErrorCode
         "index": wanted.index,
         "error_code": ErrorCode.none,
         "base_offset": base_offset,
+        "log_append_time": stamped,
         "log_start_offset": log.start_offset,
     }
 
@@ -69,7 +71,8 @@ class _Refusal(Exception):
         self.error = error
 
 
-def _append(call: Call, topic: Topic, log: PartitionLog, data: bytes) -> int:
+def _check(call: Call, topic: Topic, data: bytes) -> Batch:
+    """The one sound batch in ``data``. Raises _Refusal with Kafka's error."""
     node = call.node
     if len(data) > int(node.config(topic, "max.message.bytes")):
         raise _Refusal(
@@ -87,21 +90,29 @@ def _append(call: Call, topic: Topic, log: PartitionLog, data: bytes) -> int:
         raise _Refusal(ErrorCode.invalid_txn_state, "this broker has no transactions")
     if batch.codec == ZSTD and call.version < 7:
         raise _Refusal(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
-    now = node.clock()
-    if (
-        node.config(topic, "message.timestamp.type") == "LogAppendTime"
-        and not batch.attributes & LOG_APPEND_TIME
-    ):
+    if batch.attributes & LOG_APPEND_TIME:
+        raise _Refusal(ErrorCode.invalid_timestamp, "only the broker may write its own time")
+    return batch
+
+
+def _append(call: Call, topic: Topic, log: PartitionLog, data: bytes) -> tuple[int, datetime.datetime | None]:
+    """Check and append one batch; its base offset, and the broker's time where the topic wants that."""
+    node, now = call.node, call.node.clock()
+    batch = _check(call, topic, data)
+    stamped: datetime.datetime | None = None
+    if node.config(topic, "message.timestamp.type") == "LogAppendTime":
         data = records.stamp(data, now)
         batch = records.parse_batch(data)
+        stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC)
     verdict = log.producers.judge(batch)
     if verdict.duplicate_of is not None:
         node.counters["batches_repeated"] += 1
-        return verdict.duplicate_of
+        return verdict.duplicate_of, stamped
     if verdict.error is not ErrorCode.none:
         raise _Refusal(verdict.error, f"producer {batch.producer_id} sequence {batch.base_sequence}")
     try:
-        return log.append(batch, data, now, flush_every=int(node.config(topic, "flush.messages")))
+        flush_every = int(node.config(topic, "flush.messages"))
+        return log.append(batch, data, now, flush_every=flush_every), stamped
     except StoreFailed as failed:
         raise _Refusal(ErrorCode.kafka_storage_error, str(failed)) from failed
 
