@@ -59,8 +59,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._cpu_at = time.thread_time()
 
     async def on_stop(self) -> None:
-        """Take a last sample and wait a moment for the disk."""
-        await self._sample()
+        """Wait a moment for the disk; the consumer is gone by now, what was not sampled yet is lost."""
         await asyncio.get_running_loop().run_in_executor(None, self.files.close)
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:

@@ -11,6 +11,8 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
+from faust_assigner.errors import FaustAssignerError
+
 JOBS: Mapping[str, str] = {
     "history": "faust_assigner.pipeline.history_job",
     "simulate": "faust_assigner.pipeline.simulate_job",
@@ -25,7 +27,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"usage: jobs.py {{{','.join(JOBS)}}} [options]", file=sys.stderr)
         return 2
     job = importlib.import_module(JOBS[arguments[0]])
-    return int(job.main(arguments[1:]))
+    try:
+        return int(job.main(arguments[1:]))
+    except FaustAssignerError as error:
+        print(f"{arguments[0]}: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":
