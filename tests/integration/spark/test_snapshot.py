@@ -75,8 +75,19 @@ class Changelog:
 
 @pytest.fixture
 def changelog(kafka: KafkaServer) -> Changelog:
+    """A changelog to write more to."""
+    return filled(kafka.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def settled(kafka: KafkaServer) -> Changelog:
+    """A changelog nobody writes to any more; made once."""
+    return filled(kafka.bootstrap)
+
+
+def filled(bootstrap: str) -> Changelog:
     """Updates, deletes, re-created keys, an aborted and a committed transaction, an empty partition."""
-    log = Changelog(kafka.bootstrap)
+    log = Changelog(bootstrap)
     log.write([(n % 3, b'"key-%d"' % (n % 200), b'{"n": %d}' % n) for n in range(3000)])
     log.write([(n % 3, b'"key-%d"' % n, None) for n in range(0, 150)])
     log.write([(n % 3, b'"key-%d"' % n, b'{"again": %d}' % n) for n in range(0, 60)])
@@ -104,28 +115,28 @@ def assert_equals_replay(log: Changelog, manifests: list[Manifest], url: Path | 
 
 @pytest.mark.parametrize("how", ["connector", "python", "no spark"])
 def test_a_snapshot_equals_a_full_replay(
-    spark: SparkSession, changelog: Changelog, tmp_path: Path, how: str,
+    spark: SparkSession, settled: Changelog, tmp_path: Path, how: str,
 ) -> None:
     """Tombstones, re-created keys, aborted records, offset gaps, an empty partition: all three readers."""
     url = tmp_path / "snapshots"
     manifests = take_snapshot(
-        changelog.bootstrap, changelog.topic, str(url), spark=None if how == "no spark" else spark,
+        settled.bootstrap, settled.topic, str(url), spark=None if how == "no spark" else spark,
         connector="spark" if how == "connector" else "python")
-    assert_equals_replay(changelog, manifests, url, tmp_path)
-    assert changelog.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
+    assert_equals_replay(settled, manifests, url, tmp_path)
+    assert settled.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
     assert manifests[EMPTY].next_offset == 0
     assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [None] * PARTITIONS
-    folder = url / changelog.topic / "0" / manifests[0].snapshot_id
+    folder = url / settled.topic / "0" / manifests[0].snapshot_id
     assert json.loads((folder / "manifest.json").read_bytes())["sha256"] == hashlib.sha256(
         b"".join((folder / name).read_bytes() for name in manifests[0].files)).hexdigest()
 
 
 def test_three_readers_and_a_rerun_write_the_same_bytes(
-    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+    spark: SparkSession, settled: Changelog, tmp_path: Path,
 ) -> None:
     """Which reader, how often, into which folder: one hash per partition."""
     runs = [
-        take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / folder), spark=session,
+        take_snapshot(settled.bootstrap, settled.topic, str(tmp_path / folder), spark=session,
                       connector=connector, memory_bytes=memory)
         for folder, session, connector, memory in [
             ("a", spark, "spark", 1 << 28), ("a", spark, "spark", 1 << 28), ("b", spark, "python", 1 << 28),
@@ -164,32 +175,32 @@ def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path)
     assert [part.records for part in run_here(job, connection)] == [2, 0, 0, 0]
 
 
-def test_an_expired_previous_snapshot_is_not_built_upon(changelog: Changelog, tmp_path: Path) -> None:
+def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_path: Path) -> None:
     """Older than the topic's own delete.retention.ms (two hours here, asked from the broker)."""
     now_ms = round(time.time() * 1000)
     url = str(tmp_path)
-    log = look_at({"bootstrap_servers": changelog.bootstrap}, changelog.topic)
+    log = look_at({"bootstrap_servers": settled.bootstrap}, settled.topic)
     assert log.delete_retention_ms == 7_200_000
-    take_snapshot(changelog.bootstrap, changelog.topic, url, created_ms=now_ms - 7_201_000)
+    take_snapshot(settled.bootstrap, settled.topic, url, created_ms=now_ms - 7_201_000)
     assert [span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans] == [None] * 4
-    take_snapshot(changelog.bootstrap, changelog.topic, url, created_ms=now_ms - 7_100_000)
+    take_snapshot(settled.bootstrap, settled.topic, url, created_ms=now_ms - 7_100_000)
     assert all(span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans)
 
 
 @pytest.mark.parametrize("with_spark", [True, False])
 def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
-    spark: SparkSession, changelog: Changelog, tmp_path: Path, with_spark: bool,
+    spark: SparkSession, settled: Changelog, tmp_path: Path, with_spark: bool,
 ) -> None:
     """The job does not fail and does not build on wrong bytes."""
     url = str(tmp_path / "snapshots")
-    before = take_snapshot(changelog.bootstrap, changelog.topic, url)
+    before = take_snapshot(settled.bootstrap, settled.topic, url)
     path = tmp_path / "snapshots" / folder_of(before[1]) / before[1].files[0]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    after = take_snapshot(changelog.bootstrap, changelog.topic, url, previous=True,
+    after = take_snapshot(settled.bootstrap, settled.topic, url, previous=True,
                           spark=spark if with_spark else None, connector="spark")
-    assert_equals_replay(changelog, after, url, tmp_path)
+    assert_equals_replay(settled, after, url, tmp_path)
 
 
 def test_an_error_that_is_no_damage_is_not_hidden() -> None:
@@ -221,27 +232,27 @@ snapshot.take_snapshot(bootstrap, topic, url)
 
 
 def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
-    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+    spark: SparkSession, settled: Changelog, tmp_path: Path,
 ) -> None:
     """SIGKILL after every file was uploaded; then a rerun gives what an undisturbed run gives."""
     url = tmp_path / "snapshots"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, changelog.bootstrap, changelog.topic, str(url)],
+        [sys.executable, "-c", KILLED, settled.bootstrap, settled.topic, str(url)],
         capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGKILL
     assert "parts 4" in done.stdout
     catalog = Catalog(open_storage(url))
     assert list(url.rglob("*.sst"))
     assert not list(url.rglob(MANIFEST_NAME))
-    assert [catalog.snapshots(changelog.topic, n) for n in range(PARTITIONS)] == [[]] * PARTITIONS
-    rerun = take_snapshot(changelog.bootstrap, changelog.topic, str(url), spark=spark, connector="spark")
-    calm = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / "calm"), spark=spark)
-    assert_equals_replay(changelog, rerun, url, tmp_path)
+    assert [catalog.snapshots(settled.topic, n) for n in range(PARTITIONS)] == [[]] * PARTITIONS
+    rerun = take_snapshot(settled.bootstrap, settled.topic, str(url), spark=spark, connector="spark")
+    calm = take_snapshot(settled.bootstrap, settled.topic, str(tmp_path / "calm"), spark=spark)
+    assert_equals_replay(settled, rerun, url, tmp_path)
     assert [m.sha256 for m in rerun] == [m.sha256 for m in calm]
 
 
 def test_a_failing_partition_publishes_nothing(
-    changelog: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    settled: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A snapshot of some partitions only would look like one of all."""
     from faust_assigner.pipeline import spans
@@ -255,15 +266,15 @@ def test_a_failing_partition_publishes_nothing(
 
     monkeypatch.setattr(spans, "read_span", broken)
     with pytest.raises(OSError, match="No space"):
-        take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path))
+        take_snapshot(settled.bootstrap, settled.topic, str(tmp_path))
     assert not list(tmp_path.rglob(MANIFEST_NAME))
 
 
-def test_the_manifest_says_what_the_format_says(changelog: Changelog, tmp_path: Path) -> None:
+def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Path) -> None:
     """Where it lies and which fields it has."""
     created_ms = 1_795_232_422_123
-    manifests = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path), created_ms=created_ms)
-    path = tmp_path / changelog.topic / "0" / manifests[0].snapshot_id / "manifest.json"
+    manifests = take_snapshot(settled.bootstrap, settled.topic, str(tmp_path), created_ms=created_ms)
+    path = tmp_path / settled.topic / "0" / manifests[0].snapshot_id / "manifest.json"
     fields = json.loads(path.read_bytes())
     assert list(fields) == ["topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256",
                             "created_at", "files", "comparator", "format_version"]
