@@ -214,6 +214,7 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     wanted = configured(app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow"))
     assert wanted is not None
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
     wanted = configured(app_of(broker="kafka://127.0.0.1:1;kafka://127.0.0.1:2", faust_assigner_weights="file"))
     assert wanted is not None
