@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -30,7 +30,7 @@ RULES = (
 KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS = range(len(RULES))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Who owns what, who stands by, and what the last assignment was.
 
@@ -57,9 +57,12 @@ class Plan:
     flat_standby: Ints
     flat_counted: Ints
     promoted: Bools
-    partitions: Mapping[str, int] = field(repr=False)
+    partitions: Mapping[str, int]
     replicas: int = 0
-    weighed: Weighed | None = field(default=None, repr=False)
+    weighed: Weighed | None = None
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.layout.tasks} tasks on {len(self.member_ids)} members, {self.moves} moves>"
 
     @property
     def member_ids(self) -> tuple[str, ...]:

@@ -288,7 +288,7 @@ class _Search:
         else:
             first, row = g, self.load_down
         reach = row + (base - p[first : first + row.size])
-        better = np.flatnonzero(reach < distance[first : first + row.size])
+        better = (reach < distance[first : first + row.size]).nonzero()[0]
         if better.size:
             found = reach[better]
             better += first

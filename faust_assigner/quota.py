@@ -44,6 +44,8 @@ def rates(capacity: Floats) -> Ints:
     Capacities are read as the nearest fraction with a denominator up to 1,000; when their common
     multiple would overflow, rates are rounded to 2^-14 of the smallest.
     """
+    if (capacity == capacity[0]).all():
+        return np.ones(capacity.size, dtype=np.int64)
     shares = [Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c) for c in capacity.tolist()]
     common = 1
     for share in set(shares):

@@ -25,6 +25,11 @@ def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_plan_prints_in_one_line() -> None:
+    """No page of arrays in a log or a debugger."""
+    assert repr(plan([Member("a", ["t"])], {"t": 3})) == "<Plan: 3 tasks on 1 members, 0 moves>"
+
+
 def test_a_fresh_plan_gives_whole_runs() -> None:
     """Contiguous partitions per member: short to write down, quick to read."""
     answer = plan([Member("a", ["t"]), Member("b", ["t"]), Member("c", ["t"])], {"t": 8})

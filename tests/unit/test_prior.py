@@ -82,7 +82,7 @@ def test_whoever_was_active_holds_every_changelog_and_a_standby_holds_its_own() 
 def test_the_fast_judge_agrees_with_the_plain_one() -> None:
     """Over lives full of zombies, liars and junk, arrays and plain Python believe the same."""
     events, chances = zip(*EVENTS, strict=True)
-    for seed in range(12):
+    for seed in range(5):
         rng = Random(seed)
         world = World()
         for _ in range(5):
