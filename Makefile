@@ -65,6 +65,8 @@ SCENARIOS ?= 10000
 simulate: $(VENV)/.dev          ## SCENARIOS churn scenarios on local[2] with the settings table; under build/simulate
 	$(BIN)/faust-assigner simulate --scenarios $(SCENARIOS) --seed 1 --out build/simulate --master 'local[2]'
 
+bench: bench-planner bench-assign ## the planner up to 1M partitions and Faust's assign(), beside stock and aiokafka
+
 bench-simulate: $(VENV)/.dev    ## scenarios through mapInPandas beside a pool of processes, both warm
 	$(RUN) benchmarks/simulate.py
 
