@@ -88,11 +88,16 @@ def run(broker: str, address: str, assignor: str, partitions: int, preload: int,
 @click.option("--quick", is_flag=True, help="Only 12 partitions without preload on the embedded broker.")
 @click.option("--broker", "brokers", type=click.Choice(["kafka", "embedded"]), multiple=True,
               default=("kafka", "embedded"))
+@click.option("--size", "chosen", type=click.Choice([f"{p}x{n}" for p, n in SIZES]), multiple=True,
+              help="Partitions x preloaded changelog records; default: all.")
 @click.option("--only-runs", is_flag=True, help="Leave out the table; only --runs.")
 @click.option("--seed", default=1, show_default=True)
-def main(runs: int, quick: bool, brokers: tuple[str, ...], only_runs: bool, seed: int) -> None:
+def main(runs: int, quick: bool, brokers: tuple[str, ...], chosen: tuple[str, ...], only_runs: bool,
+         seed: int) -> None:
     """Print the table; see the module's docstring."""
-    brokers, sizes = (("embedded",), SIZES[:1]) if quick else (brokers, SIZES)
+    sizes = [(p, n) for p, n in SIZES if not chosen or f"{p}x{n}" in chosen]
+    if quick:
+        brokers, sizes = ("embedded",), SIZES[:1]
     cells = [] if only_runs else list(itertools.product(sizes, ("stock", "ours")))
     repeats = [(SIZES[0], "ours")] * (runs if only_runs else runs - 1)
     broken = 0

@@ -236,6 +236,22 @@ async def test_a_standby_writes_what_it_reads(repaired: bool) -> None:
 
 
 @both
+async def test_a_standby_that_catches_up_does_not_stop_the_streams(repaired: bool) -> None:
+    """Stock hands over every record the standby has waiting before it looks for the next order."""
+    worker = Worker(partitions=2, repaired=repaired, stream_buffer_maxsize=20)
+    worker.send_changelog(2000, partition=1)
+    async with running(worker):
+        worker.replay_delay_s = 0.002
+        await worker.rebalance([0], standbys=[1])
+        assert await worker.until(lambda: worker.recovered)
+        read = worker.app.tables.recovery.standby_offsets
+        assert await worker.until(lambda: (read[worker.changelog(1)] or 0) > 100)
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.offsets) == 5, 20.0)
+        assert (read[worker.changelog(1)] < 1500) == repaired
+
+
+@both
 async def test_no_record_is_processed_before_its_table_is_restored(repaired: bool) -> None:
     """A full buffer that empties during a recovery makes stock fetch the paused partition again."""
     worker = Worker(repaired=repaired, stream_wait_empty=False, stream_buffer_maxsize=10)
