@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+from faust_assigner.cli import main
 from faust_assigner.pipeline.files import LedgerPathError, cut, pack
 from faust_assigner.pipeline.history_job import HistoryOptions, run
 from faust_assigner.pipeline.quarantine import quarantined
@@ -152,6 +155,46 @@ def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
     run(spark, HistoryOptions(everything, str(made[0])))
     assert (made[0] / "report.json").read_bytes() == before
     assert not (made[0] / "_staging").exists()
+
+
+def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty folder is a history in which nothing happened; an older history's days are gone."""
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "out" / "movement" / "dt=2020-01-01").mkdir(parents=True)
+    run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
+    assert read_report(tmp_path / "out") == {table: [] for table in (*TABLES, "quarantine")}
+    assert not list((tmp_path / "out" / "movement").glob("dt=*"))
+    columns = set(pd.read_parquet(tmp_path / "out" / "movement").columns)
+    assert {"group_id", "dt", "policy", "decisions", "moved"} <= columns
+    assert "No rows" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """``faust-assigner history …`` on the shared session, which must outlive it."""
+
+    class Kept:
+        def __getattr__(self, name: str) -> Any:
+            return (lambda: None) if name == "stop" else getattr(spark, name)
+
+    monkeypatch.setattr("faust_assigner.pipeline.history_job.session_for", lambda options, master: Kept())
+    return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
+
+
+def test_command_prints_a_summary_or_the_report(
+    command: Callable[..., Result], ledger: Ledger, tmp_path: Path
+) -> None:
+    """Plain lines where there is no terminal, report.json with ``--json``; refused lines are no failure."""
+    arguments = ("--ledger", str(ledger.folder / "b"), "--ledger", str(ledger.folder / "c-2026.log"),
+                 "--out", str(tmp_path / "out"))
+    plain = command(*arguments)
+    assert plain.exit_code == 0, plain.output
+    assert not set("│┃━") & set(plain.output)
+    report = read_report(tmp_path / "out")
+    (refused,) = report["quarantine"]
+    for said in (f"{refused['file']}:{refused['line']}", "standby hits", report["movement"][0]["dt"]):
+        assert said in plain.output
+    assert json.loads(command(*arguments, "--json").output) == report
 
 
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(spark: SparkSession, tmp_path: Path) -> None:

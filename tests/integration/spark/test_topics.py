@@ -19,7 +19,7 @@ from faust_assigner.pipeline.quarantine import quarantined
 from faust_assigner.pipeline.sinks import Folder
 from faust_assigner.pipeline.sources import read_ledger
 from faust_assigner.pipeline.stream import take_available, taken
-from faust_assigner.pipeline.topics import TopicSource, read_topic, split_sources
+from faust_assigner.pipeline.topics import TopicSource, has_connector, read_topic, split_sources
 from faust_assigner.testing.kafka import kafka_server
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
 
@@ -88,6 +88,13 @@ def test_stream_of_a_topic_takes_each_offset_once(
     accepted, _, refused = told(taken(spark, folder).persist())
     assert accepted == of_files
     assert refused == len(bad_lines())
+
+
+def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -> None:
+    """Left to itself the job takes Spark's own connector where its jars are."""
+    assert has_connector(spark)
+    plan = read_topic(spark, TopicSource.from_url(topic))._jdf.queryExecution().toString()
+    assert "KafkaV2" in plan or "kafka" in plan.lower()
 
 
 def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) -> None:
