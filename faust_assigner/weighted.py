@@ -17,7 +17,7 @@ import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Prior
 
-#: Nothing that has a living owner moves while the heaviest member is within this of the bound ...
+#: Nothing that has a living owner moves while the members that can be helped are within this of the mean ...
 _CALM = 1.10
 #: ... and once something must, moving ends here.
 _GOOD = 1.03
@@ -114,7 +114,6 @@ class _Shift:
         for g, group in enumerate(layout.groups):
             self.allowed[g, group.members] = True
         self.budget = budget
-        self.bound = weighed.bound()
 
     # Placing ---------------------------------------------------------------------------------------
 
@@ -149,15 +148,22 @@ class _Shift:
     # Moving ----------------------------------------------------------------------------------------
 
     def lighten(self) -> None:
-        """Move and swap away from the heaviest member while it helps and moves are left."""
-        ratio = self.load / self.capacity
-        if not ratio.size or ratio.max() <= _CALM * self.bound:
+        """Move and swap away from the heaviest members that can be helped, while moves are left.
+
+        A member whose one task outweighs everything else is beyond help; the next heaviest is not.
+        """
+        level = float(self.load.sum() / self.capacity.sum()) if self.load.size else 0.0
+        several = np.bincount(self.owner[self.owner != NOBODY], minlength=self.load.size) > 1
+        if not (several & (self.load > _CALM * level * self.capacity)).any():
             return
+        stuck = np.zeros(self.load.size, dtype=np.bool_)
         for _ in range(4 * self.owner.size):
-            ratio = self.load / self.capacity
+            ratio = np.where(stuck, 0.0, self.load / self.capacity)
             h = int(ratio.argmax())
-            if ratio[h] <= _GOOD * self.bound or not self._relieve(h, ratio):
+            if ratio[h] <= _GOOD * level:
                 return
+            if not self._relieve(h, self.load / self.capacity):
+                stuck[h] = True
 
     def _relieve(self, h: int, ratio: Floats) -> bool:
         """The best single move away from ``h``, else the best swap; False when neither helps."""
