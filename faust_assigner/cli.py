@@ -210,7 +210,8 @@ def doctor(start: bool, as_json: bool) -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="A broker setting by Kafka's name (num.partitions=12). May be repeated.")
-@click.option("--settings", "list_settings", is_flag=True, help="List every setting with its default, and leave.")
+@click.option("--settings", "list_settings", is_flag=True,
+              help="List every setting with its default, and leave.")
 def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...], list_settings: bool) -> None:
     """Run the embedded Kafka-protocol broker until SIGTERM or Ctrl-C."""
     from pathlib import Path

@@ -116,7 +116,8 @@ def _row(current: Current, members: Sequence[Member], replicas: int, load: Load,
 
     ``moves``: tasks that change hands, of these ``cold`` ones whose new owner holds none of their state;
     ``bytes_to_restore`` into new owners and standbys; ``stopped_s`` until the slowest worker processes
-    again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the worst partition by then.
+    again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the
+    worst partition by then.
     """
     made = plan(members, current.partitions, replicas=replicas, changelogs=current.changelogs)
     tally = _tally(current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members})

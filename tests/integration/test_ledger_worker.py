@@ -1,4 +1,4 @@
-"""The ledger real workers write: every line a row, every round told once, recoveries with their cause."""
+"""The ledger real workers write: every line a row, every round told once, recoveries by cause."""
 
 from __future__ import annotations
 

@@ -216,7 +216,8 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
-    wanted = configured(app_of(broker="kafka://127.0.0.1:1;kafka://127.0.0.1:2", faust_assigner_weights="file"))
+    brokers = "kafka://127.0.0.1:1;kafka://127.0.0.1:2"
+    wanted = configured(app_of(broker=brokers, faust_assigner_weights="file"))
     assert wanted is not None
     assert isinstance(wanted.source, TopicSource)
     assert wanted.source.connection["bootstrap_servers"] == ["127.0.0.1:1", "127.0.0.1:2"]
