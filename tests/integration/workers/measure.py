@@ -65,9 +65,9 @@ def minimum_moves(before: Ownership, after: Ownership) -> int:
 
 def standstill(orders: Iterable[tuple[float, int, int]], partitions: int, since: float,
                until: float) -> dict[int, float]:
-    """For each partition, the longest pause between two orders done from a second before ``since``."""
-    times: dict[int, list[float]] = {p: [] for p in range(partitions)}
+    """For each partition, the longest time without an order, from ``since`` to its last order."""
+    times: dict[int, list[float]] = {p: [since] for p in range(partitions)}
     for at, partition, _ in orders:
-        if since - 1.0 <= at <= until:
+        if since <= at <= until:
             times[partition].append(at)
     return {p: max((b - a for a, b in pairwise(ats)), default=until - since) for p, ats in times.items()}
