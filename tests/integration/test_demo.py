@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.testing.kafka import KafkaServer
+from faust_assigner.testing.kafka import kafka_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -23,9 +23,10 @@ def run_demo(*arguments: str) -> str:
 
 @pytest.mark.timeout(200)
 @pytest.mark.kafka
-def test_demo_ends_with_equal_tables_on_kafka(kafka: KafkaServer) -> None:
+def test_demo_ends_with_equal_tables_on_kafka() -> None:
     """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and count none twice."""
-    assert "equal, 480 records" in run_demo("--bootstrap", kafka.bootstrap)
+    with kafka_server() as kafka:  # of its own: the demo's topics have fixed names
+        assert "equal, 480 records" in run_demo("--bootstrap", kafka.bootstrap)
 
 
 @pytest.mark.timeout(200)
