@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import for_code
 
 from examples.orders import PARTITIONS
 
@@ -31,7 +32,11 @@ class Load:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
-            await admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")])
+            answer = await admin.create_topics(
+                [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")])
+            for name, code, *_ in answer.topic_errors:
+                if code:  # an old topic would bring its own partitions and records
+                    raise RuntimeError(f"topic {name!r} cannot be created: {for_code(code).__name__}")
         finally:
             await admin.close()
 
