@@ -119,7 +119,7 @@ class Script:
                 last, calm_since = now, time.time()
             elif time.time() - calm_since > QUIET_S:
                 return Settled(now, {w.name: w.standbys for w in workers})
-        raise NotSettledError(f"{event}: no rest within {SETTLE_TIMEOUT_S:.0f} s; see {self.fleet.folder}")
+        raise NotSettledError(f"{event}: no rest within {SETTLE_TIMEOUT_S:.0f} s; last seen {last}")
 
     def _all_flow(self, actives: dict[str, frozenset[int]], workers: int) -> bool:
         owned = [p for partitions in actives.values() for p in partitions]
@@ -165,6 +165,7 @@ def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Resul
             return asyncio.run(Script(fleet, Load(bootstrap), screen, result).run())
         except (NotSettledError, TimeoutError) as reason:
             console.print(f"  [red]stuck[/red]: {reason}", soft_wrap=True)
+            console.print(fleet.last_words(), soft_wrap=True, highlight=False, markup=False)
             result.stuck = str(reason)
             return result
         finally:

@@ -115,6 +115,14 @@ class Fleet:
         """Every record of ``topic`` any worker was done with, by time; repeats are in it twice."""
         return sorted(row for worker in self.workers.values() for row in worker.done[topic])
 
+    def last_words(self, characters: int = 1500) -> str:
+        """The end of every worker's log, for when something is wrong."""
+        return "\n".join(
+            f"--- {name}, {'alive' if worker.alive else 'ended'}:\n"
+            + (worker.folder / "log").read_text(errors="replace")[-characters:]
+            for name, worker in sorted(self.workers.items())
+        )
+
     def tables(self, timeout_s: float = 10.0) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """The union of the workers' active parts of (rates, totals), asked for by SIGUSR1."""
         rates: dict[str, int] = {}
