@@ -153,6 +153,13 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
         found = await super()._wait_next_records(timeout)
         return found
 
+    def topic_partitions(self, topic: str) -> int | None:
+        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
+
+        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
+        """
+        return super().topic_partitions(topic) or None
+
     def may_fetch(self, tp: Any) -> bool:
         """Whether records of ``tp`` are asked for now."""
         return self.flow_active and tp in self._active_partitions
@@ -218,6 +225,13 @@ class Unrepaired(Consumer):  # type: ignore[misc]
 
     def begin_generation(self) -> None:
         """A recovery begins."""
+
+    def topic_partitions(self, topic: str) -> int | None:
+        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
+
+        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
+        """
+        return super().topic_partitions(topic) or None
 
     def may_fetch(self, tp: Any) -> bool:
         """Unknown, so never: the recovery then waits as stock does."""

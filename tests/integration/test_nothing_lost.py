@@ -326,6 +326,19 @@ async def test_a_changelog_record_of_no_table_of_ours_is_left_out(repaired: bool
         assert ("stray" not in worker.counts) == repaired
 
 
+@both
+async def test_a_changelog_the_cluster_has_not_told_of_yet_ends_no_agent(repaired: bool) -> None:
+    """Stock takes a changelog created a moment ago for one of 0 partitions, and its agent dies of that."""
+    worker = Worker(repaired=repaired)
+    worker.send_orders(5)
+    async with running(worker):
+        snapshot = worker.app.consumer._thread._consumer._coordinator._metadata_snapshot
+        snapshot |= {worker.source().topic: 1, worker.changelog().topic: 0}
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        assert await worker.until(lambda: worker.offsets == list(range(5)), 1.0) == repaired
+
+
 FIRST_TOUCHES = {
     "settings": lambda app: app.conf,
     "table": lambda app: app.Table("counts", default=int),
