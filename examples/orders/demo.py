@@ -137,10 +137,10 @@ class Script:
 
 
 @contextlib.contextmanager
-def embedded_broker() -> Iterator[str]:
-    """Our broker in a process of its own, in memory; yields its address."""
+def broker_process(*settings: str) -> Iterator[str]:
+    """Our broker in a process of its own, in memory, with ``NAME=VALUE`` settings; yields its address."""
     command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0",
-               "--set", "group.initial.rebalance.delay.ms=500"]
+               *(word for setting in settings for word in ("--set", setting))]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -186,7 +186,8 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory(prefix="faust-assigner-demo-") as folder:
         for index, assignor in enumerate(assignors or tuple(ASSIGNORS)):
             with contextlib.ExitStack() as stack:
-                address = bootstrap[index] if bootstrap else stack.enter_context(embedded_broker())
+                address = bootstrap[index] if bootstrap else stack.enter_context(
+                    broker_process("group.initial.rebalance.delay.ms=500"))
                 results.append(play(assignor, address, console, Path(folder)))
     console.print(comparison(results))
     console.print(f"done in {time.monotonic() - began:.0f} s")

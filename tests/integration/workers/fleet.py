@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from examples.orders.demo import broker_process
 
 ROOT = Path(__file__).resolve().parents[3]
 APP = "tests.integration.workers.app"
@@ -205,18 +206,6 @@ class Fleet:
         return rows
 
 
-@contextlib.contextmanager
-def embedded_broker() -> Iterator[str]:
-    """Our broker in a process of its own, in memory; yields its address."""
-    command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0",
-               "--set", "group.min.session.timeout.ms=1000"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(r"listening on (\S+:\d+)", line):
-                    yield found[1]
-                    return
-            raise RuntimeError("the embedded broker ended before it listened")
-        finally:
-            process.terminate()
+def embedded_broker() -> contextlib.AbstractContextManager[str]:
+    """The demo's broker process, with sessions as short as these workers use."""
+    return broker_process("group.min.session.timeout.ms=1000")
