@@ -57,7 +57,8 @@ def plan(
     weighed = weigh(layout, weights)
     target = counted if weighed is None else weighed.balance(layout, prior, counted)
     promoted = promotable(layout, prior)
-    owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight)
+    owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight,
+                    even_state=replicas >= len(ordered) - 1)
     owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
     standby = place_standbys(layout, prior, owner, target, replicas)
     return Plan(layout, prior, target, owner, standby, counted, promoted, counts, replicas, weighed)

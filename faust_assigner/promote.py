@@ -18,13 +18,15 @@ def promotable(layout: Layout, prior: Prior) -> Bools:
     return able
 
 
-def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Floats | None = None) -> Ints:
+def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Floats | None = None, *,
+            even_state: bool = False) -> Ints:
     """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders.
 
     Best are those with most of the task's changelogs. Among them the loads come out as even as they can
     be: least sum of load^2 / capacity, a semi-matching without a cost-reducing path (Harvey, Ladner,
-    Lovasz, Tamir 2006). Ties go to the target member, then to the lowest member id. With ``weight``
-    float64[T] the heaviest go first, each to its lightest holder.
+    Lovasz, Tamir 2006). Ties go, with ``even_state``, to where the stateful tasks come out even, then to
+    the target member, then to the lowest member id. With ``weight`` float64[T] the heaviest go first,
+    each to its lightest holder.
     """
     if not able.any():
         return target
@@ -37,7 +39,11 @@ def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Flo
     alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)
     now[task[alone]] = member[alone]
     load += np.bincount(member[alone], each[task[alone]], minlength=load.size)
-    sharing = _Sharing(load, layout.capacity, task[~alone], member[~alone], each)
+    state = None
+    if even_state:
+        stateful = layout.per_task(lambda group: group.is_stateful and group.follows is None)
+        state = np.bincount(now[stateful & (now != NOBODY)], minlength=load.size)
+    sharing = _Sharing(load, state, layout.capacity, task[~alone], member[~alone], each)
     sharing.start(target)
     if weight is None:
         sharing.level()
@@ -56,12 +62,18 @@ def _best_holders(prior: Prior, able: Bools) -> tuple[Ints, Ints]:
     return task[best], member[best]
 
 
+#: Load first, then stateful tasks, where these count.
+_Cost = tuple[float, int]
+
+
 class _Sharing:
     """Tasks with several best holders each, over members with loads."""
 
-    def __init__(self, load: Floats, capacity: Floats, task: Ints, member: Ints, weight: Floats) -> None:
+    def __init__(self, load: Floats, state: Ints | None, capacity: Floats, task: Ints, member: Ints,
+                 weight: Floats) -> None:
         self.weight = weight
         self.load = load.tolist()
+        self.state = None if state is None else state.tolist()
         self.capacity = capacity.tolist()
         self.holders: dict[int, list[int]] = {}
         self.near: dict[int, list[int]] = {}  # member -> the tasks it holds a copy of
@@ -70,15 +82,19 @@ class _Sharing:
             self.near.setdefault(m, []).append(t)
         self.at: dict[int, int] = {}
 
-    def one_more(self, m: int) -> float:
+    def one_more(self, m: int) -> _Cost:
         """What the next task costs member ``m``."""
-        cost: float = (2 * self.load[m] + 1) / self.capacity[m]
-        return cost
+        return (2 * self.load[m] + 1) / self.capacity[m], 2 * self.state[m] + 1 if self.state else 0
 
-    def one_less(self, m: int) -> float:
+    def one_less(self, m: int) -> _Cost:
         """What member ``m`` saves by giving one task away."""
-        cost: float = (2 * self.load[m] - 1) / self.capacity[m]
-        return cost
+        return (2 * self.load[m] - 1) / self.capacity[m], 2 * self.state[m] - 1 if self.state else 0
+
+    def take(self, m: int, weight: float, tasks: int) -> None:
+        """Add ``tasks`` of this weight in all to member ``m``; negative ones leave it."""
+        self.load[m] += weight
+        if self.state:
+            self.state[m] += tasks
 
     def start(self, target: Ints) -> None:
         """Greedy: the heaviest first, then those with the fewest holders, to where one more costs least."""
@@ -86,7 +102,7 @@ class _Sharing:
             wanted = int(target[t])
             m = min(self.holders[t], key=lambda m: (self.one_more(m), m != wanted, m))
             self.at[t] = m
-            self.load[m] += float(self.weight[t])
+            self.take(m, float(self.weight[t]), 1)
 
     def level(self) -> None:
         """Shift along paths that even the loads until none is left."""
@@ -118,11 +134,11 @@ class _Sharing:
         return False
 
     def _pass_on(self, giver: int, reached: dict[int, tuple[int, int] | None]) -> None:
-        self.load[giver] -= 1
+        self.take(giver, -1, -1)
         step = reached[giver]
         while step is not None:
             t, m = step
             self.at[t] = m
             step = reached[m]
             giver = m
-        self.load[giver] += 1
+        self.take(giver, 1, 1)
