@@ -12,7 +12,8 @@ tail. Then fresh workers recover, one after the other:
     local      the same worker again, from its own files
 
 Each figure is from the assignment of partitions to the worker being ready, fetch and download included.
-Exit code 1 when a state differs. How the snapshot is best made on Spark: compaction.py.
+At the end ``history`` reads what our workers wrote into their ledger. Exit code 1 when a state differs.
+How the snapshot is best made on Spark: compaction.py.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Bench:
 
     def __init__(self, bootstrap: str, options: argparse.Namespace, work: Path) -> None:
         self.bootstrap, self.options, self.work = bootstrap, options, work
-        self.snapshots = work / "snapshots"
+        self.snapshots, self.ledger = work / "snapshots", work / "ledger"
         admin = AdminClient({"bootstrap.servers": bootstrap})
         topics = [NewTopic(f"{APP_ID}-source", options.partitions, 1),
                   NewTopic(CHANGELOG, options.partitions, 1, config={"cleanup.policy": "compact"})]
@@ -84,7 +85,7 @@ class Bench:
             self._produce(CHANGELOG, start, end)
         else:
             self._produce(f"{APP_ID}-source", start, end)
-            report = self._worker("writer", expect_offsets=self._ends(end))
+            report = self._worker("writer", restore=True, expect_offsets=self._ends(end))
             assert report["state"]["keys"] >= min(end, self.options.keys), report["state"]["keys"]
         print(f"  wrote {end - start:,} changes in {time.monotonic() - began:.1f} s "
               f"({'by a producer' if self.options.direct else 'through the app'})", flush=True)
@@ -128,6 +129,18 @@ class Bench:
               f"(+ {started - began:.1f} s of session start)", flush=True)
         spark.stop()
 
+    def history(self) -> list[dict[str, Any]]:
+        """The recoveries in the ledger, one row for each source."""
+        from faust_assigner.pipeline.history_job import HistoryOptions, run
+        from faust_assigner.pipeline.session import spark_session
+
+        spark = spark_session("local[2]", "recovery bench")
+        run(spark, HistoryOptions((str(self.ledger),), str(self.work / "history")))
+        spark.stop()
+        report = json.loads((self.work / "history" / "report.json").read_text())
+        rows: list[dict[str, Any]] = report["recovery"]
+        return rows
+
     def recover(self, name: str, *, restore: bool, snapshots: bool = False,
                 datadir: str | None = None) -> dict[str, Any]:
         """A fresh worker (or, with ``datadir``, one that was here before)."""
@@ -137,7 +150,8 @@ class Bench:
                 **settings: Any) -> dict[str, Any]:
         given = {"bootstrap": self.bootstrap, "app_id": APP_ID, "partitions": self.options.partitions,
                  "datadir": str(self.work / datadir), "restore": restore, "log": "WARNING", **settings}
-        environment = {**os.environ, "FAUST_ASSIGNER_SNAPSHOTS": str(self.snapshots) if snapshots else ""}
+        environment = {**os.environ, "FAUST_ASSIGNER_LEDGER": str(self.ledger),
+                       "FAUST_ASSIGNER_SNAPSHOTS": str(self.snapshots) if snapshots else ""}
         done = subprocess.run([sys.executable, str(WORKER), json.dumps(given)], env=environment,
                               text=True, capture_output=True, timeout=self.options.timeout)
         if done.returncode or not done.stdout:
@@ -171,7 +185,11 @@ def main(arguments: list[str] | None = None) -> int:
             "snapshot": bench.recover("snapshot", restore=True, snapshots=True),
             "local": bench.recover("local", restore=True, snapshots=True, datadir="snapshot"),
         }
-    return show(reports)
+        differ = show(reports)
+        for row in bench.history():
+            print(f"  in the ledger: {row['source']:<9}{row['recoveries']:>3} recoveries, "
+                  f"{row['records']:>11,} records, median {row['p50_s']:.2f} s")
+    return differ
 
 
 def show(reports: dict[str, dict[str, Any]]) -> int:

@@ -2,7 +2,8 @@
 
     python recovery_worker.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
-Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: mix faust_assigner.app.recovery in;
+Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: the app has our assignor, and with it
+our recovery and ledger;
 ``expect_offsets``: after recovery go on until the table's changelog has these offsets (partition -> offset);
 ``standbys``: table_standby_replicas; ``settle_s``: wait so long for standbys to catch up;
 ``stay``: after the report go on until stdin closes.
@@ -44,16 +45,13 @@ class Stopwatch(faust.Sensor):  # type: ignore[misc]
 
 def make_app() -> tuple[Any, Any, Stopwatch]:
     """The app under test: an agent that writes what it reads into a table, and nothing else."""
+    ours = {"PartitionAssignor": "faust_assigner:PartitionAssignor"} if SETTINGS.get("restore") else {}
     app = faust.App(
         SETTINGS["app_id"], broker=f"kafka://{SETTINGS['bootstrap']}", store="rocksdb://",
         datadir=SETTINGS["datadir"], topic_partitions=SETTINGS["partitions"], web_enabled=False,
         table_standby_replicas=SETTINGS.get("standbys", 0), topic_disable_leader=True,
         stream_wait_empty=False, broker_max_poll_records=5000, stream_buffer_maxsize=16_384,
-        producer_linger=0.005, **SETTINGS.get("options", {}))
-    if SETTINGS.get("restore"):
-        from faust_assigner.app.recovery import install
-
-        install(app)
+        producer_linger=0.005, **ours, **SETTINGS.get("options", {}))
     source = app.topic(f"{SETTINGS['app_id']}-source", key_type=str, value_type=int,
                        partitions=SETTINGS["partitions"])
     table = app.Table(TABLE, key_type=str, value_type=int, partitions=SETTINGS["partitions"], default=int)
