@@ -12,13 +12,14 @@ from typing import Any
 from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
 
-from faust_assigner.app import always, ledger_writer, recovery, repairs, weights
+from faust_assigner.app import always, ledger_writer, recovery, repairs, router, weights
 
 logger = get_logger(__name__)
 
 #: In this order; each takes the app, and one that fails leaves the others to work.
 INSTALLERS: tuple[Callable[[Any], object], ...] = (
-    repairs.install, recovery.install, always.install, weights.install, ledger_writer.install)
+    repairs.install, recovery.install, always.install, router.install, weights.install,
+    ledger_writer.install)
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]

@@ -4,6 +4,7 @@
 ``FAUST_ASSIGNER_CAPACITY``             how much load it takes beside the others, 1.0 unless given
 ``FAUST_ASSIGNER_GROUP_RECORD_BYTES``   what the brokers take as one group's record, 1,000,000
 ``FAUST_ASSIGNER_SNAPSHOTS``            folder or URL of changelog snapshots to restore tables from
+``FAUST_ASSIGNER_URLS``                 workers' URLs that requests for keys may be forwarded to
 ``FAUST_ASSIGNER_BATCHED_REPLAY``       0 leaves the replay of changelogs to Faust's own loop
 
 As keywords they are written in small letters: ``faust.App(..., faust_assigner_rack="eu-1a")``. Like
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any, TypeVar
 
 from mode import get_logger
@@ -73,6 +75,20 @@ def snapshots_url(app: Any) -> str | None:
     """Where snapshots of the app's changelogs are, or None."""
     value = _setting(app, "FAUST_ASSIGNER_SNAPSHOTS")
     return str(value) if value else None
+
+
+def allowed_urls(app: Any) -> tuple[str, ...]:
+    """Patterns of hosts and networks, in small letters; empty when none are given. Raises ConfigError."""
+    value = _setting(app, "FAUST_ASSIGNER_URLS") or ()
+    names = value.split(",") if isinstance(value, str) else list(value)
+    patterns = tuple(str(name).strip().lower() for name in names if str(name).strip())
+    for pattern in patterns:
+        try:
+            _ = ip_network(pattern, strict=False) if "/" in pattern else None
+        except ValueError:
+            raise ConfigError("FAUST_ASSIGNER_URLS must name hosts, host:port or networks like 10.0.0.0/8, "
+                              f"got {pattern!r}") from None
+    return patterns
 
 
 def batched_replay(app: Any) -> bool:
