@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
 DECISION_KEY = ("group_id", "decision_id")
 #: The key of ``config`` that names a release; decisions without it count under this label.
@@ -20,9 +22,10 @@ DEPLOY = "deploy"
 UNNAMED = "(unnamed)"
 
 
-def total(name: str) -> Column:
+def total(name: str, *, over: WindowSpec | None = None) -> Column:
     """The sum of a column of longs; beyond a long it is the largest one, for Spark would stop the job."""
-    return F.coalesce(F.try_sum(name), F.lit(2**63 - 1)).cast("long").alias(name)
+    summed = F.try_sum(name) if over is None else F.try_sum(name).over(over)
+    return F.coalesce(summed, F.lit(2**63 - 1)).cast("long").alias(name)
 
 
 def rows(parsed: DataFrame, table: str) -> DataFrame:
@@ -157,9 +160,10 @@ def skew(sampled: DataFrame) -> DataFrame:
         total("records_in"),
         total("bytes_in"),
     )
-    per_topic = per_partition.groupBy("group_id", "dt", "topic").agg(total("records_in").alias("total"))
+    topic = Window.partitionBy("group_id", "dt", "topic")
+    in_all = per_partition.withColumn("total", total("records_in", over=topic))
     # A topic that saw nothing has no heavy partition: everyone's share is 0.
     share = F.when(F.col("total") != 0, F.col("records_in") / F.col("total")).otherwise(F.lit(0.0))
-    return per_partition.join(per_topic, ["group_id", "dt", "topic"]).select(
+    return in_all.select(
         "group_id", "dt", "topic", "partition", "records_in", "bytes_in", share.alias("share")
     )

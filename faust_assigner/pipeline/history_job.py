@@ -63,9 +63,10 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
 def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
     from faust_assigner.pipeline import stream
     from faust_assigner.pipeline.history_output import publish
+    from faust_assigner.pipeline.stream_lines import taken
 
     def report() -> Report:
-        return publish(stream.taken(spark, folder), folder)
+        return publish(taken(spark, folder), folder)
 
     if options.every_s is not None:
         stream.take_forever(spark, options.ledgers, folder, connector=options.connector,

@@ -27,7 +27,8 @@ def publish(parsed: DataFrame, folder: Folder) -> Report:
     """Compute the history of ``parsed`` and replace what ``folder`` held; return what it says.
 
     Everything is staged before the first table is replaced and report.json comes last: a reader who
-    sees a new report.json sees the tables it was made from.
+    sees a new report.json sees the tables it was made from, one who sees ``_REPLACING`` may see tables of
+    two runs.
     """
     with _kept(parsed) as lines:
         decided, placed = transforms.decisions(lines), transforms.actives(lines)
@@ -35,12 +36,13 @@ def publish(parsed: DataFrame, folder: Folder) -> Report:
             report = _stage(lines, outcome, folder)
     pictures = plots.draw(report)
     page = to_html(report, pictures, title=TITLE)
-    for name in HISTORY:
-        folder.publish(name)
-    for name in HISTORY:
-        _put(folder, f"{name}.png", pictures.get(name))
-    folder.write("report.html", page)
-    folder.write("report.json", report.to_json())
+    with folder.replacing():
+        for name in HISTORY:
+            folder.publish(name)
+        for name in HISTORY:
+            _put(folder, f"{name}.png", pictures.get(name))
+        folder.write("report.html", page)
+        folder.write("report.json", report.to_json())
     folder.clear_staging()
     return report
 

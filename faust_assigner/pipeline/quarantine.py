@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 #: A stream writes each micro-batch's parsed rows under its number; a batch run has one, this one.
 ONLY_BATCH = 0
@@ -19,22 +19,23 @@ def quarantined(parsed: DataFrame) -> DataFrame:
     A line is numbered within its chunk when read; its number in the file adds the lines of the
     chunks before it, which the closing rows tell. A stream reads a line that was half-written once
     more, and a file that was replaced from its start: what a later micro-batch read again no longer
-    counts. Cost: one small shuffle by file name.
+    counts. Cost: one small shuffle by file name; a step for each pair of a file's chunks, and for each
+    refused line and chunk.
     """
     rows = parsed if "batch" in parsed.columns else parsed.withColumn("batch", F.lit(ONLY_BATCH))
     refused = rows.where("reason is not null").select("file", "chunk", "pos", "line", "reason", "batch")
     numbered = (
         refused.join(_chunks(rows), "file", "left")
         .where(~F.exists("chunks", lambda c: (c["batch"] > F.col("batch")) & (c["start"] <= F.col("pos"))))
-        .withColumn("before", F.filter("chunks", lambda c: c["start"] < F.col("chunk")))
-        .withColumn("before", F.transform("before", _standing_lines))
     )
-    line = F.col("line") + F.aggregate("before", F.lit(0).cast("long"), lambda total, n: total + n)
+    line = F.col("line") + F.aggregate(
+        "chunks", F.lit(0).cast("long"),
+        lambda total, c: total + F.when(c["start"] < F.col("chunk"), c["standing"]).otherwise(F.lit(0)))
     return numbered.select("file", line.alias("line"), "reason")
 
 
 def _chunks(rows: DataFrame) -> DataFrame:
-    """``file, chunks``: every chunk that was read of each file; topics have none, one empty list."""
+    """``file, chunks``: each chunk read of a file, with its standing lines; an empty list for a topic."""
     closing = F.when(F.col("is_close"), F.struct(
         F.col("chunk").alias("start"), F.col("pos").alias("end"), F.col("line").alias("lines"), "batch"))
     tables = ("decision", "assignment", "recovery", "partition_sample")
@@ -44,10 +45,14 @@ def _chunks(rows: DataFrame) -> DataFrame:
         .where("is_close or reason is not null")
         .groupBy("file")
         .agg(F.collect_list(closing).alias("chunks"))
+        # Once for a file, not once for each of its refused lines: it takes a step for each pair of chunks.
+        .select("file", F.transform("chunks", lambda c: F.struct(
+            c["start"].alias("start"), c["batch"].alias("batch"), _standing_lines(c).alias("standing"),
+        )).alias("chunks"))
     )
 
 
-def _standing_lines(chunk):  # type: ignore[no-untyped-def]
+def _standing_lines(chunk: Column) -> Column:
     """How many of a chunk's lines were not read again by a later micro-batch.
 
     Only its last line can have been, when the later chunk starts inside; all of them, when the later

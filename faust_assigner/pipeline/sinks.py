@@ -1,19 +1,25 @@
 """Where results go: any folder Hadoop reaches, replaced whole and never half-visible.
 
 A table is written beside its place first and moved there when complete, so a job that dies leaves the
-table of the run before; running again gives the same contents. Local paths and URLs are alike.
+table of the run before; running again gives the same contents. Several tables are replaced one after the
+other, under the mark ``_REPLACING``. Local paths and URLs are alike.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.files import absolute
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 STAGING = "_staging"
+#: Stands in a folder while its tables are being replaced, and after a job that died doing so.
+REPLACING = "_REPLACING"
 
 
 def _without_checksums(fs: Any) -> Any:
@@ -46,6 +52,12 @@ class Folder:
     def exists(self, *names: str) -> bool:
         """Whether there is a file or folder of that name inside."""
         return bool(self._fs.exists(self._at(*names)))
+
+    def children(self, *names: str) -> list[str]:
+        """The names of what stands in a folder inside, in order; nothing when it is not there."""
+        at = self._at(*names)
+        found = self._fs.listStatus(at) if self._fs.exists(at) else []
+        return sorted(status.getPath().getName() for status in found)
 
     def remove(self, *names: str) -> None:
         """Delete a file or a whole folder inside; nothing there is fine."""
@@ -105,6 +117,17 @@ class Folder:
     def publish(self, table: str) -> None:
         """Put the staged table in the place of the one before."""
         self.move((STAGING, table), (table,))
+
+    @contextmanager
+    def replacing(self) -> Iterator[None]:
+        """Mark the folder inside the block: until the mark is gone, tables of two runs may stand in it.
+
+        A block that fails leaves the mark; the next run that succeeds removes it.
+        """
+        if not self.exists(REPLACING):
+            self.write(REPLACING, b"tables of two runs may stand here until this file is gone\n")
+        yield
+        self.remove(REPLACING)
 
     def clear_staging(self) -> None:
         """Drop what a run left beside; its own is gone already when all went well."""

@@ -2,7 +2,7 @@
 
 A micro-batch writes its parsed lines to a folder named by the batch's number; Spark gives a batch that
 did not finish the same number and the same offsets again, and the folder is overwritten. The tables
-are the batch job's own functions over all those folders, so both give the same answers.
+are the batch job's own functions over all those lines (``stream_lines``), so both give the same answers.
 """
 
 from __future__ import annotations
@@ -11,22 +11,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
-
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.schema import PARSED_SCHEMA
 from faust_assigner.pipeline.sinks import Folder
 from faust_assigner.pipeline.sources import stream_ledger
+from faust_assigner.pipeline.stream_lines import HOME, compact, write_batch
 from faust_assigner.pipeline.topics import split_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HOME = "_stream"
-TAKEN = f"{HOME}/lines"
 CHECKPOINT = f"{HOME}/checkpoint"
 SOURCES = f"{HOME}/sources.json"
-BATCHED_SCHEMA = T.StructType([*PARSED_SCHEMA, T.StructField("batch", T.LongType())])
 
 
 def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str) -> None:
@@ -34,6 +29,7 @@ def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, 
     writer = _frame(spark, ledgers, folder, connector).writeStream.foreachBatch(_taker(folder))
     query = writer.option("checkpointLocation", folder.path(CHECKPOINT)).trigger(availableNow=True).start()
     query.awaitTermination()
+    compact(spark, folder)
 
 
 def take_forever(
@@ -45,6 +41,8 @@ def take_forever(
 
     def on_batch(frame: DataFrame, number: int) -> None:
         take(frame, number)
+        # Not the one at hand: until it has returned, Spark may take it again.
+        compact(spark, folder, upto=number - 1)
         then()
 
     writer = _frame(spark, ledgers, folder, connector).writeStream.foreachBatch(on_batch)
@@ -55,16 +53,9 @@ def take_forever(
     query.awaitTermination()
 
 
-def taken(spark: SparkSession, folder: Folder) -> DataFrame:
-    """All lines taken so far, with the number of the micro-batch that took them."""
-    if not folder.exists(TAKEN):
-        return spark.createDataFrame([], BATCHED_SCHEMA)
-    return spark.read.schema(BATCHED_SCHEMA).parquet(folder.path(TAKEN))
-
-
 def _taker(folder: Folder) -> Callable[[DataFrame, int], None]:
     def take(frame: DataFrame, number: int) -> None:
-        frame.write.mode("overwrite").parquet(folder.path(TAKEN, f"batch={number}"))
+        write_batch(frame, folder, number)
 
     return take
 

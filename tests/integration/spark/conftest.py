@@ -1,4 +1,4 @@
-"""One Spark session for all Spark tests: local[2], two shuffle partitions, no web page."""
+"""One Spark session for all Spark tests (local[2], two shuffle partitions, no web page), and its helpers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",
-            # Seconds of tests never pay back what the optimising compiler costs on two cores.
+            # Seconds of tests never pay back what compilers cost on two cores, Spark's of queries and
+            # Java's; the watch that is killed in test_stream runs as a user's does.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.extraJavaOptions":
                 f"-Dlog4j2.configurationFile={LOG4J} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories without plots, where a test is about rows: drawing takes a second of each run."""
+    monkeypatch.setattr("faust_assigner.pipeline.plots.draw", lambda report: {})

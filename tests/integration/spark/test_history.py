@@ -18,6 +18,7 @@ from faust_assigner.pipeline.files import LedgerPathError, cut, pack
 from faust_assigner.pipeline.history_job import HistoryOptions, run
 from faust_assigner.pipeline.quarantine import quarantined
 from faust_assigner.pipeline.report import Report
+from faust_assigner.pipeline.sinks import REPLACING, STAGING, Folder
 from faust_assigner.pipeline.sources import read_chunks
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
@@ -139,10 +140,26 @@ def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
     assert "v0" in page[page.index('id="deploys"'):]
 
 
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """``faust-assigner history …`` on the shared session, which must outlive it."""
+
+    class Kept:
+        def __getattr__(self, name: str) -> Any:
+            return (lambda: None) if name == "stop" else getattr(spark, name)
+
+    monkeypatch.setattr("faust_assigner.pipeline.history_job.session_for", lambda options, master: Kept())
+    return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
+
+
 def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
-    spark: SparkSession, made: tuple[Path, Report], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, made: tuple[Path, Report], ledger: Ledger, command: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until everything is staged no table is touched; then no day of the last ledger survives."""
+    """Until everything is staged no table is touched; then no day of the last ledger survives.
+
+    The other run is the command's with ``--json``: it prints what report.json holds.
+    """
     before = (made[0] / "report.json").read_bytes()
     rows = len(pd.read_parquet(made[0] / "movement"))
     with monkeypatch.context() as patch:
@@ -151,10 +168,35 @@ def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
             run(spark, HistoryOptions((str(ledger.folder / "b"),), str(made[0])))
     assert (made[0] / "report.json").read_bytes() == before
     assert len(pd.read_parquet(made[0] / "movement")) == rows
-    everything = tuple(str(ledger.folder / part) for part in ("c-2026.log", "b", "a"))
-    run(spark, HistoryOptions(everything, str(made[0])))
+    assert not (made[0] / REPLACING).exists()
+    everything = [arg for part in ("c-2026.log", "b", "a") for arg in ("--ledger", str(ledger.folder / part))]
+    again = command(*everything, "--out", str(made[0]), "--json")
     assert (made[0] / "report.json").read_bytes() == before
-    assert not (made[0] / "_staging").exists()
+    assert json.loads(again.output) == json.loads(before)
+    assert not (made[0] / STAGING).exists()
+
+
+def test_crash_between_two_tables_leaves_a_mark_until_all_are_of_one_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A reader can tell tables of two runs from those of one."""
+    folder = Folder(spark, str(tmp_path))
+    for table in ("balance", "movement"):
+        (tmp_path / STAGING / table).mkdir(parents=True)
+
+    def replace(*tables: str) -> None:
+        with folder.replacing():
+            for table in tables:
+                assert (tmp_path / REPLACING).exists()
+                folder.publish(table)
+
+    with pytest.raises(Exception, match="recovery"):
+        replace("balance", "recovery", "movement")
+    assert (tmp_path / "balance").exists()
+    assert not (tmp_path / "movement").exists()
+    assert (tmp_path / REPLACING).exists()
+    replace("movement")
+    assert not (tmp_path / REPLACING).exists()
 
 
 def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -169,40 +211,25 @@ def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSessio
     assert "No rows" in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.fixture
-def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """``faust-assigner history …`` on the shared session, which must outlive it."""
-
-    class Kept:
-        def __getattr__(self, name: str) -> Any:
-            return (lambda: None) if name == "stop" else getattr(spark, name)
-
-    monkeypatch.setattr("faust_assigner.pipeline.history_job.session_for", lambda options, master: Kept())
-    return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
-
-
-def test_command_prints_a_summary_or_the_report(
-    command: Callable[..., Result], ledger: Ledger, tmp_path: Path
-) -> None:
-    """Plain lines where there is no terminal, report.json with ``--json``; refused lines are no failure."""
-    arguments = ("--ledger", str(ledger.folder / "b"), "--ledger", str(ledger.folder / "c-2026.log"),
-                 "--out", str(tmp_path / "out"))
-    plain = command(*arguments)
+@pytest.mark.usefixtures("no_pictures")
+def test_command_prints_a_summary(command: Callable[..., Result], ledger: Ledger, tmp_path: Path) -> None:
+    """Plain lines where there is no terminal; refused lines are no failure."""
+    plain = command("--ledger", str(ledger.folder / "b"), "--ledger", str(ledger.folder / "c-2026.log"),
+                    "--out", str(tmp_path / "out"))
     assert plain.exit_code == 0, plain.output
     assert not set("│┃━") & set(plain.output)
     report = read_report(tmp_path / "out")
     (refused,) = report["quarantine"]
     for said in (f"{refused['file']}:{refused['line']}", "standby hits", report["movement"][0]["dt"]):
         assert said in plain.output
-    assert json.loads(command(*arguments, "--json").output) == report
 
 
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(spark: SparkSession, tmp_path: Path) -> None:
     """A file cut anywhere, in lines and between them, counts its lines as one."""
     ledger = Ledger(tmp_path / "ledger")
-    lines = [bad(b"x" * (i % 90), "JSON") if i % 3 else Line(b"") for i in range(1, 2000)]
+    lines = [bad(b"x" * (i % 90), "JSON") if i % 3 else Line(b"") for i in range(1, 600)]
     path = ledger.write("many.jsonl", lines)
-    chunks = cut(str(path), 0, path.stat().st_size, 1000)
+    chunks = cut(str(path), 0, path.stat().st_size, 300)
     assert len(chunks) > 50
     rows = quarantined(read_chunks(spark, pack(chunks, 7))).collect()
     assert {(row.file, row.line) for row in rows} == ledger.refused

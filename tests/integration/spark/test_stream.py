@@ -12,14 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from faust_assigner.pipeline import stream
+from faust_assigner.pipeline import stream, stream_lines
 from faust_assigner.pipeline.history_job import HistoryOptions, run
+from faust_assigner.pipeline.quarantine import quarantined
+from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.sources import read_ledger
 from tests.integration.spark.ledgers import Ledger, Line, bad, bad_lines, expected, random_rows
 from tests.integration.spark.test_history import assert_tables, read_report
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("no_pictures")]
+
+
+#: Java without its optimising compiler, which takes longer than this test; Spark's settings are a user's.
+QUICK_JAVA = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -28,10 +35,21 @@ def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict
     return read_report(out)
 
 
+def take(spark: SparkSession, ledger: Ledger, out: Path) -> DataFrame:
+    """A visit that takes lines and leaves the report to a later one; all lines taken so far."""
+    folder = Folder(spark, str(out))
+    stream.take_available(spark, [str(ledger.folder)], folder, connector="auto")
+    return stream_lines.taken(spark, folder)
+
+
 def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three visits to a ledger that is appended to in mid-line, rotated and joined by others."""
+    """Three visits to a ledger that is appended to in mid-line, rotated and joined by others.
+
+    The second visit makes one folder of what was taken; the third finds that beside its own.
+    """
+    monkeypatch.setattr(stream_lines, "COMPACT_AFTER", 1)
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
     lines = [line for seed in (1, 2, 3) for line in random_rows(f"g{seed}", seed, decisions=4)]
     lines[5:5] = bad_lines()
@@ -41,12 +59,15 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     data = [line.data + b"\n" for line in lines]
 
     live.write_bytes(b"".join(data[:first]) + data[first][:20])
-    torn = visit(spark, ledger, out)["quarantine"]
-    assert (str(live), first + 1) in {(row["file"], row["line"]) for row in torn}
+    torn = quarantined(take(spark, ledger, out)).collect()
+    assert (str(live), first + 1) in {(row.file, row.line) for row in torn}
 
     with live.open("ab") as file:
         file.write(data[first][20:] + b"".join(data[first + 1:second]))
     assert_tables(visit(spark, ledger, out), expected(lines[:second]))
+
+    assert sorted(path.name for path in (out / stream_lines.COMPACTED).iterdir()) == ["upto=1"]
+    assert not list((out / stream_lines.TAKEN).glob("batch=*"))
 
     live.rename(ledger.folder / "w.jsonl.1")
     live.unlink(missing_ok=True)
@@ -74,9 +95,16 @@ def test_batch_that_died_is_taken_again_and_counted_once(
     report = visit(spark, ledger, out)
     assert_tables(report, expected(ledger.lines))
     assert len(report["quarantine"]) == 1
-    # Without news nothing changes, also when what was taken is gone.
+    # Without news nothing is taken, also when what was taken is gone.
+    before = files_below(out / stream_lines.TAKEN)
     path.unlink()
-    assert visit(spark, ledger, out) == report
+    take(spark, ledger, out)
+    assert files_below(out / stream_lines.TAKEN) == before
+
+
+def files_below(folder: Path) -> list[tuple[str, bytes]]:
+    """Every file with its bytes."""
+    return sorted((str(path), path.read_bytes()) for path in folder.rglob("*") if path.is_file())
 
 
 def dying(taker: Any, moment: str) -> Any:
@@ -87,13 +115,41 @@ def dying(taker: Any, moment: str) -> Any:
             if moment != "before the write":
                 taker(folder)(frame, number)
             if moment == "in the write":
-                for part in Path(folder.path(stream.TAKEN, f"batch={number}")).iterdir():
+                for part in Path(folder.path(stream_lines.TAKEN, f"batch={number}")).iterdir():
                     part.write_bytes(part.read_bytes()[:-7])
             raise RuntimeError("killed")
 
         return die
 
     return dead_taker
+
+
+def test_crash_while_lines_are_compacted_loses_none_and_doubles_none(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the marker the small folders count, after it the one; the next visit tidies up."""
+    monkeypatch.setattr(stream_lines, "COMPACT_AFTER", 2)
+    folder = Folder(spark, str(tmp_path / "out"))
+    for number in range(4):
+        ledger = Ledger(tmp_path / f"ledger-{number}")
+        ledger.write("w.jsonl", [bad(b"x" * (number + 1), "JSON")])
+        stream_lines.write_batch(read_ledger(spark, [str(ledger.folder)]), folder, number)
+
+    def numbers() -> list[tuple[int, int]]:
+        return sorted((row.batch, row.pos) for row in stream_lines.taken(spark, folder).collect())
+
+    wanted = numbers()
+    assert {number for number, _ in wanted} == {0, 1, 2, 3}
+    for step in ("write", "remove"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, step, lambda *arguments: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                stream_lines.compact(spark, folder, upto=2)
+        assert numbers() == wanted
+        assert folder.children(stream_lines.TAKEN) == [f"batch={number}" for number in range(4)]
+    stream_lines.compact(spark, folder, upto=2)
+    assert folder.children(stream_lines.TAKEN) == ["batch=3"]
+    assert numbers() == wanted
 
 
 def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -105,7 +161,7 @@ def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Pa
     command = [*job, "--ledger", str(ledger.folder), "--out", str(out), "--stream", "--every", "0.1",
                "--master", "local[1]"]
     with (tmp_path / "log").open("wb") as log:
-        watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=QUICK_JAVA)
     try:
         written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.CHECKPOINT / "offsets" / "1")
     finally:
@@ -137,7 +193,7 @@ def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], second:
 def test_stream_refuses_to_resume_with_other_topics(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint belongs to its sources; the message says what to do."""
     out = tmp_path / "out"
-    (out / stream.HOME).mkdir(parents=True)
+    (out / stream_lines.HOME).mkdir(parents=True)
     (out / stream.SOURCES).write_text(json.dumps({"files": False, "topics": ["kafka://x:1/old"]}))
     ledger = Ledger(tmp_path / "ledger")
     ledger.write("w.jsonl", [])
