@@ -12,6 +12,7 @@ that moment; while nothing is there, or what came is missing, stale or invalid, 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import threading
@@ -182,7 +183,9 @@ class _Follower:
         while not self.closed.is_set():
             try:
                 yield from self.wanted.source.follow(self.closed, self.wanted.poll_s)
-            except Exception as error:  # the thread must outlive whatever a source does
+            # The thread must outlive whatever a source does; nobody cancels it, but aiokafka's own
+            # cancelled tasks come through when a consumer stops.
+            except (Exception, asyncio.CancelledError) as error:
                 yield WeightsUnreachable(f"{type(error).__name__}: {error}")
                 self.closed.wait(self.wanted.poll_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import gc
 import logging
@@ -146,19 +147,21 @@ def test_a_decision_never_waits_for_the_source() -> None:
 class _Failing:
     """A source that raises what nobody expects, then recovers."""
 
-    failures = 0
+    def __init__(self, failure: BaseException) -> None:
+        self.failure, self.failures = failure, 0
 
     def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
         self.failures += 1
         if self.failures < 3:
-            raise RuntimeError("broker is away")
+            raise self.failure
         yield document(4, 1.0, 2.0)
         closed.wait(30.0)
 
 
-def test_the_thread_outlives_a_source_that_fails() -> None:
-    """Told as missing, tried again."""
-    provider = WeightsProvider("shop", WeightSettings(_Failing(), poll_s=0.01))
+@pytest.mark.parametrize("failure", [RuntimeError("broker is away"), asyncio.CancelledError()])
+def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None:
+    """Told as missing, tried again; aiokafka's own cancelled tasks are a failure like any other."""
+    provider = WeightsProvider("shop", WeightSettings(_Failing(failure), poll_s=0.01))
     provider.start()
     until(lambda: provider.current.version == 4)
     provider.close()
