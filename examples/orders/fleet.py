@@ -20,17 +20,13 @@ Done: TypeAlias = tuple[float, int, int]
 
 
 @dataclass
-class Worker:
-    """One worker: its process, its folder, and where its journal has been read to."""
+class Journaled:
+    """A process that writes JSON lines into ``folder/journal``, and where they have been read to."""
 
     name: str
     folder: Path
     process: subprocess.Popen[bytes]
-    started_at: float
-    position: int = 0
-    actives: frozenset[int] | None = None
-    standbys: frozenset[int] = frozenset()
-    done: dict[str, list[Done]] = field(default_factory=lambda: {"customers": [], "orders": []})
+    position: int = field(default=0, kw_only=True)
 
     @property
     def alive(self) -> bool:
@@ -49,6 +45,19 @@ class Worker:
                     break
                 self.position += len(line)
                 self._take(json.loads(line))
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Worker(Journaled):
+    """One worker: what its journal says."""
+
+    started_at: float
+    actives: frozenset[int] | None = None
+    standbys: frozenset[int] = frozenset()
+    done: dict[str, list[Done]] = field(default_factory=lambda: {"customers": [], "orders": []})
 
     def _take(self, row: Mapping[str, Any]) -> None:
         if row["kind"] in self.done:

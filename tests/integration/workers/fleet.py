@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.orders.demo import broker_process
+from examples.orders.fleet import Journaled
 
 ROOT = Path(__file__).resolve().parents[3]
 APP = "tests.integration.workers.app"
@@ -25,25 +26,16 @@ class NotAtRestError(RuntimeError):
 
 
 @dataclass
-class Worker:
-    """One worker, over all of its lives: its process, its folder, and what its journal says."""
+class Worker(Journaled):
+    """One worker, over all of its lives: what its journal says, and what lies on its disk."""
 
-    name: str
-    folder: Path
     assignor: str
-    process: subprocess.Popen[bytes]
-    position: int = 0
     generation: int = -1
     ready: int = -1
     actives: frozenset[int] = frozenset()
     standbys: frozenset[int] = frozenset()
     replay: dict[int, int] = field(default_factory=dict)
     orders: list[tuple[float, int, int]] = field(default_factory=list)
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self.process.poll() is None
 
     @property
     def on_disk(self) -> frozenset[int]:
@@ -55,19 +47,6 @@ class Worker:
     def held(self) -> frozenset[int]:
         """Partitions whose state it has, or had when it ended."""
         return self.actives | self.standbys
-
-    def read_journal(self) -> None:
-        """Take in the lines written since the last call; a torn last line waits for its end."""
-        journal = self.folder / "journal"
-        if not journal.exists():
-            return
-        with journal.open("rb") as lines:
-            lines.seek(self.position)
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    break
-                self.position += len(line)
-                self._take(json.loads(line))
 
     def _take(self, row: Mapping[str, Any]) -> None:
         if row["kind"] == "order":
@@ -114,7 +93,7 @@ class Fleet:
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen([sys.executable, "-m", APP, "worker", "-l", "info", "--without-web"],
                                        cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        self.workers[name] = Worker(name, folder, chosen, process)
+        self.workers[name] = Worker(name, folder, process, chosen)
         if before is not None:
             before.read_journal()
             self.workers[name].position, self.workers[name].orders = before.position, before.orders
