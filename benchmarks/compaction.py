@@ -2,21 +2,29 @@
 
     python -m benchmarks.compaction [--keys 1000000] [--rounds 20] [--partitions 32] [--width 2]
 
-    mapInArrow to SST     ours: one task a partition, no shuffle, files a worker ingests
+    generation alone      the records are made and dropped: a part of each time below
+    transfer alone        and handed to Python, where rows are counted: Spark's floor for any such job
+    mapInArrow to SST     ours: one task a partition, no shuffle, manifests of files a worker ingests
     max_by to Parquet     what one would write first: a shuffle by key, then a file no store can take
 
 The records are made inside the tasks (``keys`` x ``rounds``, in offset order), so that what is compared is
-compaction and not Kafka. Medians of ``--runs`` warm runs.
+compaction and not Kafka. Keys come pseudo-randomly, as a table's do: written in cyclic ascending order they
+make Spark's sort by key nearly free, which no changelog does. Values are about 100 bytes of JSON. The ways
+take turns, so that a busy machine slows all of them; medians of ``--runs`` warm runs. Both results are then
+read back: their keys and the sum of their items' CRC-32 must agree.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +32,103 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from faust_assigner.pipeline.session import spark_session
-from faust_assigner.pipeline.snapshot import BATCH_RECORDS, PART_SCHEMA, compact_records
-from faust_assigner.pipeline.spans import Job, Span
+from faust_assigner.pipeline.snapshot import (
+    PART_SCHEMA,
+    TRANSFER_SETTINGS,
+    collect,
+    compact_records,
+    place,
+)
+from faust_assigner.pipeline.spans import Job, Span, publish
+from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.storage import open_storage
 
 TOPIC = "shop-balances-changelog"
+OURS, THEIRS = "mapInArrow to SST", "max_by to Parquet"
+AIM = 5.0
+PAD = "x" * 70
 
 
 def changelog(spark: SparkSession, keys: int, rounds: int, partitions: int) -> DataFrame:
     """``partition, offset, key, value`` as the Kafka source gives them: a task a partition, in order."""
     per_partition = keys * rounds // partitions
     numbers = spark.range(0, per_partition * partitions, 1, partitions)
-    offset = F.col("id") % per_partition
-    key = F.concat(F.lit('"customer-'), F.expr(f"id % {per_partition} % {keys // partitions}"), F.lit('"'))
-    value = F.concat(F.lit('{"balance": '), F.col("id"), F.lit("}"))
+    key = F.concat(F.lit('"customer-'), F.expr(f"pmod(xxhash64(id), {keys // partitions})"), F.lit('"'))
+    value = F.concat(F.lit('{"balance": '), F.col("id"), F.lit(f', "note": "{PAD}"}}'))
     return numbers.select(
-        (F.col("id") / per_partition).cast("int").alias("partition"), offset.alias("offset"),
+        (F.col("id") / per_partition).cast("int").alias("partition"),
+        (F.col("id") % per_partition).alias("offset"),
         key.cast("binary").alias("key"), value.cast("binary").alias("value"))
 
 
-def to_sst(records: DataFrame, folder: Path, partitions: int) -> int:
-    """Ours; returns the number of keys."""
-    spans = tuple(Span(number, 0, 1 << 62) for number in range(partitions))
-    job = Job(TOPIC, str(folder), spans, created_ms=0)
-    return sum(row["keys"] for row in records.mapInArrow(compact_records(job), PART_SCHEMA).collect())
+def generate(records: DataFrame, _: Path) -> None:
+    """No more than the records themselves."""
+    records.write.format("noop").mode("overwrite").save()
 
 
-def to_parquet(records: DataFrame, folder: Path, partitions: int) -> int:
-    """The textbook's; returns the number of keys, read back from the files' footers."""
+def transfer(records: DataFrame, _: Path) -> None:
+    """The columns ours takes, to Python and no further."""
+
+    def count(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        rows = sum(batch.num_rows for batch in batches)
+        yield pa.RecordBatch.from_arrays([pa.array([rows])], names=["rows"])
+
+    records.select(place(), "key", "value").mapInArrow(count, "rows long").collect()
+
+
+def to_sst(records: DataFrame, folder: Path, *, partitions: int, end: int) -> None:
+    """Ours, manifests included."""
+    job = Job(TOPIC, str(folder), tuple(Span(number, 0, end) for number in range(partitions)), created_ms=0)
+    rows = records.select(place(), "key", "value").mapInArrow(compact_records(job), PART_SCHEMA)
+    publish(job, collect(rows))
+
+
+def to_parquet(records: DataFrame, folder: Path) -> None:
+    """The textbook's."""
     latest = records.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
     latest.where("value is not null").write.parquet(str(folder))
-    return int(records.sparkSession.read.parquet(str(folder)).count())
+
+
+def digest_sst(folder: Path) -> tuple[int, int]:
+    """(keys, sum of CRC-32 of key and value) of all partitions' snapshots."""
+    catalog = Catalog(open_storage(str(folder)))
+    keys = total = 0
+    for partition in catalog.partitions(TOPIC):
+        with tempfile.TemporaryDirectory() as work:
+            paths = catalog.fetch(catalog.snapshots(TOPIC, partition)[0], Path(work))
+            for key, value in read_items(paths):
+                if key != OFFSET_KEY:
+                    keys += 1
+                    total += zlib.crc32(key + value)
+    return keys, total
+
+
+def digest_parquet(spark: SparkSession, folder: Path) -> tuple[int, int]:
+    """The same of the textbook's files."""
+    items = spark.read.parquet(str(folder))
+    [(keys, total)] = items.agg(F.count("key"), F.sum(F.crc32(F.concat("key", "value")))).collect()
+    return keys, total
+
+
+def measure(
+    ways: dict[str, Callable[[DataFrame, Path], None]], records: DataFrame, folder: Path, runs: int,
+) -> dict[str, list[float]]:
+    """Seconds of each way, in turns; the first turn warms up. What was written last stays in ``folder``."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(runs + 1):
+        for name, way in ways.items():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            began = time.monotonic()
+            way(records, folder / name)
+            times[name].append(time.monotonic() - began)
+    return times
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run both, print both, 0 if they agree on the number of keys."""
+    """Print all four and the ratio; 0 if both results are the same items."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=20)
@@ -66,26 +137,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args(arguments)
     spark = spark_session(f"local[{options.width}]", "compaction bench",
-                          settings={"spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_RECORDS),
-                                    "spark.driver.memory": "3g"})
-    ways: dict[str, Callable[..., int]] = {"mapInArrow to SST": to_sst, "max_by to Parquet": to_parquet}
-    medians: dict[str, float] = {}
-    counts = set()
-    print(f"{options.keys * options.rounds:,} records, {options.keys:,} keys, "
+                          settings=TRANSFER_SETTINGS | {"spark.driver.memory": "3g"})
+    end = options.keys * options.rounds // options.partitions
+    ways: dict[str, Callable[[DataFrame, Path], None]] = {
+        "generation alone": generate, "transfer alone": transfer,
+        OURS: functools.partial(to_sst, partitions=options.partitions, end=end), THEIRS: to_parquet}
+    print(f"{end * options.partitions:,} records, {options.keys:,} keys, "
           f"{options.partitions} partitions, local[{options.width}]", flush=True)
-    for name, way in ways.items():
-        times: list[float] = []
-        for _ in range(options.runs + 1):  # the first one warms up
-            with tempfile.TemporaryDirectory() as folder:
-                records: Any = changelog(spark, options.keys, options.rounds, options.partitions)
-                began = time.monotonic()
-                counts.add(way(records, Path(folder) / "out", options.partitions))
-                times.append(time.monotonic() - began)
-        medians[name] = statistics.median(times[1:])
-        print(f"  {name:<20}{medians[name]:8.2f} s (first {times[0]:.2f} s)", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        records = changelog(spark, options.keys, options.rounds, options.partitions)
+        times = measure(ways, records, Path(folder), options.runs)
+        digests = [digest_sst(Path(folder) / OURS), digest_parquet(spark, Path(folder) / THEIRS)]
     spark.stop()
-    print(f"  ratio {medians['max_by to Parquet'] / medians['mapInArrow to SST']:.1f}x, aim 5x")
-    return int(len(counts) != 1)
+    medians = {name: statistics.median(taken[1:]) for name, taken in times.items()}
+    for name, taken in times.items():
+        print(f"  {name:<20}{medians[name]:8.2f} s (first {taken[0]:.2f} s)")
+    floor = medians["generation alone"]
+    print(f"  ratio {medians[THEIRS] / medians[OURS]:.1f}x, aim {AIM:.0f}x; "
+          f"{(medians[THEIRS] - floor) / (medians[OURS] - floor):.1f}x without the generation")
+    print("  results: " + ", ".join(f"{keys:,} keys, sum {total:x}" for keys, total in digests))
+    return int(digests[0] != digests[1])
 
 
 if __name__ == "__main__":

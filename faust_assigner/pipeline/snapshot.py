@@ -32,15 +32,18 @@ from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
 PART_SCHEMA = ("partition int, next_offset long, keys long, bytes long, sha256 string, "
                "files array<string>, records long, runs int")
-#: Records in one Arrow batch; Spark's 10,000 costs a third more time in hand-overs.
-BATCH_RECORDS = 50_000
+#: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
+TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
+#: Of a record's place (partition << OFFSET_BITS | offset): 281e12 offsets, 32,768 partitions.
+OFFSET_BITS = 48
 
 
 def take_snapshot(
@@ -86,12 +89,13 @@ def run_connector(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
     with_offsets = [span for span in job.spans if span.start < span.end]
     parts: list[Part] = []
     if with_offsets:
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_RECORDS))
+        for name, value in TRANSFER_SETTINGS.items():
+            spark.conf.set(name, value)
         records = changelog_records(spark, job, bootstrap)
-        parts = _collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
+        parts = collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
     silent = sorted(set(job.by_partition) - {part.partition for part in parts})
     if silent:
-        parts += _collect(_numbers(spark, silent).mapInArrow(_each(lambda number: _silent(job, number)),
+        parts += collect(_numbers(spark, silent).mapInArrow(_each(lambda number: _silent(job, number)),
                                                              PART_SCHEMA))
     return parts
 
@@ -103,12 +107,15 @@ def run_fetching(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
     def fetch(number: int) -> Part:
         return read_span(job, job.by_partition[number], connection)
 
-    return _collect(_numbers(spark, sorted(job.by_partition)).mapInArrow(_each(fetch), PART_SCHEMA))
+    return collect(_numbers(spark, sorted(job.by_partition)).mapInArrow(_each(fetch), PART_SCHEMA))
 
 
 def changelog_records(spark: SparkSession, job: Job, bootstrap: str) -> DataFrame:
-    """``partition, offset, key, value`` of the job's spans, committed records only, a task a partition."""
+    """``place, key, value`` of the job's spans, committed records only, a task a partition."""
     spans = [span for span in job.spans if span.start < span.end]
+    if any(span.partition >> 63 - OFFSET_BITS or span.end >> OFFSET_BITS for span in spans):
+        raise SnapshotError(f"{job.topic}: more than {1 << 63 - OFFSET_BITS} partitions or 2^{OFFSET_BITS} "
+                            "offsets; take the connector 'python'")
     return spark.read.format("kafka").options(**{
         "kafka.bootstrap.servers": bootstrap,
         "assign": json.dumps({job.topic: [span.partition for span in spans]}),
@@ -118,7 +125,15 @@ def changelog_records(spark: SparkSession, job: Job, bootstrap: str) -> DataFram
         # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
         "failOnDataLoss": "true",
         "includeHeaders": "false",
-    }).load().select("partition", "offset", "key", "value")
+    }).load().select(place(), "key", "value")
+
+
+def place() -> Column:
+    """Partition and offset in one column of 64 bits: each column costs a row time on its way to Python."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    partition = F.shiftleft(F.col("partition").cast("long"), OFFSET_BITS)
+    return partition.bitwiseOR(F.col("offset")).alias("place")
 
 
 def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -129,10 +144,12 @@ def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         writers: dict[int, SpanWriter] = {}
         try:
             for batch in batches:
-                for number, part in by_partition(batch):
+                for number, offsets, part in by_partition(batch):
                     if number not in writers:
                         writers[number] = SpanWriter(job, spans[number])
-                    _feed(writers[number], part)
+                    writers[number].add(
+                        part.column("key"), part.column("value"),
+                        first_offset=int(offsets[0]), last_offset=int(offsets[-1]))
             for number in sorted(writers):
                 yield _row(writers[number].finish())
         finally:
@@ -142,28 +159,20 @@ def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     return compact
 
 
-def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batch cut into one per partition; in practice it is one already."""
+def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
+    """(partition, its offsets, its rows), in practice one of them; SnapshotError: offsets do not ascend."""
     import numpy as np
 
-    numbers = batch.column("partition").to_numpy(zero_copy_only=False)
-    if len(numbers) == 0:
+    places = batch.column("place").to_numpy()
+    if len(places) == 0:
         return
+    numbers, offsets = places >> OFFSET_BITS, places & ((1 << OFFSET_BITS) - 1)
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, end in itertools.pairwise(cuts):
-        yield int(numbers[start]), batch.slice(start, end - start)
-
-
-def _feed(writer: SpanWriter, batch: pa.RecordBatch) -> None:
-    import numpy as np
-
-    offsets = batch.column("offset").to_numpy()
-    if (np.diff(offsets) <= 0).any():
-        raise SnapshotError("offsets of one partition do not ascend")
-    # Arrow's object arrays are built in C; to_pylist() takes a tenth longer.
-    keys, values = (batch.column(name).to_numpy(zero_copy_only=False) for name in ("key", "value"))
-    writer.add(keys, values, first_offset=int(offsets[0]), last_offset=int(offsets[-1]),
-               records=len(offsets), size=batch.nbytes)
+        part = offsets[start:end]
+        if (np.diff(part) <= 0).any():
+            raise SnapshotError(f"offsets of partition {numbers[start]} do not ascend")
+        yield int(numbers[start]), part, batch.slice(start, end - start)
 
 
 def _silent(job: Job, number: int) -> Part:
@@ -200,6 +209,7 @@ def _row(part: Part) -> pa.RecordBatch:
         names=list(fields))
 
 
-def _collect(frame: DataFrame) -> list[Part]:
+def collect(frame: DataFrame) -> list[Part]:
+    """Run ``frame``, rows of PART_SCHEMA."""
     rows: list[dict[str, Any]] = [row.asDict() for row in frame.collect()]
     return [Part(**row | {"files": tuple(row["files"])}) for row in rows]

@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -30,6 +30,9 @@ from faust_assigner.snapshots.manifest import (
     refusal,
 )
 from faust_assigner.snapshots.storage import open_storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -158,8 +161,8 @@ class SpanWriter:
         self._exit.close()
 
     def add(
-        self, keys: Iterable[bytes | None], values: Iterable[bytes | None], *,
-        first_offset: int, last_offset: int, records: int, size: int,
+        self, keys: pa.Array | Sequence[bytes | None], values: pa.Array | Sequence[bytes | None], *,
+        first_offset: int, last_offset: int,
     ) -> None:
         """Take a batch that follows all before it; raises SnapshotError if it does not."""
         if not self._next <= first_offset <= last_offset < self._span.end:
@@ -167,8 +170,8 @@ class SpanWriter:
                 f"{self._job.topic}-{self._span.partition}: offsets {first_offset}..{last_offset} after "
                 f"{self._next - 1}, expected ascending ones below {self._span.end}")
         self._next = last_offset + 1
-        self._records += records
-        self._compactor.add(keys, values, records=records, size=size)
+        self._records += len(keys)
+        self._compactor.add(keys, values)
 
     def finish(self) -> Part:
         """Write and upload the files."""
@@ -211,9 +214,7 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
             if records:
                 writer.add(
                     [record.key for record in records], [record.value for record in records],
-                    first_offset=records[0].offset, last_offset=records[-1].offset, records=len(records),
-                    size=sum(max(0, record.serialized_key_size) + max(0, record.serialized_value_size)
-                             for record in records))
+                    first_offset=records[0].offset, last_offset=records[-1].offset)
 
         tp = TopicPartition(job.topic, span.partition)
         asyncio.run(read(connection, {tp: Extent(span.start, span.end)}, take))

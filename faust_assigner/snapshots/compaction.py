@@ -1,5 +1,6 @@
 """Changelog records of one partition, in offset order -> its last value per key, as SST files.
 
+Batches are Arrow columns and are folded in C++: no Python object per record, only per surviving key.
 Memory is bounded: what does not fit is written as a sorted run and handed to a scratch RocksDB, whose
 iterator then is the k-way merge (the newest run wins, tombstones hide older values). A previous
 snapshot is simply the oldest run. A partition that fits never touches the scratch database.
@@ -8,12 +9,13 @@ snapshot is simply the oldest run. A partition that fits never touches the scrat
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import rocksdict
 
 from faust_assigner.snapshots.sst import (
@@ -26,10 +28,16 @@ from faust_assigner.snapshots.sst import (
     write_files,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
-_Value = TypeVar("_Value")
-#: What a dict entry and two bytes objects cost beside their contents, CPython 3.11.
-_ENTRY_OVERHEAD = 170
+#: Folding less than this at once costs more in calls than in work.
+_FOLD_BYTES = 16 * 1024 * 1024
+#: Held and waiting bytes together stay well below the 2 GiB that one Arrow column may have.
+_MOST_BYTES = 512 * 1024 * 1024
+#: Rows turned into Python objects at a time while a file is written.
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,13 @@ class Compactor:
         max_file_bytes: int = MAX_FILE_BYTES,
     ) -> None:
         self._folder = folder
-        self._memory_bytes = memory_bytes
+        # A fold has at once: what is held, what waits, Arrow's copy of both, and their last values.
+        self._share_bytes = min(memory_bytes // 6, _MOST_BYTES)
         self._max_file_bytes = max_file_bytes
-        self._latest: dict[bytes | None, bytes | None] = {}
-        self._records = 0
-        self._record_bytes = 0
+        #: Batches in offset order; the first is the last fold's, one row per key.
+        self._batches: list[pa.RecordBatch] = []
+        self._folded_bytes = 0
+        self._waiting_bytes = 0
         self._runs = 0
         self._scratch: rocksdict.Rdict | None = None
         self._exit = contextlib.ExitStack()
@@ -80,60 +90,55 @@ class Compactor:
         self._exit.close()
 
     def add(
-        self, keys: Iterable[bytes | None], values: Iterable[bytes | None], *,
-        records: int | None = None, size: int | None = None,
+        self, keys: pa.Array | Sequence[bytes | None], values: pa.Array | Sequence[bytes | None],
     ) -> None:
         """Apply one batch; a value of None deletes. A record without a key is dropped, as Kafka does.
 
-        ``records`` and ``size`` (bytes), when known, steer the memory bound without another pass.
+        Cost: about 0.1 us a record, as Arrow arrays; each record is folded about twice. Needs pyarrow.
         """
-        if records is None or size is None:
-            keys, values = list(keys), list(values)
-            records = len(keys)
-            size = sum(len(item) for items in (keys, values) for item in items if item is not None)
-        self._latest.update(zip(keys, values, strict=True))
-        self._records += records
-        self._record_bytes += size
-        if self._held_bytes() > self._memory_bytes:
-            self._spill()
+        batch = _batch(keys, values)
+        self._batches.append(batch)
+        self._waiting_bytes += batch.nbytes
+        # As much waits as is held, so that a fold's cost is spread over as many new bytes.
+        if self._waiting_bytes > min(max(self._folded_bytes, _FOLD_BYTES), self._share_bytes):
+            self._fold()
+            if self._folded_bytes > self._share_bytes:
+                self._runs += 1
+                self._ingest_run(self._open_scratch())
 
     def finish(self, next_offset: int) -> Compacted:
         """Write the files: every live key, and Faust's offset key saying ``next_offset - 1``."""
-        latest = self._take()
-        latest[OFFSET_KEY] = str(next_offset - 1).encode()
+        # Last of all: a record that poses as the offset is overwritten.
+        self._batches.append(_batch([OFFSET_KEY], [str(next_offset - 1).encode()]))
+        self._fold()
         out = self._folder / "out"
         if self._scratch is None:
-            live = {key: value for key, value in latest.items() if value is not None}
-            files = write_files(_ascending(live), out, max_file_bytes=self._max_file_bytes)
+            files = write_files(self._take(tombstones=False), out, max_file_bytes=self._max_file_bytes)
         else:
-            self._ingest_run(self._scratch, latest)
+            self._ingest_run(self._scratch)
             files = write_files(self._scratch.items(), out, max_file_bytes=self._max_file_bytes)
         sha256, size = digest_files(file.path for file in files)
         keys = sum(file.keys for file in files) - 1
         return Compacted(tuple(files), keys, size, sha256, self._runs)
 
-    def _held_bytes(self) -> float:
-        average = self._record_bytes / self._records if self._records else 0.0
-        return len(self._latest) * (average + _ENTRY_OVERHEAD)
+    def _fold(self) -> None:
+        folded = _last_per_key(self._batches)
+        self._batches = [folded]
+        self._folded_bytes, self._waiting_bytes = folded.nbytes, 0
 
-    def _take(self) -> dict[bytes, bytes | None]:
-        """Hand out what is held, without records that have no key or pose as Faust's offset."""
-        held, self._latest = self._latest, {}
-        held.pop(None, None)
-        held.pop(OFFSET_KEY, None)
-        return held  # type: ignore[return-value]
+    def _take(self, *, tombstones: bool) -> Iterator[tuple[bytes, bytes | None]]:
+        """Hand out what the last fold left, keys ascending."""
+        [folded] = self._batches
+        self._batches, self._folded_bytes = [], 0
+        if not tombstones and folded.column("value").null_count:
+            folded = folded.filter(folded.column("value").is_valid())
+        return _ascending(folded)
 
-    def _spill(self) -> None:
-        self._runs += 1
-        self._ingest_run(self._open_scratch(), self._take())
-
-    def _ingest_run(
-        self, scratch: rocksdict.Rdict, latest: dict[bytes, bytes | None],
-    ) -> None:
-        if not latest:
-            return
-        run = write_files(_ascending(latest), self._folder / "run", max_file_bytes=1 << 62)
-        ingest(scratch, [file.path for file in run], move=True)
+    def _ingest_run(self, scratch: rocksdict.Rdict) -> None:
+        items = self._take(tombstones=True)
+        run = write_files(items, self._folder / "run", max_file_bytes=1 << 62)
+        if run:
+            ingest(scratch, [file.path for file in run], move=True)
 
     def _open_scratch(self) -> rocksdict.Rdict:
         if self._scratch is None:
@@ -142,6 +147,34 @@ class Compactor:
         return self._scratch
 
 
-def _ascending(items: Mapping[bytes, _Value]) -> Iterable[tuple[bytes, _Value]]:
-    keys = sorted(items)
-    return zip(keys, map(items.__getitem__, keys), strict=True)
+def _batch(keys: Any, values: Any) -> pa.RecordBatch:
+    """Two columns of bytes from Arrow arrays of any binary type, or from Python sequences."""
+    import pyarrow as pa
+
+    columns = [
+        (column if isinstance(column, pa.Array) else pa.array(column, pa.binary())).cast(pa.binary())
+        for column in (keys, values)]
+    return pa.RecordBatch.from_arrays(columns, names=["key", "value"])
+
+
+def _last_per_key(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The last row of each key, in order of first appearance; rows without a key are dropped."""
+    import pyarrow as pa
+
+    encoded = pa.concat_arrays([batch.column("key") for batch in batches]).dictionary_encode()
+    keys = encoded.dictionary
+    # A row without a key gets the code after the last. Where a code repeats, NumPy keeps the last row.
+    last = np.empty(len(keys) + 1, np.int64)
+    last[encoded.indices.fill_null(len(keys)).to_numpy()] = np.arange(len(encoded))
+    values = pa.chunked_array([batch.column("value") for batch in batches]).take(pa.array(last[:-1]))
+    value = values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+    return pa.RecordBatch.from_arrays([keys, value], names=["key", "value"])
+
+
+def _ascending(batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes | None]]:
+    import pyarrow.compute as pc
+
+    order = pc.array_sort_indices(batch.column("key"))
+    for start in range(0, len(order), _ROWS):
+        rows = batch.take(order.slice(start, _ROWS))
+        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import rocksdict
 from hypothesis import given, settings
@@ -80,6 +81,37 @@ def test_a_partition_larger_than_memory_is_merged_from_runs(tmp_path: Path) -> N
     assert roomy.runs == 0
     assert spilled.sha256 == roomy.sha256
     assert spilled.keys == len(state_of(records))
+
+
+@pytest.mark.parametrize("distinct", [200, 40_000])
+def test_memory_stays_within_its_bound(tmp_path: Path, distinct: int) -> None:
+    """Arrow's peak, beyond the batch at hand, whether keys repeat or not."""
+    memory, rows = 3_000_000, 1000
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        with Compactor(tmp_path, memory_bytes=memory) as compactor:
+            for start in range(0, 100_000, rows):
+                numbers = [n * 7919 % distinct for n in range(start, start + rows)]
+                compactor.add(pa.array([b"key-%05d" % n for n in numbers], pa.binary()),
+                              pa.array([b"%0100d" % n for n in numbers], pa.binary()))
+            compacted = compactor.finish(100_000)
+    finally:
+        pa.set_memory_pool(before)
+    assert compacted.keys == distinct
+    assert (compacted.runs > 0) == (distinct * 112 > memory)
+    assert pool.max_memory() < memory + 2 * rows * 112
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary()])
+def test_arrow_columns_and_lists_give_the_same_files(tmp_path: Path, kind: pa.DataType) -> None:
+    """Spark hands over Arrow, aiokafka records; slices of a larger array count from their start."""
+    keys, values = [b"b", None, b"a", b"b", b"c"], [b"1", b"2", b"3", None, b"4"]
+    plain = compact(tmp_path / "plain", list(zip(keys, values, strict=True)))
+    with Compactor(tmp_path / "arrow") as compactor:
+        columns = [pa.array([b"junk", *items], pa.binary()).cast(kind).slice(1) for items in (keys, values)]
+        compactor.add(*columns)
+        assert compactor.finish(5).sha256 == plain.sha256
 
 
 def test_files_are_split_by_size_and_do_not_overlap(tmp_path: Path) -> None:
