@@ -36,12 +36,17 @@ def produce(bootstrap: str, topic: str, records: list[tuple[bytes, bytes | None]
     assert producer.flush(30) == 0
 
 
+@pytest.fixture(params=["local", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where snapshots go: a folder of this machine, or of an object store."""
+    return str(request.getfixturevalue("s3_folder") if request.param == "s3" else tmp_path / "snapshots")
+
+
 def test_snapshot_writes_verifies_and_builds_on_the_previous(
-    changelog: tuple[str, str], tmp_path: Path,
+    changelog: tuple[str, str], folder: str, tmp_path: Path,
 ) -> None:
     """The three spellings, one after the other."""
     bootstrap, topic = changelog
-    folder = str(tmp_path)
     asked = ("--bootstrap", bootstrap, "--topic", topic, "--to", folder, "--no-spark")
     first = run(*asked)
     assert first.exit_code == 0, first.output

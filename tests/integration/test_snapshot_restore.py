@@ -387,12 +387,11 @@ def test_the_time_limit_stops_too() -> None:
     assert Stop(-1.0)()
 
 
-def test_object_storage_is_downloaded_beside_the_tables(stores: Stores) -> None:
-    """memory:// stands in for s3://; no scratch folder stays."""
-    url = f"memory://{uuid.uuid4().hex}"
-    stores.app.snapshot(url)
+def test_object_storage_is_downloaded_beside_the_tables(stores: Stores, s3_folder: str) -> None:
+    """No scratch folder stays."""
+    stores.app.snapshot(s3_folder)
     stores.app.fill_tail()
-    assert stores.bring_up(snapshots=url) == {0: "snapshot", 1: "snapshot"}
+    assert stores.bring_up(snapshots=s3_folder) == {0: "snapshot", 1: "snapshot"}
     stores.assert_up_to_date()
     assert not list(stores.settings.folder.glob(f"{restore.SCRATCH_PREFIX}*"))
 

@@ -208,14 +208,13 @@ def test_an_error_that_is_no_damage_is_not_hidden() -> None:
     assert not is_corrupt_base(RuntimeError("connection refused"))
 
 
-def test_object_storage_through_fsspec(changelog: Changelog, tmp_path: Path) -> None:
-    """memory:// stands in for s3://: no rename, no folders, uploads and downloads."""
-    url = f"memory://{uuid.uuid4().hex}"
-    manifests = take_snapshot(changelog.bootstrap, changelog.topic, url)
-    assert_equals_replay(changelog, manifests, url, tmp_path)
+def test_object_storage_through_fsspec(changelog: Changelog, s3_folder: str, tmp_path: Path) -> None:
+    """No rename, no folders, uploads and downloads."""
+    manifests = take_snapshot(changelog.bootstrap, changelog.topic, s3_folder)
+    assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
     changelog.write([(0, b'"key-1"', None), (0, b'"x"', b"1")])
-    manifests = take_snapshot(changelog.bootstrap, changelog.topic, url, previous=True)
-    assert_equals_replay(changelog, manifests, url, tmp_path)
+    manifests = take_snapshot(changelog.bootstrap, changelog.topic, s3_folder, previous=True)
+    assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
 
 
 KILLED = """
