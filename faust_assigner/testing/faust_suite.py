@@ -17,17 +17,17 @@ import faust.assignor
 import faust.assignor.partition_assignor
 import pytest
 
-from faust_assigner.app import fixup, recovery, repairs
+from faust_assigner.app import fixup, recovery, repairs, router
 from faust_assigner.app.assignor import PartitionAssignor
 
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
 
-#: Tests that apply to the assignor alone, with neither the repairs of a rebalance nor the faster
-#: recovery installed: they look at the insides of what those replace.
+#: Tests that apply to the assignor alone, without the repairs of a rebalance, the faster recovery and the
+#: careful router: they look at the insides of what those replace.
 ASSIGNOR_ALONE: dict[str, str] = {
     "tests/functional/test_app.py::Test_settings::test_defaults":
-        "asserts Faust's own TableManager, which the repairs of a rebalance replace",
+        "asserts Faust's own TableManager and Router, which ours are mixed over",
     "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance":
         "puts a mock in the place of the recovery service; ours is asked to let go of databases first",
 }
@@ -64,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     installers = fixup.INSTALLERS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
-        left_out = (repairs.install, recovery.install)
+        left_out = (repairs.install, recovery.install, router.install)
         fixup.INSTALLERS = tuple(i for i in installers if i not in left_out)
     yield
     fixup.INSTALLERS = installers
