@@ -1,4 +1,4 @@
-"""Installs the repairs of ``flow``, ``commits`` and ``replay`` in one app, through its own settings.
+"""Installs the repairs of ``flow``, ``commits``, ``transactions`` and ``replay`` in one app.
 
 ``FAUST_ASSIGNER_REPAIRS=0`` in the environment leaves Faust as it is.
 """
@@ -16,6 +16,7 @@ from mode import get_logger
 from faust_assigner.app.commits import FinalCommit
 from faust_assigner.app.flow import FlowControl, SteadyPartitions, Unrepaired, mixed
 from faust_assigner.app.replay import SteadyTables
+from faust_assigner.app.transactions import OwnTransactions, WholeRecords
 
 logger = get_logger(__name__)
 
@@ -65,7 +66,8 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     """The app's consumer, repaired; one of another driver as it is, with a warning."""
     transport = app.transport
     if issubclass(transport.Consumer, driver.Consumer):
-        transport.Consumer = mixed(SteadyPartitions, FinalCommit, into=transport.Consumer)
+        transport.Consumer = mixed(SteadyPartitions, WholeRecords, FinalCommit, into=transport.Consumer)
+        transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
     else:
         transport.Consumer = mixed(Unrepaired, into=transport.Consumer)
         logger.warning("Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "

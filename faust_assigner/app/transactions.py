@@ -1,0 +1,289 @@
+"""Under ``exactly_once`` a transaction holds whole records: all they sent, and the offset after them.
+
+Stock sends outside of every transaction what goes to a topic the worker does not consume, leaves table
+changes that wait in a buffer to the next transaction, and commits while a record is half processed;
+docs/explanation/faust-at-a-rebalance.md tells how each repeats outputs or loses changes at a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import Context, ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from faust import Sensor
+from faust.exceptions import ProducerSendError
+from faust.streams import current_event
+from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust.transport.consumer import Consumer, TransactionManager
+else:
+    Consumer = TransactionManager = object
+
+logger = get_logger(__name__)
+
+#: Seconds a commit waits for records that are half processed; their partitions are left to the next commit.
+PATIENCE_S = 1.0
+
+#: Seconds after which it no longer waits for them; the broker aborts a transaction after 60.
+LONGEST_S = 30.0
+
+
+class Share:
+    """What one transaction holds: the last offset of each source that sent into it, its sends in order."""
+
+    def __init__(self, *, begun: bool) -> None:
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tail = self.begun  # done once every send so far has been handed to the producer
+        self.reached: dict[Any, int] = {}
+        self.error: BaseException | None = None
+        self.abandoned = False
+        if begun:
+            self.begin()
+
+    def begin(self) -> None:
+        """Let its sends pass."""
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+
+class Place(NamedTuple):
+    """One send's turn: it goes when ``before`` is done, and sets ``done``."""
+
+    transactional_id: str
+    share: Share
+    before: asyncio.Future[None]
+    done: asyncio.Future[None]
+
+    def leave(self) -> None:
+        """Let the next one pass, after those before."""
+        self.before.add_done_callback(self._pass_on)
+
+    def _pass_on(self, _: object) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
+
+
+class OwnTransactions(TransactionManager):  # type: ignore[misc]
+    """Of the consumer's transactions: a record's sends go where its offset is committed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._shares: dict[str, Share] = {}
+        self._closed: dict[str, Share] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        if self.app.in_transaction:
+            self.producer.send_soon = self.send_soon
+
+    def id_of(self, tp: Any) -> str | None:
+        """The transactional id that commits offsets of ``tp``; None where the topic is not consumed."""
+        try:
+            return f"{self.app.conf.id}-{self.app.assignor.group_for_topic(tp.topic)}-{tp.partition}"
+        except KeyError:
+            return None
+
+    def _take_place(self) -> Place | None:
+        """The next turn in the transaction of the record that is processed now, if one is."""
+        event = current_event()
+        transactional_id = self.id_of(event.message.tp) if event is not None and event.message else None
+        if event is None or transactional_id is None:
+            return None
+        share = self._shares.get(transactional_id)
+        if share is None:
+            share = self._shares[transactional_id] = Share(begun=True)
+        message = event.message
+        share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
+        before, share.tail = share.tail, asyncio.get_running_loop().create_future()
+        return Place(transactional_id, share, before, share.tail)
+
+    async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
+                   timestamp: float | None, headers: Any, *,
+                   transactional_id: str | None = None) -> Awaitable[Any]:
+        """Send within the transaction of the record that is processed, whatever the topic; in order."""
+        place = _place.get() or self._take_place()
+        sent: Awaitable[Any]
+        if place is None:
+            sent = await super().send(topic, key, value, partition, timestamp, headers)
+            return sent
+        try:
+            await asyncio.shield(place.before)
+            if place.share.abandoned:
+                raise ProducerSendError(f"The transaction of {place.transactional_id} was abandoned")
+            # None where the consumer, which asks for no metadata of it, does not know the topic.
+            known = self.consumer.key_partition(topic, key, partition)
+            sent = await self.producer.send(
+                topic, key, value, partition if known is None else known, timestamp, headers,
+                transactional_id=place.transactional_id)
+            return sent
+        finally:
+            place.leave()
+
+    def send_soon(self, fut: Any) -> None:
+        """Publish ``fut`` in the transaction of the record that is processed now."""
+        place = self._take_place()
+        if place is None:
+            type(self.producer).send_soon(self.producer, fut)
+            return
+        task = asyncio.get_running_loop().create_task(self._publish(fut, place))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _publish(self, fut: Any, place: Place) -> None:
+        _place.set(place)
+        try:
+            await fut.message.channel.publish_message(fut, wait=False)
+        except Exception as exc:
+            place.share.error = exc
+            if not place.share.abandoned:
+                await self.crash(exc)
+        finally:
+            place.leave()
+
+    def reached(self, transactional_id: str) -> Mapping[Any, int]:
+        """The last offset of each source partition that sent into the open transaction."""
+        share = self._shares.get(transactional_id)
+        return {} if share is None else share.reached
+
+    def close(self, transactional_id: str) -> None:
+        """What is sent from now on belongs to the next transaction and waits for it."""
+        self._closed[transactional_id] = self._shares.get(transactional_id) or Share(begun=True)
+        self._shares[transactional_id] = Share(begun=False)
+
+    async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
+        """Commit the closed transactions, all of their sends included."""
+        try:
+            for share in list(self._closed.values()):
+                await share.tail
+                if share.error is not None:
+                    raise share.error
+            committed: bool = await super().commit(offsets, start_new_transaction)
+            return committed
+        finally:
+            self.begin_next()
+
+    def begin_next(self) -> None:
+        """Let pass what waited for a commit; Kafka's next transactions have begun, if there are any."""
+        for transactional_id in self._closed:
+            self._shares[transactional_id].begin()
+        self._closed.clear()
+
+    async def abandon(self) -> None:
+        """Abort what the final commit left open: its records are processed again, here or elsewhere."""
+        for share in self._shares.values():
+            share.abandoned = True
+            share.begin()
+        self._shares.clear()
+        for transactional_id, producer in sorted(self.producer._transaction_producers.items()):
+            if producer._txn_manager.is_in_transaction():
+                await self.producer.abort_transaction(transactional_id)
+
+
+class RecordsEnd(Sensor):  # type: ignore[misc]
+    """Calls when a record is done, before its stream takes the next; acks themselves cannot be overridden.
+
+    Faust's compiled streams acknowledge without a call of the consumer.
+    """
+
+    def __init__(self, done: Callable[[Any], None]) -> None:
+        self.done = done
+        super().__init__()
+
+    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+        """Called after the ack."""
+        self.done(tp)
+
+
+class WholeRecords(Consumer):  # type: ignore[misc]
+    """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition."""
+
+    #: Partitions by transactional id that the commit under way has still to close; None outside of it.
+    _open: dict[str, list[Any]] | None = None
+
+    _cut: dict[Any, int]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._late_since: dict[str, float] = {}
+        if self.in_transaction:
+            self.app.sensors.add(RecordsEnd(self.close_settled))
+
+    async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
+        """Commit each transaction at a moment when no record has sent into it that is not done."""
+        committed: bool
+        if not self.in_transaction:
+            committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
+            return committed
+        self._cut, self._open = {}, defaultdict(list)
+        # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
+        for tp in self._acked:
+            if (transactional_id := self.transactions.id_of(tp)) is not None:
+                self._open[transactional_id].append(tp)
+        await self._close_all()
+        if not self._cut:
+            return False
+        try:
+            # In a context without an event, whose transaction might be the next and wait for this commit.
+            await asyncio.create_task(self._handle_attached(self._cut), context=Context())
+            committed = await self._commit_offsets(self._cut, start_new_transaction=start_new_transaction)
+            return committed
+        except ProducerSendError as exc:
+            await self.crash(exc)
+            return False
+        finally:
+            self.transactions.begin_next()
+
+    async def _close_all(self) -> None:
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        try:
+            while self._open and asyncio.get_running_loop().time() < deadline:
+                for tps in list(self._open.values()):
+                    self.close_settled(tps[0])
+                await asyncio.sleep(0.01 if self._open else 0)
+            for transactional_id, (tp, *_) in list((self._open or {}).items()):
+                late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
+                if deadline - late_since > LONGEST_S:
+                    logger.warning("%s: in %s s there was no moment between two records; should this "
+                                   "worker die now, some are repeated", transactional_id, LONGEST_S)
+                    self.close_settled(tp, whatever=True)
+        finally:
+            self._open = None
+
+    def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
+        """Close the transaction of ``tp`` if the commit under way waits for it and no record is half sent.
+
+        Or ``whatever`` there is, as stock does.
+        """
+        transactional_id = self.transactions.id_of(tp)
+        if self._open and transactional_id in self._open:
+            reached = {} if whatever else self.transactions.reached(transactional_id)
+            if any(message.offset <= reached.get(message.tp, -1) and not message.acked
+                   for message in list(self._unacked_messages)):
+                return
+            self._late_since.pop(transactional_id, None)
+            offsets = self._offsets_of(self._open.pop(transactional_id), reached)
+            if offsets:
+                self.transactions.close(transactional_id)
+                self._cut.update(offsets)
+
+    def _offsets_of(self, tps: list[Any], reached: Mapping[Any, int]) -> dict[Any, int]:
+        """What to commit, the books then closed up to there; nothing where a gap hides what was sent."""
+        books = {tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy()) for tp in tps}
+        offsets: dict[Any, int] = self._filter_committable_offsets(tps)
+        safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
+        if all(safe[tp] > last for tp, last in reached.items()):
+            return offsets
+        for tp, (acked, index, gap) in books.items():
+            self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
+        return {}
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """After the final commit no transaction stays open into the next generation."""
+        await super().on_partitions_revoked(revoked)
+        if self.in_transaction:
+            await self.transactions.abandon()
