@@ -110,7 +110,18 @@ async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: An
     return {}
 
 
-class SteadyPartitions(Consumer):  # type: ignore[misc]
+class KnownPartitions(Consumer):  # type: ignore[misc]
+    """Of the consumer: how many partitions a topic has, as far as it knows."""
+
+    def topic_partitions(self, topic: str) -> int | None:
+        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
+
+        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
+        """
+        return super().topic_partitions(topic) or None
+
+
+class SteadyPartitions(KnownPartitions):
     """Of the consumer: from the revocation until the next recovery begins, nothing resumes.
 
     And within a recovery, source partitions resume after the seek to their committed offsets.
@@ -152,13 +163,6 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
         found: tuple[Mapping[Any, list[Any]] | None, set[Any] | None]
         found = await super()._wait_next_records(timeout)
         return found
-
-    def topic_partitions(self, topic: str) -> int | None:
-        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
-
-        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
-        """
-        return super().topic_partitions(topic) or None
 
     def may_fetch(self, tp: Any) -> bool:
         """Whether records of ``tp`` are asked for now."""
@@ -218,20 +222,13 @@ class SteadyPartitions(Consumer):  # type: ignore[misc]
             self._held = None
 
 
-class Unrepaired(Consumer):  # type: ignore[misc]
+class Unrepaired(KnownPartitions):
     """Of another driver's consumer: what the recovery expects of a repaired one, without effect."""
 
     fetch_rounds: int = 0
 
     def begin_generation(self) -> None:
         """A recovery begins."""
-
-    def topic_partitions(self, topic: str) -> int | None:
-        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
-
-        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
-        """
-        return super().topic_partitions(topic) or None
 
     def may_fetch(self, tp: Any) -> bool:
         """Unknown, so never: the recovery then waits as stock does."""
