@@ -25,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",
             # Seconds of tests never pay back what compilers cost on two cores, Spark's of queries and
-            # Java's; the watch that is killed in test_stream runs as a user's does.
+            # Java's; the watch that is killed in test_stream keeps Spark's own settings.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.extraJavaOptions":
