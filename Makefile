@@ -54,7 +54,7 @@ WIRE_MEMBERS ?= 1024
 WIRE_EXAMPLES ?= 50
 wire: $(VENV)/.dev              ## Faust's four properties over the wire with WIRE_MEMBERS real apps
 	WIRE_MEMBERS=$(WIRE_MEMBERS) WIRE_EXAMPLES=$(WIRE_EXAMPLES) $(BIN)/pytest -q -o timeout=7200 \
-		--hypothesis-show-statistics tests/integration/test_assignor_wire.py
+		--hypothesis-show-statistics tests/integration/app/test_assignor_wire.py
 
 FUZZ_EXAMPLES ?= 20000
 fuzz: $(VENV)/.dev              ## any bytes as user_data: FUZZ_EXAMPLES of each kind; Hypothesis prints a failing one

@@ -32,14 +32,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from faust_assigner.pipeline.session import spark_session
-from faust_assigner.pipeline.snapshot import (
+from faust_assigner.pipeline.snapshots.run import (
     PART_SCHEMA,
     TRANSFER_SETTINGS,
     collect,
     compact_records,
     place,
 )
-from faust_assigner.pipeline.spans import Job, Span, publish
+from faust_assigner.pipeline.snapshots.spans import Job, Span, publish
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import open_storage

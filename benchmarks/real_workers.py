@@ -25,9 +25,9 @@ from statistics import median
 import click
 
 from faust_assigner.testing.kafka import kafka_server
-from tests.integration.workers.fleet import embedded_broker
-from tests.integration.workers.measure import Event
-from tests.integration.workers.script import Outcome, play
+from tests.support.workers.fleet import embedded_broker
+from tests.support.workers.measure import Event
+from tests.support.workers.script import Outcome, play
 
 SIZES = [(12, 0), (12, 200_000), (32, 0), (32, 200_000)]
 HEADER = (f"{'broker':<9}{'assignor':<9}{'partitions':>10}{'preload':>8}  {'event':<19}{'loads':<13}"

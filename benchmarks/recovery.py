@@ -116,7 +116,7 @@ class Bench:
         """Spark, through its own Kafka connector."""
         from faust_assigner.pipeline.jars import connector_jars
         from faust_assigner.pipeline.session import spark_session
-        from faust_assigner.pipeline.snapshot import take_snapshot
+        from faust_assigner.pipeline.snapshots.run import take_snapshot
 
         began = time.monotonic()
         spark = spark_session("local[2]", "recovery bench", jars=connector_jars())
@@ -131,7 +131,7 @@ class Bench:
 
     def history(self) -> list[dict[str, Any]]:
         """The recoveries in the ledger, one row for each source."""
-        from faust_assigner.pipeline.history_job import HistoryOptions, run
+        from faust_assigner.pipeline.history.job import HistoryOptions, run
         from faust_assigner.pipeline.session import spark_session
 
         spark = spark_session("local[2]", "recovery bench")

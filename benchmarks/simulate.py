@@ -13,9 +13,9 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from faust_assigner.pipeline.policies import arms
 from faust_assigner.pipeline.session import spark_session
-from faust_assigner.pipeline.simulate import BATCH, Run, SimRow, play_on_spark, play_piece
+from faust_assigner.pipeline.simulate.policies import arms
+from faust_assigner.pipeline.simulate.run import BATCH, Run, SimRow, play_on_spark, play_piece
 
 SEED = 1
 #: As many batches as a task of Spark gets, so that both start and end work as often.

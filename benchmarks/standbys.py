@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.failover import measure
 from faust_assigner.standby import StandbyAssignor
-from faust_assigner.warm import standby_problem, stateful_tasks
+from faust_assigner.standbys.derive import standby_problem, stateful_tasks
+from faust_assigner.standbys.failover import measure
 
 SIZES = ((10, 100), (20, 200), (10, 1_000), (16, 100), (7, 64), (100, 10_000))
 LARGE = ((1_000, 10_000), (1_000, 100_000))

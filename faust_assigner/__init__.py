@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.model import Member
-from faust_assigner.plan import Plan, plan
+from faust_assigner.planner import Plan, plan
 
 if TYPE_CHECKING:
     from faust_assigner.app.assignor import PartitionAssignor

@@ -15,7 +15,7 @@ import numpy as np
 
 from faust_assigner.claims import claim_on, numbers
 from faust_assigner.model import NOBODY, Member
-from faust_assigner.optimal import improvable
+from faust_assigner.optimality import improvable
 
 
 class Answer(Protocol):

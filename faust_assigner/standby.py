@@ -4,7 +4,7 @@ The objective, in order: R' distinct members; as many racks as can be; standby l
 each member's actives spread over all its peers, so that a death overloads nobody; the fewest
 copies to restore. Between unequal racks even loads and an even spread exclude each other: there
 the spread comes first, and the loads are as even as it permits. ``docs/explanation`` derives the
-terms, :mod:`faust_assigner.standby_shares` the numbers.
+terms, :mod:`faust_assigner.standbys.shares` the numbers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,41 @@ from dataclasses import replace
 
 import numpy as np
 
-from faust_assigner.failover import in_order_of_promotion
-from faust_assigner.model import NOBODY, Ints
-from faust_assigner.standby_fill import deal_rows, fill_gaps, keep_copies, usable
-from faust_assigner.standby_problem import StandbyProblem
-from faust_assigner.standby_refill import refill
-from faust_assigner.standby_rehearsal import rehearse
-from faust_assigner.standby_repair import repair
-from faust_assigner.standby_seats import Seats
-from faust_assigner.standby_shares import fair_shares
+from faust_assigner.model import NOBODY, Ints, Layout, Prior
+from faust_assigner.standbys.board import Seats
+from faust_assigner.standbys.derive import standby_problem, stateful_tasks
+from faust_assigner.standbys.failover import in_order_of_promotion, standby_spread
+from faust_assigner.standbys.fill import deal_rows, fill_gaps, keep_copies, usable
+from faust_assigner.standbys.problem import StandbyProblem
+from faust_assigner.standbys.refill import refill
+from faust_assigner.standbys.rehearsal import rehearse
+from faust_assigner.standbys.repair import repair
+from faust_assigner.standbys.shares import fair_shares, settled_racks
 
-__all__ = ["StandbyAssignor", "StandbyProblem"]
+__all__ = ["StandbyAssignor", "StandbyProblem", "place_standbys"]
+
+
+def place_standbys(layout: Layout, prior: Prior, owner: Ints, target: Ints, replicas: int) -> Ints:
+    """int64[T, R], ``NOBODY``-padded: who keeps a copy of each task; nobody where there is no state."""
+    placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
+    tasks = stateful_tasks(layout)
+    if replicas and tasks.size:
+        placed[tasks] = _place(standby_problem(layout, prior, owner, target, replicas))
+    return placed
+
+
+def _place(problem: StandbyProblem) -> Ints:
+    """The standbys; wishes for target members are dropped where they would unbalance everybody."""
+    standbys = StandbyAssignor().place(problem)
+    _, has_racks = settled_racks(problem.rack)
+    wishes = problem.wanted_task.size
+    for fewer in (wishes // 2, 0):
+        if not problem.wanted_task.size or has_racks or standby_spread(problem, standbys) <= 1:
+            break
+        problem = replace(problem, wanted_task=problem.wanted_task[:fewer],
+                          wanted_member=problem.wanted_member[:fewer])
+        standbys = StandbyAssignor().place(problem)
+    return standbys
 
 
 class StandbyAssignor:

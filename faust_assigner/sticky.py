@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from faust_assigner.copies import copies_of
+from faust_assigner.actives.copies import copies_of
+from faust_assigner.actives.counts import quotas
+from faust_assigner.actives.numbers import counts, seats
 from faust_assigner.model import NOBODY, Ints, Layout, Prior
-from faust_assigner.quota import quotas
-from faust_assigner.seats import counts, seats
 
 
 class StickyAssignor:

@@ -24,14 +24,17 @@ from faust.types.assignor import PartitionAssignorT
 from mode import get_logger
 from yarl import URL
 
-from faust_assigner.answer import Answer, decode_answer
-from faust_assigner.app import last_resort, repairs, report, settings
-from faust_assigner.app.decisions import Decisions, Observer
-from faust_assigner.app.leader import PROTOCOL_VERSION, LeaderView, Round, decide
-from faust_assigner.app.member import Memory, remember, said_by, user_data
-from faust_assigner.app.tables import TableFacts, facts_of
-from faust_assigner.directory import ByUrl
-from faust_assigner.runs import Runs
+from faust_assigner.app import settings
+from faust_assigner.app.repairs import install as repairs
+from faust_assigner.app.round import fallback as last_resort
+from faust_assigner.app.round import findings as report
+from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
+from faust_assigner.app.round.member import Memory, remember, said_by, user_data
+from faust_assigner.app.round.observers import Decisions, Observer
+from faust_assigner.app.round.tables import TableFacts, facts_of
+from faust_assigner.wire.answer import Answer, decode_answer
+from faust_assigner.wire.directory import ByUrl
+from faust_assigner.wire.runs import Runs
 
 logger = get_logger(__name__)
 
@@ -41,7 +44,7 @@ Answers = dict[str, ConsumerProtocolMemberAssignment]
 class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type: ignore[misc]
     """One app's assignor; Faust creates it as ``PartitionAssignor(app, replicas=N)``.
 
-    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.report`).
+    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.round.findings`).
     ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
     be set to any callable without arguments, None means that all weigh the same.
     """

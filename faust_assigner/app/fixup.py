@@ -12,7 +12,12 @@ from typing import Any
 from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
 
-from faust_assigner.app import always, ledger_writer, recovery, repairs, router, weights
+from faust_assigner.app.ledger import install as ledger_writer
+from faust_assigner.app.repairs import driver_assignor as always
+from faust_assigner.app.repairs import install as repairs
+from faust_assigner.app.repairs import router
+from faust_assigner.app.restore import recovery
+from faust_assigner.app.weights import provider as weights
 
 logger = get_logger(__name__)
 

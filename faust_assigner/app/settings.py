@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from mode import get_logger
 
-from faust_assigner.bounded import read_label
-from faust_assigner.codec import LARGEST_CAPACITY
 from faust_assigner.errors import ConfigError, MetadataRefused
+from faust_assigner.wire.bounded import read_label
+from faust_assigner.wire.join import LARGEST_CAPACITY
 
 logger = get_logger(__name__)
 

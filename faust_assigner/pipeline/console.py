@@ -12,7 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.doctor import Finding
-    from faust_assigner.pipeline.report import Report
+    from faust_assigner.pipeline.history.report import Report
     from faust_assigner.snapshots.manifest import Manifest
     from faust_assigner.snapshots.upkeep import Removal, Verdict
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from faust_assigner.errors import FaustAssignerError
 
 JOBS: Mapping[str, str] = {
-    "history": "faust_assigner.pipeline.history_job",
-    "simulate": "faust_assigner.pipeline.simulate_job",
-    "snapshot": "faust_assigner.pipeline.snapshot_job",
-    "weights": "faust_assigner.pipeline.weights_job",
+    "history": "faust_assigner.pipeline.history.job",
+    "simulate": "faust_assigner.pipeline.simulate.job",
+    "snapshot": "faust_assigner.pipeline.snapshots.job",
+    "weights": "faust_assigner.pipeline.weights.job",
 }
 
 

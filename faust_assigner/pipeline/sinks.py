@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.pipeline.files import absolute
+from faust_assigner.pipeline.ledgers.files import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

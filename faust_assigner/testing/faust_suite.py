@@ -17,8 +17,11 @@ import faust.assignor
 import faust.assignor.partition_assignor
 import pytest
 
-from faust_assigner.app import fixup, recovery, repairs, router
+from faust_assigner.app import fixup
 from faust_assigner.app.assignor import PartitionAssignor
+from faust_assigner.app.repairs import install as repairs
+from faust_assigner.app.repairs import router
+from faust_assigner.app.restore import recovery
 
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}

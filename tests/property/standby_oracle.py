@@ -14,7 +14,7 @@ import numpy as np
 from ortools.graph.python import min_cost_flow
 
 from faust_assigner.model import NOBODY, Ints
-from faust_assigner.standby_problem import StandbyProblem
+from faust_assigner.standbys.problem import StandbyProblem
 
 
 def racks_of(given: StandbyProblem) -> list[int]:

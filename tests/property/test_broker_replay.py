@@ -26,7 +26,7 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
 )
 from faust_assigner.coordinator.offsets import Committed
-from tests.raw_client import batch, one_record
+from tests.support.raw_client import batch, one_record
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faust_assigner.flow import Flow, Transport
+from faust_assigner.actives.potentials import prices_fluid, prices_near
+from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Ints
-from faust_assigner.prices import prices_fluid, prices_near
 from tests.property.exactness import run
 from tests.property.oracle import brute_force, min_cost
 

@@ -23,12 +23,12 @@ from aiokafka.coordinator.protocol import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.answer import decode_answer
-from faust_assigner.bounded import USER_DATA_BYTES
-from faust_assigner.codec import KEY, decode_join
 from faust_assigner.errors import MetadataRefused
-from tests.faust_group import WireGroup, cluster_of, make_app
-from tests.unit.test_codec import HOSTILE
+from faust_assigner.wire.answer import decode_answer
+from faust_assigner.wire.bounded import USER_DATA_BYTES
+from faust_assigner.wire.join import KEY, decode_join
+from tests.support.faust_group import WireGroup, cluster_of, make_app
+from tests.unit.wire.test_join import HOSTILE
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
 LOG = "shop-totals-changelog"
@@ -186,7 +186,7 @@ def test_each_known_payload_leaves_the_group_at_work(name: str) -> None:
 
 def test_sixty_members_with_the_largest_payloads_stay_within_time_and_memory() -> None:
     """15 MiB of the worst metadata: claims on everything there is, over and over, and depth without end."""
-    from faust_assigner.runs import Writer
+    from faust_assigner.wire.runs import Writer
 
     out, body = Writer(), Writer()
     body.numbers([0])

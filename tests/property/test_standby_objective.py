@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.failover import measure
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
+from faust_assigner.standbys.failover import measure
 from tests.property.standby_oracle import brute_force, least_cost, pair_caps, terms
-from tests.standby_boards import even_owners, place, problem, with_answer
+from tests.support.standby_boards import even_owners, place, problem, with_answer
 
 
 def _instance(

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from faust_assigner import plan
-from faust_assigner.assignment import RULES
 from faust_assigner.invariants import check
+from faust_assigner.views.placed import RULES
 from tests.property.world import CHANGELOGS, EVENTS, World
 
 

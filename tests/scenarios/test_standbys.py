@@ -10,7 +10,7 @@ from math import ceil
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from tests.standby_boards import RACKS, SIZES
+from tests.support.standby_boards import RACKS, SIZES
 
 TABLE = {"orders": 0, "orders-changelog": 0}
 

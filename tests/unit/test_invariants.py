@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.invariants import check
-from faust_assigner.optimal import improvable
+from faust_assigner.optimality import improvable
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
 PARTITIONS = {"s": 6, "s-log": 6, "t": 4}

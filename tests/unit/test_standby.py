@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faust_assigner.failover import measure, standby_spread
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
-from faust_assigner.standby_shares import settled_racks
-from tests.standby_boards import (
+from faust_assigner.standbys.failover import measure, standby_spread
+from faust_assigner.standbys.shares import settled_racks
+from tests.support.standby_boards import (
     RACKS,
     SIZES,
     after_death,

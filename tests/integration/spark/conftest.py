@@ -39,4 +39,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Histories without plots, where a test is about rows: drawing takes a second of each run."""
-    monkeypatch.setattr("faust_assigner.pipeline.plots.draw", lambda report: {})
+    monkeypatch.setattr("faust_assigner.pipeline.history.plots.draw", lambda report: {})

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from faust_assigner.cli import main
-from faust_assigner.pipeline.files import LedgerPathError, cut, pack
-from faust_assigner.pipeline.history_job import HistoryOptions, run
-from faust_assigner.pipeline.quarantine import quarantined
-from faust_assigner.pipeline.report import Report
+from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.report import Report
+from faust_assigner.pipeline.ledgers.files import LedgerPathError, cut, pack
+from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.sources import read_chunks
 from faust_assigner.pipeline.sinks import REPLACING, STAGING, Folder
-from faust_assigner.pipeline.sources import read_chunks
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     Ledger,
@@ -148,7 +148,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         def __getattr__(self, name: str) -> Any:
             return (lambda: None) if name == "stop" else getattr(spark, name)
 
-    monkeypatch.setattr("faust_assigner.pipeline.history_job.session_for", lambda options, master: Kept())
+    monkeypatch.setattr("faust_assigner.pipeline.history.job.session_for", lambda options, master: Kept())
     return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
 
 
@@ -163,7 +163,7 @@ def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
     before = (made[0] / "report.json").read_bytes()
     rows = len(pd.read_parquet(made[0] / "movement"))
     with monkeypatch.context() as patch:
-        patch.setattr("faust_assigner.pipeline.plots.draw", lambda report: 1 / 0)
+        patch.setattr("faust_assigner.pipeline.history.plots.draw", lambda report: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(spark, HistoryOptions((str(ledger.folder / "b"),), str(made[0])))
     assert (made[0] / "report.json").read_bytes() == before

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.facts import facts_on_spark
-from faust_assigner.pipeline.recorded import facts_of, week
-from faust_assigner.pipeline.rows import accepted_rows
+from faust_assigner.pipeline.ledgers.rows import accepted_rows
+from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.schema import SIM_RESULT, arrow_schema, spark_schema
-from faust_assigner.pipeline.simulate import Run, play_on_spark
-from faust_assigner.pipeline.simulate_job import Request, simulate_here, simulate_on_spark
-from faust_assigner.pipeline.sources import read_ledger
+from faust_assigner.pipeline.simulate.facts import facts_on_spark
+from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulate_on_spark
+from faust_assigner.pipeline.simulate.recorded import facts_of, week
+from faust_assigner.pipeline.simulate.run import Run, play_on_spark
 
 pytestmark = pytest.mark.spark
 

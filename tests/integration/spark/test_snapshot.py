@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from faust_assigner.pipeline.snapshot import take_snapshot
-from faust_assigner.pipeline.spans import is_corrupt_base, look_at, plan_job, run_here
+from faust_assigner.pipeline.snapshots.run import take_snapshot
+from faust_assigner.pipeline.snapshots.spans import is_corrupt_base, look_at, plan_job, run_here
 from faust_assigner.snapshots.catalog import Catalog, folder_of
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
@@ -219,7 +219,7 @@ def test_object_storage_through_fsspec(changelog: Changelog, s3_folder: str, tmp
 
 KILLED = """
 import os, signal, sys
-from faust_assigner.pipeline import snapshot
+from faust_assigner.pipeline.snapshots import run as snapshot
 from faust_assigner.pipeline.session import spark_session
 def killed(job, parts):
     print("parts", len(parts), flush=True)
@@ -254,7 +254,7 @@ def test_a_failing_partition_publishes_nothing(
     settled: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A snapshot of some partitions only would look like one of all."""
-    from faust_assigner.pipeline import spans
+    from faust_assigner.pipeline.snapshots import spans
 
     read: Callable[..., spans.Part] = spans.read_span
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from faust_assigner.pipeline import stream, stream_lines
-from faust_assigner.pipeline.history_job import HistoryOptions, run
-from faust_assigner.pipeline.quarantine import quarantined
+from faust_assigner.pipeline.history import stream, stream_lines
+from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.sinks import Folder
-from faust_assigner.pipeline.sources import read_ledger
 from tests.integration.spark.ledgers import Ledger, Line, bad, bad_lines, expected, random_rows
 from tests.integration.spark.test_history import assert_tables, read_report
 
@@ -93,7 +93,7 @@ def test_batch_that_died_is_taken_again_and_counted_once(
                 visit(spark, ledger, out)
         assert not (out / "report.json").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("faust_assigner.pipeline.history_job.print_line", lambda report: 1 / 0)
+        patch.setattr("faust_assigner.pipeline.history.job.print_line", lambda report: 1 / 0)
         with pytest.raises(Exception, match="division by zero"):
             run(spark, HistoryOptions((str(ledger.folder),), str(out), stream=True, every_s=0.1))
     # The watch had made its report of the first micro-batch before it died saying so.
@@ -162,7 +162,9 @@ def test_crash_while_lines_are_compacted_loses_none_and_doubles_none(
 #: The command as it is, less the reports between: one takes longer than everything else here.
 WATCH = """
 import sys
-from faust_assigner.pipeline import history_job, history_output, jobs
+from faust_assigner.pipeline import jobs
+from faust_assigner.pipeline.history import job as history_job
+from faust_assigner.pipeline.history import output as history_output
 history_output.publish = lambda lines, folder: None
 history_job.print_line = lambda report: None
 sys.exit(jobs.main(sys.argv[1:]))

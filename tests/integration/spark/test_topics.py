@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
-from faust_assigner.pipeline.history import rows
-from faust_assigner.pipeline.quarantine import quarantined
+from faust_assigner.pipeline.history.stream import take_available
+from faust_assigner.pipeline.history.stream_lines import taken
+from faust_assigner.pipeline.history.transforms import rows
+from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.sources import read_ledger
+from faust_assigner.pipeline.ledgers.topics import TopicSource, has_connector, read_topic, split_sources
 from faust_assigner.pipeline.sinks import Folder
-from faust_assigner.pipeline.sources import read_ledger
-from faust_assigner.pipeline.stream import take_available
-from faust_assigner.pipeline.stream_lines import taken
-from faust_assigner.pipeline.topics import TopicSource, has_connector, read_topic, split_sources
 from faust_assigner.testing.kafka import kafka_server
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.rates import rates_of, weigh
 from faust_assigner.pipeline.schema import PARTITION_WEIGHT, TABLES, spark_schema
-from faust_assigner.pipeline.weights import collect_rates
-from faust_assigner.pipeline.weights_job import Request, learn_here, learn_on_spark
-from faust_assigner.weights import WeightRow
+from faust_assigner.pipeline.weights.job import Request, learn_here, learn_on_spark
+from faust_assigner.pipeline.weights.rates import rates_of, weigh
+from faust_assigner.pipeline.weights.transforms import collect_rates
+from faust_assigner.weights.document import WeightRow
 
 pytestmark = pytest.mark.spark
 

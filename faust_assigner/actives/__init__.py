@@ -1,0 +1,1 @@
+"""Behind the sticky door: how many tasks of each group a member gets, and which ones."""

@@ -1,0 +1,91 @@
+"""How many tasks of each group each member gets: total balance, group balance, stickiness, warmth."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from faust_assigner.actives.potentials import prices_fluid, prices_near
+from faust_assigner.actives.transport import Flow, Transport
+from faust_assigner.model import Bools, Floats, Ints
+
+#: The last assignment is the better place to start while less than this share of tasks, and no more than
+#: this many, have no owner or are in the wrong place.
+_NEAR_SHARE, _NEAR = 0.02, 500
+
+
+def quotas(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
+    """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
+
+    ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
+    ``held`` and ``warm`` int64[G, M], tasks a member owned and tasks it only holds a copy of;
+    ``capacity`` float64[M]. Among equally good quotas the lower member ids get more.
+
+    Cost: O(G x M) when all subscriptions and capacities are equal, else a min-cost flow with G + M
+    nodes.
+    """
+    quota = np.zeros_like(held)
+    who = np.flatnonzero(allowed.any(axis=0))
+    if not who.size:
+        return quota
+    mine, rate = allowed[:, who], rates(capacity[who])
+    if mine.all() and (rate == rate[0]).all():
+        quota[:, who] = _equal(sizes, held[:, who], warm[:, who])
+    else:
+        quota[:, who] = _mixed(Transport(sizes, mine, held[:, who], warm[:, who], rate))
+    return quota
+
+
+def rates(capacity: Floats) -> Ints:
+    """int64[M], proportional to 1 / capacity, exactly where a common denominator is small enough.
+
+    Capacities are read as the nearest fraction with a denominator up to 1,000; when their common
+    multiple would overflow, rates are rounded to 2^-14 of the smallest.
+    """
+    if (capacity == capacity[0]).all():
+        return np.ones(capacity.size, dtype=np.int64)
+    shares = [Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c) for c in capacity.tolist()]
+    common = 1
+    for share in set(shares):
+        common = lcm(common, share.numerator)
+        if common > 1 << 40:
+            break
+    exact = [share.denominator * (common // share.numerator) for share in shares]
+    smallest = min(exact)
+    if common <= 1 << 40 and max(exact) <= smallest << 14 and max(exact) < 1 << 20:
+        return np.array(exact, dtype=np.int64)
+    scaled: Ints = np.minimum(np.rint((capacity.max() / capacity) * (1 << 14)), 1 << 30).astype(np.int64)
+    return scaled
+
+
+def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
+    """Everyone may take everything: floors for all, and the extras where they stick."""
+    members = held.shape[1]
+    floor, extra = np.divmod(sizes, members)
+    if sizes.size == 1:
+        lucky = np.lexsort((-warm[0], -(held[0] > floor[0]).astype(np.int64)))[: extra[0]]
+        quota = np.full_like(held, floor[0])
+        quota[0, lucky] += 1
+        return quota
+    flow = Flow(Transport(sizes, np.ones_like(held, dtype=np.bool_), held, warm,
+                          np.ones(members, dtype=np.int64)))
+    # The potentials are known: a seat past the floor costs the same everywhere, and so does the next
+    # task of any member. Only who gets the extras is open.
+    level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
+    seat = 2 * floor + (extra > 0)
+    of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)
+    flow.respond(of_member[0] - flow.digits.group * seat, of_member, held)
+    return flow.settle()
+
+
+def _mixed(transport: Transport) -> Ints:
+    flow = Flow(transport)
+    tasks = int(transport.supply.sum())
+    if tasks - int(transport.kept.sum()) <= min(_NEAR, _NEAR_SHARE * tasks):
+        flow.respond(*prices_near(flow, transport.kept), transport.kept)
+        if flow.imbalance() <= _NEAR:
+            return flow.settle()
+    flow.respond(*prices_fluid(flow), transport.kept)
+    return flow.settle()

@@ -1,0 +1,160 @@
+"""Potentials to start the flow from: exact ones where the last assignment is near, fluid ones else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from faust_assigner.actives.transport import FAR, Flow
+from faust_assigner.model import Bools, Floats, Ints
+
+_ROUNDS = 48
+
+
+def prices_near(flow: Flow, seats: Ints) -> tuple[Ints, Ints]:
+    """Potentials under which ``seats`` int64[G, M] is as good as can be, by Bellman-Ford.
+
+    Exact when ``seats`` is what survives of an optimal assignment (then no cycle of it pays); when some
+    cycle does pay, the rounds end anyway and the potentials are merely good.
+    """
+    t = flow.t
+    load = seats.sum(axis=0)
+    up = np.where(t.allowed, flow.seat_cost(seats + 1, t.kept, t.warm), FAR)
+    down = np.where(seats > 0, -flow.seat_cost(seats, t.kept, t.warm), FAR)
+    of_member = np.where(load > 0, -flow.load_cost(load, t.rate), FAR)
+    for _ in range(_ROUNDS):
+        of_group = _near(down + of_member).min(axis=1)
+        closer = np.minimum(of_member, _near(up + of_group[:, None]).min(axis=0))
+        if np.array_equal(closer, of_member):
+            break
+        of_member = closer
+    return _reach_all(flow, of_group, of_member, up)
+
+
+def _near(costs: Ints) -> Ints:
+    return np.minimum(costs, FAR)
+
+
+def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[Ints, Ints]:
+    """Finite potentials for what nothing reaches: idle members, groups nobody owned a task of."""
+    idle = of_member > FAR // 2
+    of_member = np.where(idle, -flow.load_cost(np.ones_like(of_member), flow.t.rate), of_member)
+    fresh = of_group > FAR // 2
+    best = np.where(up < FAR // 2, of_member - up, -FAR).max(axis=1)
+    return np.where(fresh, best, of_group), of_member
+
+
+def prices_fluid(flow: Flow) -> tuple[Ints, Ints]:
+    """Potentials near the optimum of the continuous problem: tasks as a fluid, claims left out.
+
+    First the loads, poured level; then, loads given, the seats of least sum of squares.
+    """
+    t, d = flow.t, flow.digits
+    seats = _poured(t.supply, t.allowed, t.rate / t.rate.min())
+    load = seats.sum(axis=0)
+    level = _levels(load, t.rate, _joined(seats > 0.01))
+    cheapest = np.where(t.allowed, level, FAR).min(axis=1)
+    tight = t.allowed & (level == cheapest[:, None])
+    of_group, of_member = _spread(t.supply.astype(np.float64), load, tight)
+    # Whole prices, those of groups even and those of members odd: then nearly every seat is a tie
+    # between two values, and ties are what evens out groups and members without a search.
+    member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
+    group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
+    return group, member
+
+
+def _poured(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
+    """float64[G, M], of least majorised fluid loads: each group in turn poured over its members anew."""
+    members = [np.flatnonzero(row) for row in allowed]
+    order = np.argsort([who.size for who in members], kind="stable").tolist()
+    poured = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
+    load = np.zeros(rate.size)
+    for who, x in zip(members, poured, strict=True):
+        load[who] += x
+    for _ in range(_ROUNDS):
+        moved = 0.0
+        for g in order:
+            who = members[g]
+            rest = load[who] - poured[g]
+            poured[g] = _pour(float(supply[g]), rest, rate[who])
+            after = rest + poured[g]
+            moved = max(moved, float(np.abs(after - load[who]).max()))
+            load[who] = after
+        if moved < 0.01:
+            break
+    seats = np.zeros(allowed.shape)
+    for g, who in enumerate(members):
+        seats[g, who] = poured[g]
+    return seats
+
+
+def _joined(used: Bools) -> Ints:
+    """int64[M]: members that share a group's fluid, directly or through others, have one label."""
+    label = np.arange(used.shape[1])
+    while True:
+        of_group = np.where(used, label, label.size).min(axis=1)
+        joined = np.minimum(label, np.where(used, of_group[:, None], label.size).min(axis=0))
+        if np.array_equal(joined, label):
+            return label
+        label = joined
+
+
+def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
+    """``amount`` over members that carry ``rest``, up to one level of load * rate."""
+    height = rest * rate
+    order = np.argsort(height, kind="stable")
+    width = np.cumsum(1 / rate[order])
+    # The level if the k lowest members get some: as many as lie below it.
+    level = (amount + np.cumsum(rest[order])) / width
+    k = int(np.count_nonzero(height[order] < level))
+    poured: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
+    return poured
+
+
+def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
+    """Prices u, v with x = max(0, u_g - v_m) on ``tight`` seats, rows ``supply``, columns ``load``."""
+    v = np.zeros(load.size)
+    u = supply / np.maximum(tight.sum(axis=1), 1)
+    for _ in range(_ROUNDS):
+        for _ in range(2):
+            gap = u[:, None] - v
+            used = tight & (gap > 0)
+            u = u + (supply - np.where(used, gap, 0).sum(axis=1)) / np.maximum(used.sum(axis=1), 1)
+        gap = u[:, None] - v
+        used = tight & (gap > 0)
+        step = (np.where(used, gap, 0).sum(axis=0) - load) / np.maximum(used.sum(axis=0), 1)
+        v = v + step
+        if np.abs(step).max() < 0.05:  # prices are rounded to whole numbers anyway
+            break
+    return u, v
+
+
+def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
+    """The price of one more task per member, int64[M].
+
+    Equal where fluid flows between members (``label``), and where blocks of them are level anyway.
+    """
+    blocks, block_of = np.unique(label, return_inverse=True)
+    tasks = np.bincount(block_of, load, minlength=blocks.size)
+    price = 2 * tasks / np.bincount(block_of, 1 / rate, minlength=blocks.size)
+    near, far = 0.1 * rate.min(), 0.5 * rate.min()
+    level = np.zeros(load.size, dtype=np.int64)
+    merged: list[int] = []
+    for b in [*np.argsort(price, kind="stable").tolist(), -1]:
+        if merged and (b < 0 or price[b] - price[merged[-1]] > near or price[b] - price[merged[0]] > far):
+            mine = np.isin(block_of, merged)
+            level[mine] = _level(round(float(load[mine].sum())), rate[mine])
+            merged = []
+        merged.append(b)
+    return level
+
+
+def _level(tasks: int, rate: Ints) -> int:
+    """The least price at which members of these rates carry ``tasks`` in all."""
+    low, high = 0, int(rate.max()) * (2 * tasks + 1)
+    while low < high:
+        price = (low + high) // 2
+        if int(((price + rate) // (2 * rate)).sum()) >= tasks:
+            high = price
+        else:
+            low = price + 1
+    return low

@@ -1,0 +1,187 @@
+"""How long each partition's state took to come back, and from where: measured in Faust's own recovery."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from mode import get_logger
+
+from faust_assigner.app.ledger.files import LedgerFiles
+from faust_assigner.app.ledger.rows import TableRow
+from faust_assigner.app.restore.bring_up import SNAPSHOT, Restored
+
+logger = get_logger(__name__)
+
+
+@dataclass
+class _Open:
+    """A recovery under way: offsets are of the last record applied, as in Faust; -1 is none."""
+
+    source: str
+    started: float
+    start_offset: int = -1
+    end_offset: int = -1
+    records: int = 0
+    bytes: int = 0
+    ended: float | None = None
+
+
+class RecoveryMeter:
+    """Writes a ``recovery`` row for every active changelog partition this worker had to bring up.
+
+    A partition that this worker kept through a rebalance with nothing to read is no recovery, nor is
+    that of an empty changelog. ``source`` is where the state came from before the changelog's tail was
+    read: ``standby`` (this worker stood by), ``snapshot``, ``local`` (files of an earlier life), else
+    ``replay``. ``records`` counts changelog records applied one by one and offsets passed in batches;
+    ``bytes`` those records and snapshot files.
+    """
+
+    def __init__(self, app: Any, files: LedgerFiles) -> None:
+        self.app = app
+        self.files = files
+        self._open: dict[Any, _Open] = {}
+        self._kept: set[Any] = set()
+
+    def attach(self) -> None:
+        """Listen to the app's recovery; called once, when tables exist and before they recover."""
+        recovery = self.app.tables.recovery
+        recovery.on_rebalance = self._around_rebalance(recovery, recovery.on_rebalance)
+        recovery._build_offsets = self._around_offsets(recovery._build_offsets)
+        recovery.on_recovery_completed = self._before_completed(recovery.on_recovery_completed)
+        for table in self.app.tables.values():
+            table.apply_changelog_batch = self._after_apply(table.apply_changelog_batch)
+
+    def _around_rebalance(self, recovery: Any, inner: Any) -> Any:
+        @wraps(inner)
+        async def on_rebalance(*args: Any, **kwargs: Any) -> Any:
+            started = time.time()
+            actives, standbys = set(recovery.active_tps), set(recovery.standby_tps)
+            done = await inner(*args, **kwargs)
+            self._guard(self._begin, recovery, actives, standbys, started)
+            return done
+
+        return on_rebalance
+
+    def _begin(self, recovery: Any, actives: set[Any], standbys: set[Any], started: float) -> None:
+        self._open = {}
+        self._kept = actives & recovery.active_tps
+        for tp in recovery.active_tps:
+            has_state = recovery.active_offsets.get(tp) is not None
+            stood_by = "standby" if tp in standbys else "local"
+            self._open[tp] = _Open(stood_by if has_state else "replay", started)
+
+    def _around_offsets(self, inner: Any) -> Any:
+        @wraps(inner)
+        def build_offsets(consumer: Any, tps: Any, destination: Any, title: str) -> Any:
+            # Not async: what stands below may count on being called before it is awaited.
+            return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
+
+        return build_offsets
+
+    async def _after_offsets(self, offsets_built: Awaitable[Any], destination: Any, title: str) -> Any:
+        done = await offsets_built
+        if title == "active":
+            self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
+        return done
+
+    def _note_start(self, offsets: Mapping[Any, int], highwaters: Mapping[Any, int]) -> None:
+        now = time.time()
+        restored = getattr(self.app.tables.recovery, "restored", {})
+        for tp, measured in self._open.items():
+            measured.start_offset = measured.end_offset = _known(offsets.get(tp))
+            if tp in restored:
+                _take(measured, restored[tp])
+            if measured.end_offset >= _known(highwaters.get(tp)):
+                measured.ended = measured.ended or now
+
+    def _after_apply(self, inner: Any) -> Any:
+        @wraps(inner)
+        def apply_changelog_batch(batch: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+            done = inner(batch, *args, **kwargs)
+            if self._open:
+                self._guard(self._note_applied, batch)
+            return done
+
+        return apply_changelog_batch
+
+    def _note_applied(self, batch: Iterable[Any]) -> None:
+        touched = {}
+        for event in batch:
+            message = event.message
+            measured = self._open.get(message.tp)
+            if measured is not None and message.offset > measured.end_offset:
+                measured.records += 1
+                measured.bytes += message.serialized_key_size + message.serialized_value_size
+                measured.end_offset = max(measured.end_offset, message.offset)
+                touched[message.tp] = measured
+        highwaters = self.app.tables.recovery.active_highwaters
+        now = time.time()
+        for tp, measured in touched.items():
+            if measured.end_offset >= _known(highwaters.get(tp)):
+                measured.ended = now
+
+    def _before_completed(self, inner: Any) -> Any:
+        @wraps(inner)
+        async def on_recovery_completed(*args: Any, **kwargs: Any) -> Any:
+            self._guard(self._finish)
+            return await inner(*args, **kwargs)
+
+        return on_recovery_completed
+
+    def _finish(self) -> None:
+        now = time.time()
+        recovery, assignor = self.app.tables.recovery, self.app.assignor
+        decision = getattr(assignor, "decision_id", None) or f"{recovery._generation_id}-unknown"
+        member = _member_id(self.app)
+        finished, self._open = self._open, {}
+        rows: list[TableRow] = []
+        for tp, measured in sorted(finished.items()):
+            # Another way than record by record may have brought the offset forward; Faust's count rules.
+            measured.end_offset = max(measured.end_offset, _known(recovery.active_offsets.get(tp)))
+            idle = measured.end_offset <= measured.start_offset
+            if idle and (tp in self._kept or measured.source == "replay"):
+                continue
+            rows.append(("recovery", {
+                "group_id": self.app.conf.id, "decision_id": decision, "topic": tp.topic,
+                "partition": tp.partition, "member_id": member, "source": measured.source,
+                "started": measured.started, "ended": measured.ended or now,
+                "start_offset": measured.start_offset, "end_offset": measured.end_offset,
+                "records": measured.records, "bytes": measured.bytes,
+            }))
+        if rows:
+            self.files.put(lambda: rows)
+
+    def _guard(self, note: Any, *args: Any) -> None:
+        """A measurement that fails is a measurement less, never a recovery less."""
+        try:
+            note(*args)
+        except Exception:
+            logger.exception("A recovery could not be measured")
+
+
+def _take(measured: _Open, restored: Restored) -> None:
+    """What was done past Faust's loop: a snapshot, or changelog records applied in batches."""
+    if restored.source == SNAPSHOT:
+        measured.source = SNAPSHOT
+    measured.records += restored.replayed
+    measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
+    measured.bytes += restored.bytes
+    measured.ended = restored.ended
+
+
+def _known(offset: int | None) -> int:
+    return -1 if offset is None else int(offset)
+
+
+def _member_id(app: Any) -> str:
+    """This worker's member id in the group; its URL before the group gave it one."""
+    coordinator = None
+    thread = getattr(app.consumer, "_thread", None)
+    consumer = getattr(thread, "_consumer", None)
+    if consumer is not None:
+        coordinator = getattr(consumer, "_coordinator", None)
+    return str(getattr(coordinator, "member_id", "") or app.conf.canonical_url)

@@ -1,0 +1,137 @@
+"""A decision as rows of the ledger: what went in, which rule chose whom, who was passed over, the cost."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.ledger import decision_id
+from faust_assigner.model import NOBODY
+from faust_assigner.planner import Plan
+from faust_assigner.views.placed import PROMOTED, RULES
+
+TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
+
+POLICY = "faust-assigner"
+#: Of many members that hold a copy and were passed over, so many are named.
+REJECTED_SHOWN = 4
+
+
+def digest(plan: Plan) -> str:
+    """A digest of everything the planner decided from, once claims were judged."""
+    layout, prior = plan.layout, plan.prior
+    sha = hashlib.sha256()
+    topics = [(group.group_id, group.topics, group.changelogs, group.partitions) for group in layout.groups]
+    sha.update(repr((layout.member_ids, topics, plan.replicas)).encode("utf-8", "replace"))
+    for array in (layout.capacity, layout.rack, prior.owner, prior.held_task, prior.held_member):
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()
+
+
+def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
+    """What changed since the last decision this leader made: the likely cause of the rebalance."""
+    if before is None:
+        return "first"
+    old = {m.member_id: frozenset(m.topics) for m in before.members}
+    new = {m.member_id: frozenset(m.topics) for m in now.members}
+    causes = [
+        ("join", new.keys() - old.keys()),
+        ("leave", old.keys() - new.keys()),
+        ("subscription", {m for m in new.keys() & old.keys() if new[m] != old[m]}),
+        ("partitions", set(before.partitions.items()) ^ set(now.partitions.items())),
+    ]
+    return "+".join(cause for cause, found in causes if found) or "rejoin"
+
+
+def decision_rows(
+    inputs: DecisionInputs, plan: Plan, *, at: float, why: str, config: Mapping[str, str]
+) -> Iterator[TableRow]:
+    """The decision's row, then one for every placement; lazily, as a group may have a million.
+
+    Beyond the tables' columns: ``inputs_digest``, ``moves``, ``cold``, ``refused`` in the decision;
+    ``rule``, ``rejected`` and ``restore`` (none, tail or full: how much of the changelog the member must
+    read) in the placements.
+    """
+    name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
+    yield "decision", {
+        "group_id": inputs.group_id, "decision_id": name, "ts": at, "generation": inputs.generation,
+        "trigger": why, "policy": POLICY,
+        "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs)},
+        "members": [{"member_id": m.member_id, "rack": m.rack_id, "capacity": float(m.capacity),
+                     "epoch": int(m.generation)} for m in inputs.members],
+        "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
+        "cold": int(np.count_nonzero(plan.flat_cold)), "refused": dict(sorted(inputs.refused.items())),
+    }
+    holders = _holders(plan)
+    for g in range(len(plan.groups)):
+        yield from _active_rows(plan, g, inputs.group_id, name, holders)
+        yield from _standby_rows(plan, g, inputs.group_id, name, holders)
+
+
+def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
+    """The version of the weights that counted; nothing where every partition weighed 1.0."""
+    version = getattr(inputs.weights, "version", None)
+    return {} if version is None else {"weights_version": str(version)}
+
+
+def _holders(plan: Plan) -> dict[int, list[int]]:
+    """Task -> members that hold a copy of its state without owning it."""
+    holders: dict[int, list[int]] = {}
+    tasks, members = plan.prior.held_task.tolist(), plan.prior.held_member.tolist()
+    for task, member in zip(tasks, members, strict=True):
+        holders.setdefault(task, []).append(member)
+    return holders
+
+
+def _active_rows(
+    plan: Plan, g: int, group_id: str, name: str, holders: Mapping[int, list[int]]
+) -> Iterator[TableRow]:
+    group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
+    columns = (plan.owner[g], plan.prior_owner[g], plan.target[g], plan.rule[g], plan.cold[g],
+               plan.standby_hit[g])
+    for number, (owner, prior, target, rule, cold, hit) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)):
+        if owner == NOBODY:
+            continue
+        moved = rule == PROMOTED or prior not in (NOBODY, owner)
+        passed = dict.fromkeys([prior, target, *holders.get(start + number, ())])
+        rejected = [ids[m] for m in passed if m not in (owner, NOBODY)][:REJECTED_SHOWN]
+        for topic in group.topics:
+            stateful = topic in group.changelogs
+            yield "assignment", {
+                "group_id": group_id, "decision_id": name, "topic": topic, "partition": number,
+                "role": "active", "member_id": ids[owner],
+                "prev_member_id": None if prior == NOBODY else ids[prior],
+                "moved": moved, "standby_hit": bool(hit), "cold": bool(cold),
+                "rule": RULES[rule], "rejected": rejected,
+                "restore": _restore(kept=prior == owner, warm=bool(hit)) if stateful else "none",
+            }
+
+
+def _standby_rows(
+    plan: Plan, g: int, group_id: str, name: str, holders: Mapping[int, list[int]]
+) -> Iterator[TableRow]:
+    group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
+    for number, members in enumerate(plan.standby[g].tolist()):
+        held = {*holders.get(start + number, ()), int(plan.prior_owner[g][number])}
+        for member in members:
+            if member == NOBODY:
+                continue
+            for topic in group.changelogs:
+                yield "assignment", {
+                    "group_id": group_id, "decision_id": name, "topic": topic, "partition": number,
+                    "role": "standby", "member_id": ids[member], "prev_member_id": None,
+                    "moved": member not in held, "standby_hit": member in held,
+                    "cold": member not in held,
+                    "restore": _restore(kept=False, warm=member in held),
+                }
+
+
+def _restore(*, kept: bool, warm: bool) -> str:
+    if kept:
+        return "none"
+    return "tail" if warm else "full"

@@ -1,0 +1,158 @@
+"""What a worker measures for the ledger: the load of its partitions, sampled; its recoveries, as they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import faust
+from mode import Service, get_logger
+
+from faust_assigner.app.ledger.files import LedgerFiles
+from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
+from faust_assigner.app.ledger.rows import TableRow, decision_rows, trigger
+
+if TYPE_CHECKING:
+    from faust_assigner.app.round.observers import DecisionInputs
+    from faust_assigner.planner import Plan
+
+logger = get_logger(__name__)
+
+SAMPLE_S = 30.0
+#: The broker is asked for end offsets once a round; a slow answer costs that round, nothing else.
+ASK_TIMEOUT_S = 10.0
+
+
+class LedgerSensor(faust.Sensor):  # type: ignore[misc]
+    """A Faust sensor that feeds the ledger. Its hooks in the stream's path add up numbers, no more.
+
+    ``cpu_ms`` shares out the event loop thread's processor time by how long each partition's events
+    were in the agents' hands, so that the samples never add up to more than was spent.
+    """
+
+    def __init__(self, app: Any, files: LedgerFiles, *, config: Mapping[str, str], sample_s: float = SAMPLE_S,
+                 **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.app = app
+        self.files = files
+        self.meter = RecoveryMeter(app, files)
+        self._config = dict(config)
+        self._sample_s = sample_s
+        self._records: defaultdict[Any, int] = defaultdict(int)
+        self._bytes: defaultdict[Any, int] = defaultdict(int)
+        self._held_s: defaultdict[Any, float] = defaultdict(float)
+        self._cpu_at = 0.0
+        self._changelog_ends: dict[Any, int] = {}
+        self._last_inputs: DecisionInputs | None = None
+
+    async def on_start(self) -> None:
+        """The app's assignor and tables exist by now: listen to them."""
+        connect = getattr(self.app.assignor, "on_decision", None)
+        if connect is not None:
+            connect(self.on_decision)
+        self.meter.attach()
+        self._cpu_at = time.thread_time()
+
+    async def on_stop(self) -> None:
+        """Wait a moment for the disk; the consumer is gone by now, what was not sampled yet is lost."""
+        await asyncio.get_running_loop().run_in_executor(None, self.files.close)
+
+    def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
+        """Called by the assignor's own thread after each decision of this leader."""
+        at, why = time.time(), trigger(self._last_inputs, inputs)
+        self._last_inputs = inputs
+        self.files.put(lambda: decision_rows(inputs, plan, at=at, why=why, config=self._config))
+
+    def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
+        """A record of a source topic arrived."""
+        self._records[tp] += 1
+        self._bytes[tp] += message.serialized_key_size + message.serialized_value_size
+
+    def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> Any:
+        """An event goes to an agent."""
+        return time.monotonic()
+
+    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+        """An agent is done with an event."""
+        if state is not None:
+            self._held_s[tp] += time.monotonic() - state
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _sample_regularly(self) -> None:
+        while not self.should_stop:
+            await self.sleep(self._sample_s)
+            if not self.should_stop:
+                await self._sample()
+
+    async def _sample(self) -> None:
+        """One row for each active partition, source or changelog, with what came in since the last one."""
+        try:
+            rows = await self._sample_rows()
+        except Exception as error:
+            # A rebalance may take the partitions away while the broker is asked; the next round sees.
+            logger.debug("No partition samples this time: %r", error)
+            return
+        if rows:
+            self.files.put(lambda: rows)
+
+    async def _sample_rows(self) -> list[TableRow]:
+        app, consumer = self.app, self.app.consumer
+        assignor = app.assignor
+        actives = sorted(consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives()))
+        if not actives or app.rebalancing or app.in_recovery:
+            return []
+        ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
+        tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
+        sizes = await asyncio.get_running_loop().run_in_executor(None, _state_sizes, actives, tables)
+        cpu_ms = self._share_cpu()
+        at = time.time()
+        rows: list[TableRow] = []
+        for tp in actives:
+            end = ends.get(tp) or 0
+            is_changelog = tp.topic in tables
+            # Nobody streams a changelog here; what came into it is what its end moved by.
+            records = end - self._changelog_ends.get(tp, end) if is_changelog else self._records.pop(tp, 0)
+            if is_changelog:
+                self._changelog_ends[tp] = end
+            committed = consumer._committed_offset.get(tp)
+            rows.append(("partition_sample", {
+                "group_id": app.conf.id, "ts": at, "topic": tp.topic, "partition": tp.partition,
+                "end_offset": end, "committed_offset": -1 if committed is None else committed,
+                "bytes_in": self._bytes.pop(tp, 0), "records_in": max(0, records),
+                "cpu_ms": round(cpu_ms.get(tp, 0.0), 3), "state_bytes": sizes.get(tp, 0),
+            }))
+        return rows
+
+    def _share_cpu(self) -> dict[Any, float]:
+        """Milliseconds of the loop's thread since the last call, by partition; held time is the key."""
+        now = time.thread_time()
+        spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now
+        held, self._held_s = self._held_s, defaultdict(float)
+        total = sum(held.values())
+        return {tp: spent_ms * seconds / total for tp, seconds in held.items()} if total > 0 else {}
+
+
+def _state_sizes(tps: Iterable[Any], tables: Mapping[str, Any]) -> dict[Any, int]:
+    """Bytes on disk of each changelog partition's store; stores in memory have none."""
+    sizes = {}
+    for tp in tps:
+        store: Any = getattr(tables.get(tp.topic), "data", None)
+        if hasattr(store, "partition_path"):
+            sizes[tp] = _tree_bytes(store.partition_path(tp.partition))
+    return sizes
+
+
+def _tree_bytes(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue  # RocksDB removed it meanwhile
+    return total

@@ -1,0 +1,75 @@
+"""Installs the repairs of ``flow``, ``commits``, ``transactions`` and ``replay`` in one app.
+
+``FAUST_ASSIGNER_REPAIRS=0`` in the environment leaves Faust as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from faust.transport.drivers import aiokafka as driver
+from mode import get_logger
+
+from faust_assigner.app.repairs.commits import FinalCommit
+from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
+from faust_assigner.app.repairs.recovery_loop import SteadyTables
+from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
+
+logger = get_logger(__name__)
+
+SWITCH = "FAUST_ASSIGNER_REPAIRS"
+MARK = "_faust_assigner_repaired"
+
+
+def install(app: Any) -> None:
+    """Repair ``app`` once, if it chose our assignor and its environment does not forbid it.
+
+    To be called before the app creates its consumer and its tables, as the fixup does when the
+    settings are known; called later it can only say that it came too late. Other apps of the process
+    are not touched.
+    """
+    if os.environ.get(SWITCH, "1") == "0" or not chose_our_assignor(app):
+        return
+    repair(app)
+
+
+def chose_our_assignor(app: Any) -> bool:
+    """Whether the app's assignor is ours or derives from it."""
+    chosen = app.conf.PartitionAssignor
+    return any(base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ()))
+
+
+def repair(app: Any) -> None:
+    """Repair ``app`` whatever its assignor; a second call does nothing."""
+    if getattr(app, MARK, False):
+        return
+    setattr(app, MARK, True)
+    if app._consumer is not None or "tables" in vars(app):
+        logger.warning("Records may be lost or repeated at a rebalance: the app was in use before it could "
+                       "be repaired; install faust_assigner with pip, so that Faust finds its fixup")
+        return
+    if "flow_control" in vars(app):
+        app.flow_control.__class__ = FlowControl
+    else:
+        app.flow_control = FlowControl()  # not the app's own, which would fix its event loop now
+    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
+    tables = object.__getattribute__(app.conf, "TableManager")
+    app.conf.TableManager = mixed(SteadyTables, into=tables)
+    # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
+    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+
+
+def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+    """The app's consumer, repaired; one of another driver as it is, with a warning."""
+    transport = app.transport
+    if issubclass(transport.Consumer, driver.Consumer):
+        transport.Consumer = mixed(SteadyPartitions, WholeRecords, FinalCommit, into=transport.Consumer)
+        transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
+    else:
+        transport.Consumer = mixed(Unrepaired, into=transport.Consumer)
+        logger.warning("Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
+                       "Faust's aiokafka driver, the only one repaired", transport.url)
+    return create()

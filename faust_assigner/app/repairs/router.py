@@ -1,0 +1,112 @@
+"""Forwards a request for a key to the worker that has it: only to URLs we may trust, without credentials.
+
+Any member may advertise any URL, and stock Faust sends each request there, headers included. Ours goes to
+allowed URLs only (``FAUST_ASSIGNER_URLS``), leaves ``Authorization`` and ``Cookie`` out, follows no redirect,
+and carries the body along (stock announces its length and never sends it).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from faust.exceptions import SameNode
+from faust.web.exceptions import ServiceUnavailable
+from mode import get_logger
+from yarl import URL
+
+from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.settings import allowed_urls
+
+if TYPE_CHECKING:
+    from faust.app.router import Router
+else:
+    Router = object
+
+logger = get_logger(__name__)
+
+#: Of the caller, for us alone; and of this connection, not of the next one.
+KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization", "host", "content-length",
+                       "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+PASSED_BACK = ("Content-Type", "Location")
+
+
+def install(app: Any) -> None:
+    """Let ``app`` forward with care; before its router is first used."""
+    chosen = object.__getattribute__(app.conf, "Router")
+    if not issubclass(chosen, CarefulRouter):
+        app.conf.Router = mixed(CarefulRouter, into=chosen)
+
+
+def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
+    """Whether requests may be forwarded to ``url`` from the worker at ``own``.
+
+    With ``patterns`` (``host``, ``host:port``, ``*.domain`` or a network such as ``10.0.0.0/8``) only what
+    one of them names. Without, anything but what no worker of another machine has: addresses that are
+    link-local, multicast or unspecified, and loopback unless ``own`` is loopback too.
+    """
+    host = (url.host or "").lower()
+    if url.scheme not in ("http", "https") or not host:
+        return False
+    if patterns:
+        return any(_names(pattern, host, url.port) for pattern in patterns)
+    address = _address(host)
+    if _is_loopback(host):
+        return _is_loopback((own.host or "").lower())
+    return address is None or not (address.is_link_local or address.is_multicast or address.is_unspecified)
+
+
+def _names(pattern: str, host: str, port: int | None) -> bool:
+    if "/" in pattern:
+        address = _address(host)
+        return address is not None and address in ipaddress.ip_network(pattern, strict=False)
+    return fnmatchcase(host, pattern) or fnmatchcase(f"{host}:{port}", pattern)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
+
+
+class CarefulRouter(Router):  # type: ignore[misc]
+    """Mixed over the app's router."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(app)
+        self._patterns = allowed_urls(app)
+        #: URL -> requests refused so far; each is said once.
+        self.refused: Counter[URL] = Counter()
+
+    async def _route_req(self, dest_url: URL, web: Any, request: Any) -> Any:
+        own = URL(str(self.app.conf.canonical_url))
+        host, port = self._urlident(dest_url)
+        if (host, port) == self._urlident(own):
+            raise SameNode()
+        if not allowed(dest_url, own, self._patterns):
+            self._refuse(dest_url)
+        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in KEPT_BACK]
+        async with self.app.http_client.request(
+            method=request.method, url=request.url.with_host(host).with_port(port), headers=headers,
+            data=await request.read(), allow_redirects=False,
+        ) as answer:
+            return web.bytes(
+                await answer.read(), status=answer.status,
+                headers={name: answer.headers[name] for name in PASSED_BACK if name in answer.headers})
+
+    def _refuse(self, url: URL) -> None:
+        self.refused[url] += 1
+        if self.refused[url] == 1:
+            logger.warning("Requests for keys of the worker that calls itself %s are refused: not an allowed "
+                           "URL (FAUST_ASSIGNER_URLS)", url)
+        raise ServiceUnavailable()

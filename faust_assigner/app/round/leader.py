@@ -1,0 +1,168 @@
+"""The leader's work in one round: what members said -> planner's input -> placement -> every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from mode import get_logger
+
+from faust_assigner.app.round.member_claims import Claimed, Joined, claims_of, read_members
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.round.placement import Placement, dealt, directory_of, of_plan, with_globals
+from faust_assigner.app.round.tables import TableFacts, agreed
+from faust_assigner.ledger import decision_id
+from faust_assigner.planner import Plan, plan
+from faust_assigner.wire.answer import AnswerWriter
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import VERSION
+
+logger = get_logger(__name__)
+
+#: Faust's protocol version; an answer carries the lowest of the members'.
+PROTOCOL_VERSION = 4
+
+
+@dataclass(frozen=True)
+class LeaderView:
+    """What the leader knows beside what members say.
+
+    ``generation`` is Kafka's number of the round being formed, -1 when the consumer cannot tell.
+    ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
+    """
+
+    app_id: str
+    tables: TableFacts
+    replicas: int
+    generation: int = -1
+    last: Directory = field(default_factory=Directory)
+    last_generation: int = -1
+    weights: Any = None
+    record_bytes: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round, decided: the inputs, the planner's answer (None when it failed) and all answers.
+
+    ``failure`` is what the planner raised. ``oversize`` is the size of the group's record with the
+    directory of owners, where that was too large and the directory left out; else 0.
+    """
+
+    inputs: DecisionInputs
+    joined: tuple[Joined, ...]
+    claimed: Claimed
+    plan: Plan | None
+    placement: Placement
+    tables: TableFacts
+    missing: tuple[str, ...]
+    answers: Mapping[str, ConsumerProtocolMemberAssignment]
+    failure: Exception | None = None
+    oversize: int = 0
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Members that count as stateless, and why."""
+        return dict(self.inputs.refused)
+
+    @property
+    def shared_urls(self) -> dict[str, list[str]]:
+        """URLs that more than one member gave, with those members."""
+        by_url: dict[str, list[str]] = {}
+        for one in self.joined:
+            by_url.setdefault(one.data.url, []).append(one.member_id)
+        return {url: members for url, members in by_url.items() if url and len(members) > 1}
+
+
+def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]) -> Round:
+    """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
+    joined = read_members(metadata)
+    topics = sorted({topic for one in joined for topic in one.topics})
+    counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
+    partitions = {topic: count for topic, count in counts.items() if count}
+    tables = agreed(view.tables, ((j.topics, j.data) for j in joined), view.app_id)
+    generation = view.generation
+    if generation < 0:
+        generation = max([view.last_generation, *(j.data.generation for j in joined)]) + 1
+    claimed = claims_of(joined, partitions, tables.globals_, generation=generation,
+                        is_kafkas=view.generation >= 0, last=view.last,
+                        last_generation=view.last_generation)
+    started = perf_counter()
+    found, placement, failure = _place(view, claimed, partitions, tables, _previous_ids(joined))
+    refused = {j.member_id: j.refused for j in joined if j.refused is not None}
+    inputs = DecisionInputs(
+        view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
+        view.weights, _previous_ids(joined), {**refused, **claimed.refused},
+        {j.member_id: j.data.software for j in joined}, (perf_counter() - started) * 1000)
+    answers, oversize = _answer(view, generation, joined, placement, partitions, tables, metadata)
+    missing = tuple(topic for topic in topics if topic not in partitions)
+    return Round(inputs, joined, claimed, found, placement, tables, missing, answers, failure, oversize)
+
+
+def _previous_ids(joined: Sequence[Joined]) -> dict[str, int]:
+    """Topic -> the id its group had; the newest member's word counts."""
+    ids: dict[str, int] = {}
+    for one in sorted(joined, key=lambda j: (j.data.generation, j.data.version)):
+        ids.update(one.data.group_ids)
+    return ids
+
+
+def _place(view: LeaderView, claimed: Claimed, partitions: Mapping[str, int], tables: TableFacts,
+           previous_ids: Mapping[str, int]) -> tuple[Plan | None, Placement, Exception | None]:
+    try:
+        found = plan(claimed.members, partitions, replicas=view.replicas, changelogs=tables.stateful,
+                     weights=view.weights, previous_ids=previous_ids)
+        return found, of_plan(found), None
+    except Exception as exc:  # any answer is better than a group without one
+        return None, dealt(claimed.members, partitions, replicas=view.replicas,
+                           changelogs=tables.stateful, previous_ids=previous_ids), exc
+
+
+def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placement: Placement,
+            partitions: Mapping[str, int], tables: TableFacts, metadata: Mapping[str, Any],
+            ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
+    """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
+    given = with_globals(placement, {j.member_id: j.topics for j in joined}, partitions, tables.globals_)
+    urls = {j.member_id: j.data.url for j in joined}
+    instances = {j.member_id: j.data.instance_id for j in joined if j.data.instance_id}
+    writer = AnswerWriter(
+        directory_of(placement, urls, instances, tables.changelogs, tables.globals_),
+        placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in joined),
+        version=min((j.data.version for j in joined if j.data.is_ours), default=VERSION),
+        decision_id=decision_id(view.app_id, generation, placement.member_ids))
+    version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in joined)]))
+
+    def answer(one: Joined, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
+        actives, standbys = given.actives[one.member_id], given.standbys[one.member_id]
+        if one.data.is_ours:
+            own = placement.actives[one.member_id]
+            packed = writer.for_ours(actives, standbys, one.data.url, with_directory=with_directory,
+                                     writes={t: own[t] for t in tables.globals_ if t in own})
+        else:
+            packed = writer.for_stock(actives, standbys, one.data.url)
+        return ConsumerProtocolMemberAssignment(version, protocol_list(actives, standbys), packed)
+
+    size = sum(writer.shared_bytes for one in joined if one.data.is_ours)
+    if size <= view.record_bytes:
+        answers = {one.member_id: answer(one, with_directory=True) for one in joined}
+        size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in joined)
+        if size <= view.record_bytes:
+            return answers, 0
+    return {one.member_id: answer(one, with_directory=False) for one in joined}, size
+
+
+def _record_bytes(one: Joined, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
+    """What Kafka stores of one member: its metadata, its assignment and about 150 bytes more."""
+    size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
+    size += sum(2 + len(topic) for topic in one.topics)
+    return size + sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
+
+
+def protocol_list(actives: Mapping[str, list[int]], standbys: Mapping[str, list[int]],
+                  ) -> list[tuple[str, list[int]]]:
+    """What the consumer is told to fetch: actives, then standbys, per topic; stock members compare it."""
+    topics = sorted(actives.keys() | standbys.keys())
+    return [(topic, [*actives.get(topic, ()), *standbys.get(topic, ())]) for topic in topics]

@@ -1,0 +1,151 @@
+"""What every member said at this rebalance, as the leader may believe it.
+
+Nothing a member sends raises, hangs or costs another member anything: what cannot be taken is refused
+with a reason, and that member takes part as one that remembers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Claims, Member
+from faust_assigner.wire.bounded import NAME_CHARS, TOPICS
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
+from faust_assigner.wire.runs import Numbers, Runs
+
+#: Numbers that all claims of a round may expand to, whatever the cluster's size: 128 MiB of them.
+LEAST_BUDGET = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One member, its topics ascending and each once; ``refused`` is why it counts as stateless."""
+
+    member_id: str
+    topics: tuple[str, ...]
+    data: JoinData
+    protocol_version: int
+    refused: str | None = None
+
+
+def read_members(metadata: Mapping[str, Any]) -> tuple[Joined, ...]:
+    """All members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
+    memo: Memo = {}
+    return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
+
+
+def _read(member_id: str, said: Any, memo: Memo) -> Joined:
+    refused: str | None = None
+    data = JoinData(version=STOCK)
+    topics = _topics(said.subscription)
+    if len(topics) > TOPICS:
+        refused, topics = f"{len(topics)} topics, the limit is {TOPICS}", topics[:TOPICS]
+    else:
+        try:
+            data = decode_join(said.user_data, topics, memo=memo)
+        except MetadataRefused as exc:
+            refused = str(exc)
+        except Exception as exc:  # a hole in the decoder must not cost the group its leader
+            refused = f"{type(exc).__name__} while reading"
+    if refused is not None:
+        data = JoinData(url_of(said.user_data), version=STOCK)
+    version = said.version if type(said.version) is int else 0
+    return Joined(member_id, topics, data, version, refused)
+
+
+def _topics(subscription: Any) -> tuple[str, ...]:
+    names = subscription if isinstance(subscription, (list, tuple, set, frozenset)) else ()
+    return tuple(sorted({t for t in names if type(t) is str and 0 < len(t) <= NAME_CHARS}))
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The planner's members, and what had to be left out of their claims.
+
+    ``beyond`` maps topics to how many claims were on partitions they no longer have; ``refused`` maps
+    members whose claims did not fit into the round's budget to the reason.
+    """
+
+    members: tuple[Member, ...]
+    beyond: Mapping[str, int]
+    refused: Mapping[str, str]
+
+
+def claims_of(joined: Sequence[Joined], partitions: Mapping[str, int], globals_: Mapping[str, bool], *,
+              generation: int, is_kafkas: bool, last: Directory, last_generation: int) -> Claimed:
+    """The members as the planner takes them.
+
+    ``generation`` is the one being formed; when it is Kafka's own (``is_kafkas``), no claim can be from
+    it or from a later one. ``last`` is the directory of the leader's own last assignment: a static
+    member that comes back without memory is known there by its instance id.
+    """
+    reader = _ClaimReader(partitions, globals_)
+    budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
+    refused: dict[str, str] = {}
+    members: dict[str, Member] = {}
+    sizes = dict.fromkeys((j.member_id for j in joined), 0)
+    if 3 * len(joined) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
+        sizes = {j.member_id: reader.size(j.data) for j in joined}
+    # The modest first: whoever claims the most is the one to go without.
+    for one in sorted(joined, key=lambda j: (sizes[j.member_id], j.member_id)):
+        data = one.data
+        budget -= sizes[one.member_id]
+        if budget < 0:
+            refused[one.member_id] = f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
+            data = replace(data, actives={}, standbys={}, on_disk={}, generation=-1)
+        elif data.instance_id and data.generation < 0:
+            data = _remember(data, last, last_generation)
+        members[one.member_id] = reader.member(one, data, generation - 1 if is_kafkas else None)
+    return Claimed(tuple(members[j.member_id] for j in joined), reader.beyond, refused)
+
+
+def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
+    """A static member back from a restart: what it held is still its own, unless claimed since."""
+    held = last.held_by_instance(data.instance_id or "")
+    return replace(data, actives=held, generation=generation) if held else data
+
+
+class _ClaimReader:
+    """Expands claims, once for topics that share them, and counts what does not exist any more."""
+
+    def __init__(self, partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> None:
+        self._partitions = partitions
+        self._globals = globals_
+        self.beyond: dict[str, int] = {}
+
+    def size(self, data: JoinData) -> int:
+        """How many numbers the claims expand to; those that topics share count once."""
+        distinct = {(id(claim), self._partitions[topic]): claim
+                    for claims in (data.actives, data.standbys, data.on_disk)
+                    for topic, claim in claims.items() if topic in self._partitions}
+        return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
+
+    def member(self, one: Joined, data: JoinData, newest: int | None) -> Member:
+        """``one`` with its claims laid out; of a global table only what a member of ours says it writes."""
+        mine = set(one.topics)
+        skipped = set() if data.is_ours else set(self._globals)
+        spare = self._lay(data.on_disk, mine - self._globals.keys())
+        for topic, numbers in self._lay(data.standbys, mine - self._globals.keys()).items():
+            spare[topic] = Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
+        return Member(
+            one.member_id, one.topics, actives=self._lay(data.actives, mine - skipped), standbys=spare,
+            generation=data.generation if newest is None else min(data.generation, newest),
+            instance_id=data.instance_id, rack_id=data.rack_id, capacity=data.capacity)
+
+    def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
+        laid: dict[tuple[int, int], Numbers] = {}
+        found: dict[str, Numbers] = {}
+        for topic in claims.keys() & topics & self._partitions.keys():
+            count = self._partitions[topic]
+            key = (id(claims[topic]), count)
+            if key not in laid:
+                laid[key] = Runs.of(claims[topic]).below(count).numbers()
+            found[topic] = laid[key]
+            lost = Runs.of(claims[topic]).size - len(laid[key])
+            if lost > 0:
+                self.beyond[topic] = self.beyond.get(topic, 0) + lost
+        return dict(sorted(found.items()))

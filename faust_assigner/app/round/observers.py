@@ -1,0 +1,87 @@
+"""Who wants to know of decisions is told on a thread of its own: never able to fail or to slow one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mode import get_logger
+
+from faust_assigner.model import Member
+from faust_assigner.planner import Plan
+
+logger = get_logger(__name__)
+
+#: Decisions that may wait for slow observers; more are dropped and counted.
+MOST_WAITING = 8
+
+
+@dataclass(frozen=True)
+class DecisionInputs:
+    """What a decision was made from; ``plan(members, partitions, ...)`` gives the same plan again.
+
+    ``generation`` is the one being formed. ``refused`` maps members whose metadata could not be taken
+    to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
+    """
+
+    group_id: str
+    generation: int
+    members: tuple[Member, ...]
+    partitions: Mapping[str, int]
+    replicas: int
+    changelogs: frozenset[str]
+    weights: Any = None
+    previous_ids: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
+    solve_ms: float = 0.0
+
+
+Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]
+
+
+class Decisions:
+    """The observers of one assignor. ``dropped`` and ``failed`` count what they missed and raised."""
+
+    def __init__(self) -> None:
+        self._observers: list[Observer] = []
+        self._waiting: queue.Queue[tuple[DecisionInputs, Plan]] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self.dropped = 0
+        self.failed = 0
+
+    def connect(self, observer: Observer) -> Observer:
+        """Call ``observer(inputs, plan)`` after each decision; usable as a decorator."""
+        self._observers.append(observer)
+        return observer
+
+    def tell(self, inputs: DecisionInputs, plan: Plan) -> None:
+        """Hand a decision over; returns at once."""
+        if not self._observers:
+            return
+        try:
+            self._waiting.put_nowait((inputs, plan))
+        except queue.Full:
+            self.dropped += 1
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="assignor-decisions", daemon=True)
+            self._thread.start()
+
+    def join(self) -> None:
+        """Wait until every decision handed over has been told."""
+        self._waiting.join()
+
+    def _run(self) -> None:
+        while True:
+            inputs, plan = self._waiting.get()
+            for observer in tuple(self._observers):
+                try:
+                    observer(inputs, plan)
+                except Exception:
+                    self.failed += 1
+                    logger.exception("An observer of assignment decisions failed: %r", observer)
+            self._waiting.task_done()

@@ -1,0 +1,139 @@
+"""Who gets what in one round, by name: from the planner, or, should it fail, dealt out in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from faust_assigner.assignment import Seats
+from faust_assigner.model import NOBODY, Ints, Member
+from faust_assigner.planner import Plan
+from faust_assigner.wire.directory import Directory
+
+ByTopic = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Per member (in the order of ``member_ids``) what it owns and what it keeps warm, by topic.
+
+    ``owners`` topic -> int64[partitions], indexes into ``member_ids`` or ``NOBODY``; co-partitioned
+    topics may share one array. ``group_ids`` topic -> id of its co-partitioned group.
+    """
+
+    member_ids: tuple[str, ...]
+    actives: Mapping[str, ByTopic]
+    standbys: Mapping[str, ByTopic]
+    owners: Mapping[str, Ints]
+    group_ids: Mapping[str, int]
+
+
+def of_plan(plan: Plan) -> Placement:
+    """The planner's answer."""
+    return Placement(
+        plan.member_ids,
+        _by_member(plan, plan.active_seats, [group.topics for group in plan.groups]),
+        _by_member(plan, plan.standby_seats, [group.changelogs for group in plan.groups]),
+        {t: owner for group, owner in zip(plan.groups, plan.owner, strict=True) for t in group.topics},
+        {t: group.group_id for group in plan.groups for t in group.topics},
+    )
+
+
+def _by_member(plan: Plan, seats: Seats, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
+    """``plan.actives`` or ``plan.standbys`` of all members at once; topics of a group share their lists."""
+    found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
+    for named, (numbers, offsets) in zip(topics, seats, strict=True):
+        flat, at = numbers.tolist(), offsets.tolist()
+        for m, held in enumerate(found.values()):
+            if at[m] < at[m + 1]:
+                held.update(dict.fromkeys(named, flat[at[m] : at[m + 1]]))
+    return found
+
+
+def dealt(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
+          changelogs: Collection[str], previous_ids: Mapping[str, int]) -> Placement:
+    """The last resort: valid, even and co-partitioned, but without memory.
+
+    Number p of a topic goes to its p-th subscriber by id, round and round, and its standbys to the next
+    ones; topics with equal counts and subscribers therefore travel together.
+    """
+    ids = tuple(sorted(m.member_id for m in members))
+    actives: dict[str, ByTopic] = {m: {} for m in ids}
+    standbys: dict[str, ByTopic] = {m: {} for m in ids}
+    owners: dict[str, Ints] = {}
+    group_of: dict[tuple[int, tuple[int, ...]], int] = {}
+    group_ids: dict[str, int] = {}
+    place = {m: i for i, m in enumerate(ids)}
+    taken = set(previous_ids.values())
+    for topic in sorted(partitions):
+        mine = sorted(place[m.member_id] for m in members if topic in m.topics)
+        count = partitions[topic]
+        if not mine or count <= 0:
+            continue
+        owners[topic] = np.resize(np.array(mine, dtype=np.int64), count)
+        spread = min(replicas, len(mine) - 1) if topic in changelogs else 0
+        for rank, m in enumerate(mine):
+            _give(actives[ids[m]], topic, range(rank, count, len(mine)))
+            warm = sorted(p for r in range(1, spread + 1)
+                          for p in range((rank - r) % len(mine), count, len(mine)))
+            _give(standbys[ids[m]], topic, warm)
+        key = (count, tuple(mine))
+        if key not in group_of:
+            fresh = max(taken, default=-1) + 1
+            remembered = previous_ids.get(topic, fresh)
+            group_of[key] = fresh if remembered in group_of.values() else remembered
+            taken.add(group_of[key])
+        group_ids[topic] = group_of[key]
+    return Placement(ids, actives, standbys, owners, group_ids)
+
+
+def _give(to: ByTopic, topic: str, numbers: Collection[int]) -> None:
+    if numbers:
+        to[topic] = list(numbers)
+
+
+def with_globals(placement: Placement, subscriptions: Mapping[str, Collection[str]],
+                 partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> Placement:
+    """As Faust acts on it: each subscriber of a global table's changelog has all of its partitions.
+
+    They are its actives, so that it recovers them first, and its standbys, so that it follows what
+    others write: all of them where the table says so, else those it does not write itself.
+    """
+    if not globals_:
+        return placement
+    actives = {m: dict(topics) for m, topics in placement.actives.items()}
+    standbys = {m: dict(topics) for m, topics in placement.standbys.items()}
+    for topic in sorted(globals_.keys() & partitions.keys()):
+        everything = range(partitions[topic])
+        for member_id, topics in subscriptions.items():
+            if topic not in topics or not everything:
+                continue
+            own = set(placement.actives[member_id].get(topic, ()))
+            others = list(everything) if globals_[topic] else [p for p in everything if p not in own]
+            actives[member_id][topic] = list(everything)
+            standbys[member_id][topic] = others
+    return Placement(placement.member_ids, actives, standbys, placement.owners, placement.group_ids)
+
+
+def directory_of(placement: Placement, urls: Mapping[str, str], instances: Mapping[str, str],
+                 changelogs: frozenset[str], globals_: Collection[str]) -> Directory:
+    """Who owns what by URL; ranks follow first ownership, which makes runs short to write."""
+    columns = {id(owner): owner for _, owner in sorted(placement.owners.items())}
+    seen = [owner[owner != NOBODY] for owner in columns.values()]
+    everyone = np.arange(len(placement.member_ids), dtype=np.int64)
+    flat = np.concatenate([*seen, everyone])
+    values, first = np.unique(flat, return_index=True)
+    order = values[np.argsort(first, kind="stable")]
+    rank = np.full(order.size + 1, NOBODY, dtype=np.int64)  # the last entry is NOBODY's
+    rank[order] = np.arange(order.size)
+    ranked = {key: rank[owner] for key, owner in columns.items()}
+    names = [placement.member_ids[m] for m in order.tolist()]
+    return Directory(
+        tuple(urls.get(m, "") for m in names),
+        {topic: ranked[id(owner)] for topic, owner in placement.owners.items()},
+        tuple(instances.get(m, "") for m in names) if instances else (),
+        changelogs & placement.owners.keys(),
+        frozenset(globals_) & placement.owners.keys(),
+    )

@@ -1,0 +1,256 @@
+"""Weights for the assignor: read on a thread of their own, handed over in memory, never waited for.
+
+``FAUST_ASSIGNER_WEIGHTS``         a file, or ``topic:NAME`` / ``kafka://host:port/NAME``, a compacted topic
+``FAUST_ASSIGNER_WEIGHTS_MODE``    ``on`` (as given above), ``shadow`` (score, do not use), ``off``
+``FAUST_ASSIGNER_WEIGHTS_MAX_AGE`` seconds after which a version is stale, 7 days unless given
+``FAUST_ASSIGNER_WEIGHTS_CLAMP``   the least and the most a weight may be, in medians: ``0.25:4``
+
+or the same names in small letters as keywords of ``faust.App``. A rebalance takes what is in memory at
+that moment; while nothing is there, or what came is missing, stale or invalid, every partition weighs
+1.0 and the reason is logged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import threading
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from mode import get_logger
+
+from faust_assigner.app import settings
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.weights.sources import FileSource, Source, TopicSource
+from faust_assigner.errors import ConfigError, FaustAssignerError
+from faust_assigner.planner import Plan
+from faust_assigner.weights.document import (
+    DEFAULT_LIMITS,
+    MAX_AGE_S,
+    Limits,
+    WeightsDocument,
+    WeightSet,
+    WeightsRefused,
+    decode,
+    neutral,
+)
+from faust_assigner.weights.trial import ShadowScore, score
+
+logger = get_logger(__name__)
+
+#: How often a file is looked at, and how long a topic is waited for before looking at the clock.
+POLL_S = 2.0
+
+Clock: TypeAlias = Callable[[], dt.datetime]
+
+
+class Mode(Enum):
+    """What is done with the weights."""
+
+    ON = "on"
+    SHADOW = "shadow"
+    OFF = "off"
+
+
+class PartitionWeights(dict[tuple[str, int], float]):
+    """(topic, partition) -> weight, with the ``version`` that a decision's record names."""
+
+    def __init__(self, found: WeightSet) -> None:
+        super().__init__(found.weights)
+        self.version = found.version
+
+
+@dataclass(frozen=True)
+class WeightSettings:
+    """Where the weights are and what to do with them."""
+
+    source: Source
+    mode: Mode = Mode.ON
+    max_age_s: float = MAX_AGE_S
+    limits: Limits = DEFAULT_LIMITS
+    poll_s: float = POLL_S
+
+
+class WeightsProvider:
+    """Call it for the weights of the next decision, or None; it answers from memory.
+
+    ``current`` is what was found last, with the version or the reason; ``last_shadow`` the last score in
+    mode ``shadow``. ``close()`` ends the thread.
+    """
+
+    def __init__(self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None) -> None:
+        self.group_id, self.wanted = group_id, wanted
+        self.current: WeightSet = neutral("loading", f"not read yet from {wanted.source}")
+        self.last_shadow: ShadowScore | None = None
+        self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
+        self._document: WeightsDocument | None = None
+        self._said: tuple[int | None, str | None] = (None, "loading")
+        self._closed = threading.Event()
+        self._first_look = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self) -> PartitionWeights | None:
+        """The weights in force at this moment; None means that everything weighs 1.0. Never waits."""
+        self.start()
+        found = self.current
+        return PartitionWeights(found) if found.in_force and self.wanted.mode is Mode.ON else None
+
+    def start(self) -> None:
+        """Begin to read, once; returns at once."""
+        if self._thread is None and self.wanted.mode is not Mode.OFF:
+            run = _Follower(weakref.ref(self), self.wanted, self._closed)
+            self._thread = threading.Thread(target=run, name="assignor-weights", daemon=True)
+            self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """For tests and tools: whether the source was looked at within ``timeout_s``."""
+        return self._first_look.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop reading; what was found stays in force until it is stale."""
+        self._closed.set()
+
+    def take(self, found: bytes | FaustAssignerError | None) -> None:
+        """A new document, the reason why there is none, or None: nothing new, but time has passed."""
+        if isinstance(found, bytes):
+            try:
+                self._document = decode(found)
+            except WeightsRefused as refused:
+                self._document, found = None, refused
+        elif found is not None:
+            self._document = None
+        if self._document is not None:
+            self.current = self._document.for_group(
+                self.group_id, now=self._clock(), max_age_s=self.wanted.max_age_s,
+                limits=self.wanted.limits)
+        elif isinstance(found, WeightsRefused):
+            self.current = neutral("invalid", str(found))
+        elif found is not None:
+            self.current = neutral("missing", str(found))
+        self._say()
+        self._first_look.set()
+
+    def observe(self, inputs: DecisionInputs, made: Plan) -> None:
+        """Score the weights on a decision that was made without them; runs on the observers' thread."""
+        if self.wanted.mode is not Mode.SHADOW or not self.current.in_force:
+            return
+        self.last_shadow = found = score(
+            inputs.members, inputs.partitions, self.current.weights, replicas=inputs.replicas,
+            changelogs=inputs.changelogs, previous_ids=inputs.previous_ids,
+        )
+        logger.info(
+            "Weights version %s in shadow, generation %s: the heaviest member would carry %.2f of the mean "
+            "instead of %.2f, with %d tasks moved instead of %d", self.current.version, inputs.generation,
+            found.weighted, found.counted, found.weighted_moves, found.counted_moves,
+        )
+
+    def _say(self) -> None:
+        """Each version and each kind of trouble is logged once, when it begins."""
+        now = (self.current.version, self.current.code)
+        if now == self._said:
+            return
+        self._said = now
+        if self.current.reason is None:
+            logger.info("Partition weights version %s from %s, %d partitions, mode %s", self.current.version,
+                        self.wanted.source, len(self.current.weights), self.wanted.mode.value)
+        else:
+            logger.warning("Partition weights from %s are not used, every partition weighs 1.0: %s",
+                           self.wanted.source, self.current.reason)
+
+
+class _Follower:
+    """The thread's body: it holds the provider only while it hands something over."""
+
+    def __init__(self, provider: weakref.ref[WeightsProvider], wanted: WeightSettings,
+                 closed: threading.Event) -> None:
+        self.provider, self.wanted, self.closed = provider, wanted, closed
+
+    def __call__(self) -> None:
+        with contextlib.closing(self._changes()) as changes:
+            for found in changes:
+                provider = self.provider()
+                if provider is None or self.closed.is_set():
+                    return
+                provider.take(found)
+                del provider
+
+    def _changes(self) -> Generator[bytes | FaustAssignerError | None, None, None]:
+        while not self.closed.is_set():
+            try:
+                yield from self.wanted.source.follow(self.closed, self.wanted.poll_s)
+            # The thread must outlive whatever a source does; nobody cancels it, but aiokafka's own
+            # cancelled tasks come through when a consumer stops.
+            except (Exception, asyncio.CancelledError) as error:
+                yield WeightsUnreachable(f"{type(error).__name__}: {error}")
+                self.closed.wait(self.wanted.poll_s)
+
+
+class WeightsUnreachable(FaustAssignerError):
+    """A source could not be read; it is tried again."""
+
+
+def configured(app: Any) -> WeightSettings | None:
+    """What the app's environment or keywords say; None where no weights are wanted. Raises ConfigError."""
+    place = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS")
+    if place in (None, ""):
+        return None
+    text = str(settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_MODE") or Mode.ON.value)
+    try:
+        mode = Mode(text)
+    except ValueError:
+        raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS_MODE must be one of "
+                          f"{', '.join(m.value for m in Mode)}, got {text!r}") from None
+    age = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_MAX_AGE") or MAX_AGE_S
+    try:
+        max_age_s = float(age)
+    except (TypeError, ValueError):
+        max_age_s = 0.0
+    if not max_age_s > 0:
+        raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS_MAX_AGE must be seconds above 0, got {age!r}")
+    limits = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_CLAMP")
+    return WeightSettings(_source(app, str(place)), mode, max_age_s,
+                          Limits.parse(str(limits)) if limits else DEFAULT_LIMITS)
+
+
+def _source(app: Any, place: str) -> Source:
+    """A path, unless it says that it is a topic."""
+    if place.startswith("topic:"):
+        return TopicSource(place.removeprefix("topic:"), app.conf.id, connection_of(app))
+    if place.startswith("kafka://"):
+        bootstrap, _, topic = place.removeprefix("kafka://").rpartition("/")
+        if not bootstrap or not topic:
+            raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS must be kafka://host:port/topic, got {place!r}")
+        return TopicSource(topic, app.conf.id, {**connection_of(app), "bootstrap_servers": bootstrap})
+    return FileSource(place)
+
+
+def connection_of(app: Any) -> Mapping[str, Any]:
+    """How the app itself reaches its brokers: servers, TLS and SASL."""
+    from faust.transport.drivers import aiokafka as driver
+
+    transport = app.transport
+    return {
+        "bootstrap_servers": driver.server_list(transport.url, transport.default_port),
+        **driver.credentials_to_aiokafka_auth(app.conf.broker_credentials, app.conf.ssl_context),
+    }
+
+
+def install(app: Any) -> WeightsProvider | None:
+    """Give the app's assignor its weights, when they are configured; called once its settings are known.
+
+    In mode ``shadow`` the assignor goes on counting and every decision is scored. Returns the provider.
+    Raises ConfigError for an impossible setting.
+    """
+    wanted = configured(app)
+    if wanted is None or wanted.mode is Mode.OFF:
+        return None
+    provider = WeightsProvider(app.conf.id, wanted)
+    app.assignor.weights_provider = provider
+    app.assignor.decisions.connect(provider.observe)
+    provider.start()
+    return provider

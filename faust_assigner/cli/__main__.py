@@ -1,0 +1,5 @@
+"""``python -m faust_assigner.cli``."""
+
+from faust_assigner.cli.commands import main
+
+main()

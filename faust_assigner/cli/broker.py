@@ -1,0 +1,35 @@
+"""``faust-assigner broker``."""
+
+from __future__ import annotations
+
+import click
+
+from faust_assigner.cli.failure import fail, spoken_errors
+
+
+@click.command()
+@click.option("--data", type=click.Path(file_okay=False), metavar="DIR",
+              help="Folder for records, offsets and groups; without it all is in memory.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
+              help="Port to listen on; 0 picks a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
+              help="A broker setting by Kafka's name (num.partitions=12). May be repeated.")
+@click.option("--settings", "list_settings", is_flag=True,
+              help="List every setting with its default, and leave.")
+def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...], list_settings: bool) -> None:
+    """Run the embedded Kafka-protocol broker until SIGTERM or Ctrl-C."""
+    from pathlib import Path
+
+    from faust_assigner.broker.serve import parse_assignments, serve
+    from faust_assigner.broker.settings import describe_settings
+
+    if list_settings:
+        for name, default, meaning in describe_settings():
+            click.echo(f"{name}={default}\n    {meaning}")
+        return
+    with spoken_errors():
+        try:
+            serve(Path(data) if data else None, host, port, parse_assignments(assignments), click.echo)
+        except OSError as error:
+            fail(error, 1)

@@ -1,0 +1,34 @@
+"""The ``faust-assigner`` command: each subcommand is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from faust_assigner import __version__
+
+#: Command -> the module of this package that defines it under the same name.
+COMMANDS = ("broker", "history", "simulate", "snapshot", "spark", "weights")
+
+
+class _Lazy(click.Group):
+    """Imports a command's module at its first use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, without importing anything."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, or None for a name that is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"faust_assigner.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="faust-assigner")
+def main() -> None:
+    """Partition assignment for Faust: an embedded broker, plans, history, snapshots, simulation."""

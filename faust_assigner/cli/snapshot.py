@@ -1,0 +1,106 @@
+"""``faust-assigner snapshot``, with ``verify`` and ``gc``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from faust_assigner.cli.failure import spoken_errors
+
+
+@click.group(invoke_without_command=True)
+@click.option("--bootstrap", metavar="HOST:PORT[,...]", help="The Kafka cluster.")
+@click.option("--topic", metavar="CHANGELOG", help="The changelog: <app id>-<table>-changelog.")
+@click.option("--to", metavar="DIR", help="Folder or URL (s3://...) of the snapshots.")
+@click.option("--previous", is_flag=True, help="Build on the newest snapshot, read only what is new.")
+@click.option("--no-spark", is_flag=True, help="In this process, without Spark: for small changelogs.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
+              help="What reads the topic: Spark's connector or aiokafka.")
+@click.option("--memory-mb", type=click.IntRange(min=1), default=256, show_default=True,
+              help="Memory of a partition before it is merged from sorted runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifests as JSON.")
+@click.pass_context
+def snapshot(context: click.Context, bootstrap: str | None, topic: str | None, to: str | None,
+             previous: bool, no_spark: bool, master: str, connector: str, memory_mb: int,
+             as_json: bool) -> None:
+    """Snapshot a changelog, so that workers restore files and replay only the tail."""
+    context.obj = {"to": to, "topic": topic}
+    if context.invoked_subcommand is not None:
+        return
+    missing = [f"--{name}" for name, value in
+               (("bootstrap", bootstrap), ("topic", topic), ("to", to)) if not value]
+    if missing:
+        raise click.UsageError(f"Missing option: {', '.join(missing)}")
+    with spoken_errors():
+        from faust_assigner.pipeline.console import show_manifests
+        from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
+
+        options = SnapshotOptions(bootstrap or "", topic or "", to or "", previous, no_spark, connector,
+                                  memory_mb << 20)
+        show_manifests(run(options, master), options.to, as_json=as_json)
+
+
+@snapshot.command("verify")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
+@click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@click.pass_context
+def verify_snapshots(context: click.Context, folder: str | None, to: str | None, topic: str | None,
+                     as_json: bool) -> None:
+    """Check hashes, key order, counts and offsets; 1 if any visible snapshot is not whole."""
+    with spoken_errors():
+        from faust_assigner.pipeline.console import show_verdicts
+        from faust_assigner.snapshots.upkeep import verify
+
+        catalog, topics = _snapshots(context, folder or to, topic)
+        verdicts = list(verify(catalog, topics))
+        show_verdicts(verdicts, as_json=as_json)
+        raise SystemExit(1 if any(each.problem and each.manifest for each in verdicts) else 0)
+
+
+@snapshot.command("gc")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
+@click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
+@click.option("--keep", type=click.IntRange(min=1), default=2, show_default=True,
+              help="Snapshots kept of each partition.")
+@click.option("--max-age", metavar="TIME", help="Of these, drop all but the newest once older (7d, 36h).")
+@click.option("--grace", default="1h", show_default=True, metavar="TIME",
+              help="Leave unfinished snapshots alone until unchanged for so long.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the removals as JSON.")
+@click.pass_context
+def collect_snapshots(context: click.Context, folder: str | None, to: str | None, topic: str | None,
+                      keep: int, max_age: str | None, grace: str, dry_run: bool, as_json: bool) -> None:
+    """Remove old snapshots, and leftovers of runs that were killed."""
+    import time
+
+    with spoken_errors():
+        from faust_assigner.pipeline.console import show_removals
+        from faust_assigner.pipeline.snapshots.job import duration_ms
+        from faust_assigner.snapshots.upkeep import collect_garbage
+
+        catalog, topics = _snapshots(context, folder or to, topic)
+        removed = collect_garbage(
+            catalog, now_ms=round(time.time() * 1000), keep=keep, topics=topics, dry_run=dry_run,
+            max_age_ms=duration_ms(max_age) if max_age else None, grace_ms=duration_ms(grace))
+        show_removals(removed, dry_run=dry_run, as_json=as_json)
+
+
+def _snapshots(context: click.Context, folder: str | None, topic: str | None) -> tuple[Any, list[str] | None]:
+    """(the catalog, the topics asked for), from the subcommand's options or the group's."""
+    from faust_assigner.errors import ConfigError
+    from faust_assigner.snapshots.catalog import Catalog
+    from faust_assigner.snapshots.storage import open_storage
+
+    url, topic = folder or context.obj["to"], topic or context.obj["topic"]
+    if not url:
+        raise click.UsageError("Missing option: --to")
+    catalog = Catalog(open_storage(url))
+    known = catalog.topics()
+    if not known or (topic and topic not in known):
+        raise ConfigError(f"no snapshots {f'of {topic} ' if topic else ''}under {url}")
+    return catalog, [topic] if topic else None

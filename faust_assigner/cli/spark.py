@@ -1,0 +1,44 @@
+"""``faust-assigner spark doctor``, and the session that other commands run on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+
+@click.group()
+def spark() -> None:
+    """The Spark installation the pipeline runs on."""
+
+
+@spark.command()
+@click.option("--start", is_flag=True, help="Also start a session and run one small job (about 10 s).")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(start: bool, as_json: bool) -> None:
+    """Check Java, PySpark, Python versions and the Kafka connector; name the fix for each."""
+    from faust_assigner.pipeline.console import show_findings
+    from faust_assigner.pipeline.doctor import examine, is_fit
+
+    findings = examine(start=start)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    else:
+        show_findings(findings)
+    raise SystemExit(0 if is_fit(findings) else 1)
+
+
+@contextlib.contextmanager
+def spark_for(master: str) -> Iterator[Any]:
+    """A session for one command; it ends with the command."""
+    from faust_assigner.pipeline.session import spark_session
+
+    session = spark_session(master)
+    try:
+        yield session
+    finally:
+        session.stop()

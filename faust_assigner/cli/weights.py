@@ -1,0 +1,54 @@
+"""``faust-assigner weights``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.spark import spark_for
+
+
+@click.command()
+@click.option("--ledger", "ledgers", multiple=True, required=True, metavar="PATH",
+              help="Where partition samples are: file, folder, glob. May be repeated.")
+@click.option("--out", metavar="FILE", help="The versioned weights file, replaced in one step.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="With --topic: the brokers.")
+@click.option("--topic", metavar="NAME", help="Publish to this compacted topic too.")
+@click.option("--by", type=click.Choice(["blend", "cpu", "records", "bytes"]), default="blend",
+              show_default=True, help="What a weight is learned from.")
+@click.option("--clamp", default="0.25:4", show_default=True, metavar="LOW:HIGH",
+              help="The least and the most a weight may be, in medians of its group.")
+@click.option("--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted.")
+@click.option("--replicas", type=click.IntRange(min=0), default=1, show_default=True,
+              help="With --shadow: standbys.")
+@click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
+            clamp: str, shadow: bool, replicas: int, no_spark: bool, master: str, as_json: bool) -> None:
+    """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
+    if out is None and topic is None:
+        raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
+    if (topic is None) != (bootstrap is None):
+        raise click.UsageError("--bootstrap and --topic go together")
+    with spoken_errors():
+        from datetime import UTC, datetime
+
+        from faust_assigner.pipeline.weights import job as weights_job
+        from faust_assigner.weights.document import Limits
+
+        request = weights_job.Request(ledgers, datetime.now(UTC), out, bootstrap, topic, by,
+                                      Limits.parse(clamp), shadow, replicas)
+        if no_spark:
+            report = weights_job.learn_here(request)
+        else:
+            with spark_for(master) as spark:
+                report = weights_job.learn_on_spark(spark, request)
+        if as_json:
+            click.echo(json.dumps(report))
+            return
+        from faust_assigner.pipeline.simulate.console import show_weights
+
+        show_weights(report)

@@ -1,0 +1,51 @@
+"""Followers: changelogs whose subscribers differ from their source's go where the source is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from faust_assigner.actives.copies import copies_of
+from faust_assigner.actives.numbers import counts, seats
+from faust_assigner.model import NOBODY, Group, Ints, Layout, Prior
+
+
+def place_followers(layout: Layout, owner: Ints, prior: Prior) -> Ints:
+    """``owner`` int64[T] with the tasks of every follower filled in; sources do not move for them."""
+    placed = owner.copy()
+    for g, group in enumerate(layout.groups):
+        if group.follows is not None:
+            leader = layout.of(group.follows, placed)
+            before = layout.of(g, prior.owner)
+            copies = copies_of(layout, prior, g)
+            layout.of(g, placed)[:] = _follow(group, leader, before, copies, len(layout.member_ids))
+    return placed
+
+
+def _follow(group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int) -> Ints:
+    """Each number to its leader's owner if that one subscribes; the rest evenly, sticky, then warm."""
+    subscribed = np.zeros(members + 1, dtype=bool)
+    subscribed[group.members] = True
+    here = np.where(subscribed[leader], leader, NOBODY)
+    rest = np.flatnonzero(here < 0)
+    if rest.size:
+        row = np.full(here.size, NOBODY, dtype=np.int64)
+        row[rest] = np.arange(rest.size)
+        number, member = copies
+        open_ = row[number] != NOBODY
+        number, member = row[number[open_]], member[open_]
+        held = counts(before[rest], members)
+        warm = np.bincount(member, minlength=members)
+        quota = _even(group.members, rest.size, counts(here, members), held, warm)
+        here[rest] = seats(before[rest], quota, held, number, member)
+    return here
+
+
+def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
+    """``n`` seats within one of each other; the extras where the total is low, then where they stick
+    or are warm."""
+    quota = np.zeros(held.size, dtype=np.int64)
+    floor, extra = divmod(n, who.size)
+    quota[who] = floor
+    order = np.lexsort((who, -warm[who], held[who] <= floor, followed[who]))
+    quota[who[order[:extra]]] += 1
+    return quota

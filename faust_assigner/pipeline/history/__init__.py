@@ -1,0 +1,1 @@
+"""The ``history`` command: what the group did, as tables, plots and a page."""

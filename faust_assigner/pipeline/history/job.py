@@ -1,0 +1,113 @@
+"""The ``history`` job: read ledgers, compute, publish; once, or as a stream."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from faust_assigner.pipeline.jars import cached_connector_jars
+from faust_assigner.pipeline.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from faust_assigner.pipeline.history.report import Report
+    from faust_assigner.pipeline.sinks import Folder
+
+
+@dataclass(frozen=True)
+class HistoryOptions:
+    """What a person asks of ``history``; ``every_s`` turns the stream from a visit into a watch."""
+
+    ledgers: tuple[str, ...]
+    out: str
+    stream: bool = False
+    every_s: float | None = None
+    connector: str = "auto"
+
+
+def check(options: HistoryOptions) -> None:
+    """Say what is wrong with ``options`` before a session is started for them.
+
+    Raises:
+        LedgerPathError: a ledger is not there.
+        ConfigError: a topic's URL is not one.
+    """
+    from faust_assigner.pipeline.ledgers.files import find_files
+    from faust_assigner.pipeline.ledgers.topics import split_sources
+
+    paths, _ = split_sources(options.ledgers)
+    find_files(paths)
+
+
+def run(spark: SparkSession, options: HistoryOptions) -> Report:
+    """Write the history of ``options.ledgers`` to ``options.out``; return what it says.
+
+    Raises:
+        LedgerPathError: a ledger is not there.
+    """
+    from faust_assigner.pipeline.history.output import publish
+    from faust_assigner.pipeline.ledgers.sources import read_ledger
+    from faust_assigner.pipeline.sinks import Folder
+
+    folder = Folder(spark, options.out)
+    if options.stream:
+        return _run_stream(spark, options, folder)
+    return publish(read_ledger(spark, options.ledgers, connector=options.connector), folder)
+
+
+def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
+    from faust_assigner.pipeline.history import stream
+    from faust_assigner.pipeline.history.output import publish
+    from faust_assigner.pipeline.history.stream_lines import taken
+
+    def report() -> Report:
+        return publish(taken(spark, folder), folder)
+
+    if options.every_s is not None:
+        stream.take_forever(spark, options.ledgers, folder, connector=options.connector,
+                            every_s=options.every_s, then=lambda: print_line(report()))
+    else:
+        stream.take_available(spark, options.ledgers, folder, connector=options.connector)
+    return report()
+
+
+def print_line(report: Report) -> None:
+    """One line of figures, for logs."""
+    print("; ".join(f"{value} {name}" for name, value in report.headline()), flush=True)
+
+
+def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
+    """A session that can read what ``options`` name: with the connector's jars when a topic is among it."""
+    wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
+    jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
+    return spark_session(master, "faust-assigner history", jars=jars)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``spark-submit … jobs.py history --ledger PATH [--ledger PATH …] --out DIR [--stream]``."""
+    parser = argparse.ArgumentParser(prog="history", description=__doc__)
+    parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob, kafka://")
+    parser.add_argument("--out", required=True, help="folder for tables and report")
+    parser.add_argument("--stream", action="store_true", help="take only what is new, with a checkpoint")
+    parser.add_argument("--every", type=float, help="with --stream: go on, every so many seconds")
+    parser.add_argument("--connector", choices=("auto", "spark", "python"), default="auto")
+    parser.add_argument("--master", default=None, help="default: what spark-submit says")
+    parser.add_argument("--json", action="store_true", help="print report.json")
+    given = parser.parse_args(arguments)
+    options = HistoryOptions(tuple(given.ledger), given.out, given.stream, given.every, given.connector)
+    check(options)
+    spark = session_for(options, given.master)
+    try:
+        report = run(spark, options)
+    finally:
+        spark.stop()
+    if given.json:
+        json.dump(json.loads(report.to_json()), sys.stdout)
+    else:
+        print_line(report)
+    return 0

@@ -1,0 +1,1 @@
+"""Ledgers in: files and topics, parsed into accepted rows and refused ones."""

@@ -1,0 +1,77 @@
+"""What ``simulate`` and ``weights`` print: the distributions, the settings table, the learned weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from faust_assigner.pipeline.console import show
+from faust_assigner.pipeline.simulate.settings import ALL_FLEETS
+
+_METRICS = (("moved", "moves"), ("cold_moves", "cold"),
+            ("unavailable_s_per_partition", "s stopped/partition"),
+            ("worst_gap_s", "worst gap s"), ("worst_load", "worst load"))
+
+
+def show_simulation(report: Mapping[str, Any], out: str) -> None:
+    """Each policy's p50/p90/p99 over all fleets, then what to set."""
+    options = report["options"]
+    everywhere = [found for found in report["sim_summary"] if found["state"] == ALL_FLEETS]
+    show(f"{options['scenarios']} scenarios, seed {options['seed']}; p50 / p90 / p99",
+         ("policy", "standbys", *(title for _, title in _METRICS)),
+         [(found["policy"], str(found["standbys"]), *(_spread(found, metric) for metric, _ in _METRICS))
+          for found in everywhere])
+    print()
+    show("Settings: the fewest standbys and switches within 10% of the calmest and the evenest (p90)",
+         ("state", "racks", "scenarios", "policy", "standbys", "s stopped/partition", "worst load",
+          "best other policy", "its s stopped/partition"),
+         [(line["state"], line["racks"], str(line["scenarios"]), line["policy"], str(line["standbys"]),
+           f"{line['unavailable_s_per_partition_p90']:.1f}", f"{line['worst_load_p90']:.2f}",
+           line["instead_of"], _maybe(line["its_unavailable_s_per_partition_p90"]))
+          for line in report["sim_settings"]])
+    print(f"\nWritten to {out}: sim_result, report.json")
+
+
+def show_what_if(report: Mapping[str, Any]) -> None:
+    """One change with each number of standbys, and the racks afterwards."""
+    rows = report["what_if"]
+    show(f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
+         ("standbys", "moves", "warm", "cold", "MB to restore", "s stopped at most", "s until restored",
+          "peak lag", "idle members", "pairs in one rack"),
+         [(str(row["standbys"]), str(row["moves"]), str(row["warm"]), str(row["cold"]),
+           f"{row['bytes_to_restore'] / 1e6:.1f}", f"{row['stopped_s']:.1f}", f"{row['restored_s']:.1f}",
+           str(row["peak_lag"]), str(row["idle_members"]), str(row["colocated_pairs"])) for row in rows])
+    print()
+    show("Racks: actives / standbys", ("standbys", *rows[0]["actives_per_rack"]),
+         [(str(row["standbys"]), *(f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
+                                   for rack in row["actives_per_rack"])) for row in rows])
+
+
+def show_weights(report: Mapping[str, Any]) -> None:
+    """What was learned, per group, and what it would have changed."""
+    show(f"Weights version {report['version']}, by {report['by']}",
+         ("group", "partitions", "samples", "lowest", "highest", "heaviest partition"),
+         [(group["group_id"], str(group["partitions"]), str(group["samples"]), f"{group['lowest']:.2f}",
+           f"{group['highest']:.2f}", group["heaviest_partition"]) for group in report["groups"]])
+    if report["shadow"]:
+        print()
+        show("In shadow: the newest decision again, counted and weighted (loads are relative to the mean)",
+             ("group", "heaviest now", "counted", "weighted", "moves counted", "moves weighted"),
+             [(found["group_id"], f"{found['before']:.2f}", f"{found['counted']:.2f}",
+               f"{found['weighted']:.2f}", str(found["counted_moves"]), str(found["weighted_moves"]))
+              for found in report["shadow"]])
+    if report["quarantined"]:
+        print(f"\n{report['quarantined']} lines refused; `faust-assigner history` says why")
+    if report["stale_samples"]:
+        print(f"\nThe newest sample is from {report['newest_sample']}: are samples still written?")
+    targets = [target for target in (report["out"], report["topic"] and f"topic {report['topic']}") if target]
+    print(f"\nWritten to {' and '.join(targets)}")
+
+
+def _spread(found: Mapping[str, Any], metric: str) -> str:
+    digits = 2 if metric == "worst_load" else 0 if metric in ("moved", "cold_moves") else 1
+    return " / ".join(f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99))
+
+
+def _maybe(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

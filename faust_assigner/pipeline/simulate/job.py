@@ -1,0 +1,205 @@
+"""The job behind ``faust-assigner simulate``: scenarios in, ``sim_result`` and a report out.
+
+    OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
+    OUT/report.json            options, sim_summary (distributions), sim_settings (what to set)
+    OUT/what_if.json           instead of these, for one change to one group
+
+Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
+from faust_assigner.pipeline.simulate.recorded import Facts, NothingRecorded, facts_of, week
+from faust_assigner.pipeline.simulate.run import (
+    SIM_DDL,
+    Run,
+    SimRow,
+    Source,
+    play_here,
+    play_on_spark,
+    summarise_on_spark,
+)
+from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
+from faust_assigner.pipeline.simulate.settings import recommend, summarise
+from faust_assigner.pipeline.simulate.what_if import Change, Load, generated, load_of, what_if
+from faust_assigner.pipeline.weights.rates import rates_of
+from faust_assigner.simulation.fleet import Costs
+
+TABLE = "sim_result"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; ``master`` None means as ``spark-submit`` says."""
+
+    scenarios: int
+    seed: int
+    out: str
+    policies: Sequence[str] = DEFAULT_POLICIES
+    replicas: Sequence[int] = DEFAULT_REPLICAS
+    shape: Shape = field(default_factory=Shape)
+    costs: Costs = field(default_factory=Costs)
+    ledgers: Sequence[str] = ()
+    group_id: str | None = None
+    jobs: int = 1
+
+
+def simulate_here(request: Request) -> dict[str, Any]:
+    """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
+    rows = play_here(_run(request, _facts_here(request.ledgers)), request.scenarios, jobs=request.jobs)
+    write_rows(rows, Path(request.out) / TABLE)
+    return _finish(request, summarise(rows))
+
+
+def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
+    """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
+    target = f"{request.out.rstrip('/')}/{TABLE}"
+    run = _run(request, _facts_on_spark(spark, request.ledgers))
+    play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
+    return _finish(request, summarise_on_spark(spark.read.parquet(target)))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``spark-submit … jobs.py simulate --out DIR [--scenarios N] [--seed S] [--ledger PATH …]``."""
+    parser = argparse.ArgumentParser(prog="simulate")
+    parser.add_argument("--out", required=True, help="folder for sim_result and report.json")
+    parser.add_argument("--scenarios", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ledger", action="append", default=[], help="replay a recorded week")
+    parser.add_argument("--group", help="with --ledger: this group alone")
+    parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES))
+    parser.add_argument("--replicas", default=",".join(map(str, DEFAULT_REPLICAS)))
+    parser.add_argument("--master", default=None, help="default: what spark-submit says")
+    given = parser.parse_args(arguments)
+    request = Request(
+        given.scenarios, given.seed, given.out, tuple(given.policies.split(",")),
+        tuple(int(count) for count in given.replicas.split(",")), ledgers=given.ledger, group_id=given.group)
+    from faust_assigner.pipeline.session import spark_session
+
+    spark = spark_session(given.master, "faust-assigner simulate")
+    try:
+        json.dump(simulate_on_spark(spark, request)["sim_settings"], sys.stdout, indent=1)
+    finally:
+        spark.stop()
+    return 0
+
+
+def what_if_here(request: Request, change: Change) -> dict[str, Any]:
+    """One change to the newest decision's group of a ledger, or to the generated fleet of the seed.
+
+    Raises ConfigError for a change that cannot be, NothingRecorded for a ledger without the group.
+    """
+    if request.ledgers:
+        current, load = _current(request)
+    else:
+        scenario = request.shape.scenario(0, scenario_seed(request.seed, 0))
+        current, load = generated(scenario, max(request.replicas))
+    rows = what_if(current, change, load, replicas=request.replicas, costs=request.costs)
+    report = {"group_id": current.group_id, "decision_id": current.decision_id,
+              "members": len(current.members), "change": _plain(change), "what_if": rows}
+    if request.out:
+        _write_text(f"{request.out.rstrip('/')}/what_if.json", json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def _current(request: Request) -> tuple[Current, Load]:
+    from faust_assigner.pipeline.ledgers.rows import accepted_rows
+
+    rows = list(accepted_rows(request.ledgers))
+    groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
+    if len(groups) != 1:
+        raise NothingRecorded(f"one group expected, the ledger has {[found.group_id for found in groups]}: "
+                              "name one with --group")
+    mine = [row.values for row in rows
+            if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id]
+    return groups[0], load_of(rates_of(mine))
+
+
+def _run(request: Request, facts: Facts | None) -> Run:
+    source: Source = request.shape if facts is None else week(facts, group_id=request.group_id)
+    return Run(request.seed, source, arms(request.policies, request.replicas), request.costs)
+
+
+def _facts_here(ledgers: Sequence[str]) -> Facts | None:
+    if not ledgers:
+        return None
+    from faust_assigner.pipeline.ledgers.rows import accepted_rows
+
+    return facts_of(accepted_rows(ledgers))
+
+
+def _facts_on_spark(spark: Any, ledgers: Sequence[str]) -> Facts | None:
+    if not ledgers:
+        return None
+    from faust_assigner.pipeline.ledgers.sources import read_ledger
+    from faust_assigner.pipeline.simulate.facts import facts_on_spark
+
+    return facts_on_spark(read_ledger(spark, ledgers))
+
+
+def _finish(request: Request, summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    chosen_from = request.policies[0].partition("+")[0]
+    report = {
+        "options": {
+            "scenarios": request.scenarios, "seed": request.seed, "policies": list(request.policies),
+            "replicas": list(request.replicas), "ledgers": list(request.ledgers),
+            "shape": None if request.ledgers else _plain(request.shape), "costs": _plain(request.costs),
+        },
+        "sim_summary": summaries,
+        "sim_settings": [line._asdict() for line in recommend(summaries, policy=chosen_from)],
+    }
+    _write_text(f"{request.out.rstrip('/')}/report.json", json.dumps(report, indent=1) + "\n")
+    return report
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(settings).items()}
+
+
+def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
+    """Replace ``folder`` by one file with ``rows``; a reader sees the old file or the new one."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        lines = (json.dumps({**row._asdict(), "dt": row.dt.isoformat()}) for row in rows)
+        (fresh / "part-00000.jsonl").write_text("".join(line + "\n" for line in lines))
+    else:
+        columns = list(zip(*rows, strict=True)) or [() for _ in SimRow._fields]
+        pairs = (entry.split() for entry in SIM_DDL.split(","))
+        schema = pa.schema([(name, pa.type_for_alias(_ARROW_NAMES[kind])) for name, kind in pairs])
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), fresh / "part-00000.parquet")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(fresh, folder)
+
+
+#: What Spark calls the types of ``SIM_DDL`` -> what Arrow calls them.
+_ARROW_NAMES = {"string": "string", "int": "int32", "long": "int64", "double": "float64", "date": "date32"}
+
+
+def _write_text(url: str, text: str) -> None:
+    if "://" not in url:
+        Path(url).parent.mkdir(parents=True, exist_ok=True)
+        Path(url).write_text(text)
+        return
+    from faust_assigner.pipeline.ledgers.files import file_system
+
+    fs, path = file_system(url)
+    with fs.open(path, "w") as stream:
+        stream.write(text)

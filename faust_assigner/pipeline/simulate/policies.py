@@ -1,0 +1,141 @@
+"""What can be tried in a simulation: our planner, Faust's stock assignor, aiokafka's, or yours.
+
+A policy is any callable with the signature of :func:`faust_assigner.plan`. The names below are built
+in; ``package.module:callable`` is loaded by that path, which is also how the stock assignor gets here
+without this package knowing Faust.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.model import Member
+from faust_assigner.planner import plan
+from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
+
+#: name -> where the policy is, and whether its workers say at their first join whose files they hold.
+BUILT_IN: Mapping[str, tuple[str, bool]] = {
+    "ours": ("faust_assigner.pipeline.simulate.policies:ours", True),
+    "stock": ("faust_assigner.app.stock:stock_plan", False),
+    "aiokafka-roundrobin": ("faust_assigner.pipeline.simulate.policies:aiokafka_roundrobin", False),
+    "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
+}
+
+#: Tried when the caller names none: our settings one at a time, and stock beside them.
+DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock")
+DEFAULT_REPLICAS = (0, 1, 2)
+
+_SWITCHES = {"static": "static", "weights": "weighted"}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Owners by name, for policies that are not ours."""
+
+    owned: Mapping[str, Mapping[str, Sequence[int]]]
+    spare: Mapping[str, Mapping[str, Sequence[int]]]
+
+    def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Topic -> partitions the member owns."""
+        return self.owned.get(member_id, {})
+
+    def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Changelog topic -> partitions the member keeps a spare replica of."""
+        return self.spare.get(member_id, {})
+
+
+def arms(policies: Sequence[str] = DEFAULT_POLICIES,
+         replicas: Sequence[int] = DEFAULT_REPLICAS) -> tuple[Arm, ...]:
+    """Every policy with every number of standbys; ``+static`` and ``+weights`` switch a setting on.
+
+    Raises ConfigError for an unknown name or switch, before anything is simulated.
+    """
+    found = []
+    for text in policies:
+        name, *switches = text.split("+")
+        unknown = [switch for switch in switches if switch not in _SWITCHES]
+        if unknown:
+            raise ConfigError(f"policy {text!r}: unknown switch {unknown[0]!r}, "
+                              f"known: {', '.join(_SWITCHES)}")
+        load(name)
+        settings: dict[str, Any] = {_SWITCHES[switch]: True for switch in switches}
+        claims_files = BUILT_IN.get(name, ("", True))[1]
+        # No standbys in aiokafka's own strategies: one arm of each says it all.
+        counts = replicas if not name.startswith("aiokafka-") else (0,)
+        found += [Arm(name, count, claims_files=claims_files, **settings) for count in counts]
+    if len({(arm.label, arm.replicas) for arm in found}) < len(found):
+        raise ConfigError(f"a policy is named twice in {', '.join(policies)}")
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def load(name: str) -> Policy:
+    """The callable behind a built-in name or ``package.module:callable``; raises ConfigError."""
+    path = BUILT_IN[name][0] if name in BUILT_IN else name
+    module, colon, attribute = path.partition(":")
+    if not colon:
+        raise ConfigError(f"unknown policy {name!r}: one of {', '.join(BUILT_IN)}, "
+                          "or package.module:callable")
+    try:
+        return cast(Policy, getattr(importlib.import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"policy {name!r} cannot be loaded: {error}") from None
+
+
+def ours(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
+         changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+    """This package's planner."""
+    return plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights)
+
+
+class _Cluster:
+    """The two methods of aiokafka's cluster metadata that assignors call."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self.partitions = partitions
+
+    def topics(self) -> set[str]:
+        return set(self.partitions)
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(self.partitions[topic]))
+
+
+def aiokafka_roundrobin(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
+                        changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+    """aiokafka's round-robin over the source topics: what Faust falls back to without tables."""
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+    sources = _sources(partitions, changelogs)
+    metadata = {m.member_id: RoundRobinPartitionAssignor.metadata(sorted(sources)) for m in members}
+    return _placed(RoundRobinPartitionAssignor.assign(_Cluster(sources), metadata))
+
+
+def aiokafka_sticky(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
+                    changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+    """aiokafka's sticky assignor over the source topics, fed with each member's claims."""
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+    from aiokafka.structs import TopicPartition
+
+    sources = _sources(partitions, changelogs)
+    metadata = {}
+    for member in members:
+        owned = [TopicPartition(topic, int(number)) for topic in sorted(sources)
+                 for number in member.actives.get(topic, ())]
+        metadata[member.member_id] = StickyPartitionAssignor._metadata(
+            sorted(sources), owned, member.generation)
+    return _placed(StickyPartitionAssignor.assign(_Cluster(sources), metadata))
+
+
+def _sources(partitions: Mapping[str, int], changelogs: Sequence[str]) -> dict[str, int]:
+    return {topic: count for topic, count in partitions.items() if topic not in changelogs}
+
+
+def _placed(assignments: Mapping[str, Any]) -> Placement:
+    return Placement({member_id: {topic: list(numbers) for topic, numbers in answer.assignment}
+                      for member_id, answer in assignments.items()}, {})

@@ -1,0 +1,169 @@
+"""Thousands of scenarios under many policies: one row per scenario and arm, the table ``sim_result``.
+
+:func:`play` is the whole computation. Spark runs it through ``mapInPandas`` (a few tasks per core), a
+process pool or a plain loop run it without Spark, and all three give the same numbers, because a
+scenario depends on nothing but (source, scenario number, seed).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from faust_assigner.pipeline.simulate.policies import arms as default_arms
+from faust_assigner.pipeline.simulate.policies import load
+from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
+from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, distribution, in_order, state_class
+from faust_assigner.simulation.fleet import Arm, Costs, Scenario
+from faust_assigner.simulation.simulator import Memo, simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Enough tasks that a core with easy scenarios takes work from one with hard ones.
+TASKS_PER_CORE = 4
+#: Scenarios per data frame that a task hands back, and per piece of work of the process pool.
+BATCH = 64
+
+
+class SimRow(NamedTuple):
+    """One arm in one scenario. The first ten columns are table ``sim_result``; the rest explain them.
+
+    ``moved``, ``cold_moves``: tasks; ``imbalance``: heaviest member / mean, averaged over rebalances;
+    ``worst_load``: its maximum; ``unavailable_s``: seconds summed over partitions; ``worst_gap_s``:
+    the longest standstill of one partition; ``restored``: records replayed; ``state``: how much a
+    partition keeps on average (none, small, medium, large); ``members``, ``racks``: at the start.
+    """
+
+    group_id: str
+    dt: dt.date
+    scenario_id: str
+    seed: int
+    members: int
+    partitions: int
+    standbys: int
+    policy: str
+    moved: int
+    imbalance: float
+    unavailable_s: float
+    cold_moves: int
+    worst_load: float
+    worst_gap_s: float
+    restored: float
+    rebalances: int
+    idle_members: int
+    racks: int
+    state: str
+
+
+#: Spark's DDL of :class:`SimRow`, in its order.
+SIM_DDL = (
+    "group_id string, dt date, scenario_id string, seed long, members int, partitions int, standbys int, "
+    "policy string, moved int, imbalance double, unavailable_s double, cold_moves int, worst_load double, "
+    "worst_gap_s double, restored double, rebalances int, idle_members int, racks int, state string"
+)
+
+
+class Source(Protocol):
+    """Where scenarios come from: a :class:`Shape` to draw from, or a recorded week."""
+
+    def scenario(self, scenario_id: int, seed: int) -> Scenario:
+        """The scenario with this number; ``seed`` is its own, see :func:`scenario_seed`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a task needs to know: picklable, small, and the same on every machine."""
+
+    seed: int
+    source: Source = field(default_factory=Shape)
+    arms: tuple[Arm, ...] = field(default_factory=default_arms)
+    costs: Costs = field(default_factory=Costs)
+
+
+def play(run: Run, scenario_ids: Iterable[int]) -> Iterator[SimRow]:
+    """The rows of the named scenarios, arm by arm; cost: about one plan per rebalance and arm."""
+    for scenario_id in scenario_ids:
+        scenario = run.source.scenario(scenario_id, scenario_seed(run.seed, scenario_id))
+        memo: Memo = {}
+        for arm in run.arms:
+            yield _row(scenario, arm, run.costs, memo)
+
+
+def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
+    outcome = simulate(scenario, arm, load(arm.policy), costs=costs, memo=memo)
+    starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
+    return SimRow(
+        scenario.group_id, dt.date.fromisoformat(scenario.dt), f"{scenario.scenario_id:06d}", scenario.seed,
+        len(starters), scenario.tasks, arm.replicas, arm.label, int(outcome.moved), outcome.imbalance,
+        outcome.unavailable_s, int(outcome.cold_moves), outcome.worst_load, outcome.worst_gap_s,
+        outcome.restored, outcome.rebalances, outcome.idle_members,
+        len({worker.rack_id for worker in starters}), state_class(float(scenario.records.mean())),
+    )
+
+
+def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
+    """All scenarios without Spark, in ``jobs`` processes; rows in the order of scenarios and arms."""
+    if jobs == 1:
+        return list(play(run, range(scenarios)))
+    pieces = [range(start, min(start + BATCH, scenarios)) for start in range(0, scenarios, BATCH)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        return list(itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces)))
+
+
+def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
+    """:func:`play` as a list: the work that a process of a pool is handed."""
+    return list(play(run, scenario_ids))
+
+
+def play_on_spark(spark: SparkSession, run: Run, scenarios: int, *,
+                  tasks_per_core: int = TASKS_PER_CORE) -> DataFrame:
+    """All scenarios as a Spark DataFrame of ``SIM_DDL``, lazily: cache it or write it once.
+
+    mapInPandas over ranges of scenario numbers, not applyInPandas: its adaptive coalescing would put
+    everything into one task.
+    """
+    tasks = max(1, min(scenarios, spark.sparkContext.defaultParallelism * tasks_per_core))
+
+    def rows(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for frame in frames:
+            ids = frame["id"].tolist()
+            for start in range(0, len(ids), BATCH):
+                yield to_frame(list(play(run, ids[start:start + BATCH])))
+
+    return spark.range(0, scenarios, 1, tasks).mapInPandas(rows, SIM_DDL)
+
+
+def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
+    """``settings.summarise`` of ``results``, one task per arm and class."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+    racks = F.when(F.col("racks") > 1, "several").otherwise("one")
+    classes = F.array(F.struct(F.lit(ALL_FLEETS).alias("state"), F.lit(ALL_FLEETS).alias("racks")),
+                      F.struct(F.col("state"), racks.alias("racks")))
+    keys = ("class", "policy", "standbys")
+
+    def one(frame: pd.DataFrame) -> pd.DataFrame:
+        rows = [SimRow(*values) for values in frame[list(SimRow._fields)].itertuples(index=False)]
+        found = frame["class"].iloc[0]
+        text = json.dumps(distribution(rows, (found["state"], found["racks"])))
+        return pd.DataFrame({"summary": [text]})
+
+    import pandas as pd
+
+    told = results.withColumn("class", F.explode(classes)).groupBy(*keys).applyInPandas(one, "summary string")
+    return in_order([json.loads(row.summary) for row in told.collect()])
+
+
+def to_frame(rows: Sequence[SimRow]) -> Any:
+    """The rows as a pandas DataFrame with the columns of :class:`SimRow`."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(SimRow._fields))

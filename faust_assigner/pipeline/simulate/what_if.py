@@ -1,0 +1,179 @@
+"""One change to one group, before it is made: what moves, what it costs, who is left with what.
+
+``simulate --add 4``, ``--remove MEMBER``, ``--lose-rack az-b``: the group as its newest decision left it
+(or a generated one) is planned again with the change, once for every number of standbys. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.model import Member
+from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.weights.rates import PartitionRate, bytes_per_record
+from faust_assigner.planner import Plan, plan
+from faust_assigner.simulation.fleet import Costs, Scenario
+
+NO_RACK = "(none)"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Workers to add, members to take away, a rack to lose."""
+
+    add: int = 0
+    remove: tuple[str, ...] = ()
+    lose_rack: str | None = None
+
+
+@dataclass(frozen=True)
+class Load:
+    """(topic, partition) -> records/s that arrive, records and bytes that a changelog keeps."""
+
+    rates: Mapping[tuple[str, int], float]
+    records: Mapping[tuple[str, int], float]
+    bytes_kept: Mapping[tuple[str, int], float]
+
+
+def load_of(rates: Sequence[PartitionRate]) -> Load:
+    """The load that samples measured."""
+    keys = [(rate.topic, rate.partition) for rate in rates]
+    return Load(
+        {key: rate.records_in * 1_000.0 / rate.covered_ms for key, rate in zip(keys, rates, strict=True)},
+        {key: rate.state_bytes / bytes_per_record(rate) for key, rate in zip(keys, rates, strict=True)},
+        {key: float(rate.state_bytes) for key, rate in zip(keys, rates, strict=True)},
+    )
+
+
+def generated(scenario: Scenario, replicas: int, *, record_bytes: float = 100.0) -> tuple[Current, Load]:
+    """A generated fleet, settled with ``replicas`` standbys, and its load."""
+    topics = sorted(scenario.partitions)
+    starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
+    fresh = [Member(worker.member_id, topics, rack_id=worker.rack_id) for worker in starters]
+    settled = plan(fresh, scenario.partitions, replicas=replicas, changelogs=scenario.changelogs)
+    members = tuple(replace(member, actives=settled.actives(member.member_id),
+                            standbys=settled.standbys(member.member_id), generation=1) for member in fresh)
+    rates, records = {}, {}
+    for group, start in zip(scenario.groups, scenario.offsets.tolist(), strict=False):
+        for number in range(group.partitions):
+            rates[group.topic, number] = float(scenario.rates[start + number])
+            if group.changelog is not None:
+                records[group.changelog, number] = float(scenario.records[start + number])
+    current = Current(scenario.group_id, "", members, scenario.partitions, scenario.changelogs)
+    return current, Load(rates, records, {key: kept * record_bytes for key, kept in records.items()})
+
+
+def what_if(current: Current, change: Change, load: Load, *, replicas: Sequence[int],
+            costs: Costs | None = None) -> list[dict[str, Any]]:
+    """One row per number of standbys, see :func:`_row`. Raises ConfigError when nobody would be left."""
+    members = changed(current.members, change)
+    return [_row(current, members, count, load, costs or Costs()) for count in replicas]
+
+
+def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
+    """The members after ``change``; new ones stand in the racks with the fewest."""
+    racks = {member.rack_id for member in members}
+    if change.lose_rack is not None and change.lose_rack not in racks:
+        raise ConfigError(f"no member stands in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}")
+    unknown = sorted(set(change.remove) - {member.member_id for member in members})
+    if unknown:
+        raise ConfigError(f"no member is called {unknown[0]!r}")
+    left = [member for member in members
+            if member.member_id not in change.remove
+            and (change.lose_rack is None or member.rack_id != change.lose_rack)]
+    topics = members[0].topics if members else ()
+    crowd = Counter(member.rack_id for member in left)
+    for number in range(change.add):
+        rack = min(crowd, key=lambda name: (crowd[name], str(name)), default=None)
+        crowd[rack] += 1
+        left.append(Member(f"new-{number + 1}", topics, rack_id=rack))
+    if not left:
+        raise ConfigError("nobody would be left in the group")
+    return tuple(left)
+
+
+@dataclass
+class _Tally:
+    """What the change costs, summed task by task."""
+
+    moves: int = 0
+    cold: int = 0
+    bytes_to_restore: float = 0.0
+    colocated: int = 0
+    actives: Counter[str] = field(default_factory=Counter)
+    standbys: Counter[str] = field(default_factory=Counter)
+    replay: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    refill: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def _row(current: Current, members: Sequence[Member], replicas: int, load: Load, costs: Costs,
+         ) -> dict[str, Any]:
+    """What happens with ``replicas`` standbys.
+
+    ``moves``: tasks that change hands, of these ``cold`` ones whose new owner holds none of their state;
+    ``bytes_to_restore`` into new owners and standbys; ``stopped_s`` until the slowest worker processes
+    again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the
+    worst partition by then.
+    """
+    made = plan(members, current.partitions, replicas=replicas, changelogs=current.changelogs)
+    tally = _tally(current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members})
+    slowest = max(tally.replay.values(), default=0.0) / costs.replay_records_per_s
+    stopped = {name: costs.rebalance_pause_s + costs.warm_takeover_s
+               + tally.replay[name] / costs.replay_records_per_s for name in made.member_ids}
+    waiting = [load.rates.get((topic, number), 0.0) * stopped[made.member_ids[int(owner[number])]]
+               for group, owner in zip(made.groups, made.owner, strict=True)
+               for topic in group.topics for number in range(group.partitions)]
+    restored = max((tally.replay[name] + tally.refill[name] for name in made.member_ids), default=0.0)
+    racks = sorted({member.rack_id or NO_RACK for member in members})
+    return {
+        "standbys": replicas, "members": len(members), "moves": tally.moves,
+        "warm": tally.moves - tally.cold, "cold": tally.cold,
+        "bytes_to_restore": int(tally.bytes_to_restore),
+        "stopped_s": costs.rebalance_pause_s + costs.warm_takeover_s + slowest,
+        "restored_s": restored / costs.replay_records_per_s, "peak_lag": int(max(waiting, default=0.0)),
+        "idle_members": sum(not made.actives(name) for name in made.member_ids),
+        "actives_per_rack": {rack: tally.actives[rack] for rack in racks},
+        "standbys_per_rack": {rack: tally.standbys[rack] for rack in racks},
+        "colocated_pairs": tally.colocated,
+    }
+
+
+def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -> _Tally:
+    """Every task: who had it, who has it, who holds a copy, what is missing where."""
+    owners = _by_partition(current.members, "actives")
+    spares = _by_partition(current.members, "standbys")
+    tally = _Tally()
+    for group, owner, standby in zip(made.groups, made.owner, made.standby, strict=True):
+        for number in range(group.partitions):
+            keys = [(topic, number) for topic in group.topics]
+            kept = [(topic, number) for topic in group.changelogs]
+            had = {name for key in keys for name in owners.get(key, ())}
+            holders = had | {name for key in kept for name in spares.get(key, ())}
+            new = made.member_ids[int(owner[number])]
+            copies = [made.member_ids[index] for index in standby[number].tolist() if index >= 0]
+            moved = bool(had) and new not in had
+            tally.moves += moved
+            tally.cold += moved and group.is_stateful and new not in holders
+            tally.actives[racks[new]] += 1
+            for name in copies:
+                tally.standbys[racks[name]] += 1
+                tally.colocated += racks[name] == racks[new] != NO_RACK
+            for name, missing in ((new, tally.replay), *((name, tally.refill) for name in copies)):
+                if name not in holders:
+                    missing[name] += sum(load.records.get(key, 0.0) for key in kept)
+                    tally.bytes_to_restore += sum(load.bytes_kept.get(key, 0.0) for key in kept)
+    return tally
+
+
+def _by_partition(members: Sequence[Member], role: str) -> dict[tuple[str, int], set[str]]:
+    """(topic, partition) -> the members that claim it in ``role``."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for member in members:
+        for topic, numbers in getattr(member, role).items():
+            for number in numbers:
+                found.setdefault((topic, int(number)), set()).add(member.member_id)
+    return found

@@ -1,0 +1,81 @@
+"""The ``snapshot`` job: options, session, run; called by the command line and by ``jobs.py``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.snapshots.catalog import is_topic
+from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
+from faust_assigner.snapshots.manifest import Manifest
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class SnapshotOptions:
+    """What ``faust-assigner snapshot`` was asked for."""
+
+    bootstrap: str
+    topic: str
+    to: str
+    previous: bool = False
+    no_spark: bool = False
+    connector: str = "auto"
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+
+
+def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
+    """Take the snapshot, in a Spark session of its own unless ``no_spark``."""
+    from faust_assigner.pipeline.snapshots.run import take_snapshot
+
+    if not is_topic(options.topic):
+        raise ConfigError(f"{options.topic!r} is no name of a Kafka topic")
+    if options.no_spark:
+        return take_snapshot(options.bootstrap, options.topic, options.to, previous=options.previous,
+                             memory_bytes=options.memory_bytes)
+    from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
+    from faust_assigner.pipeline.session import spark_session
+
+    # Only someone who asks for Spark's connector by name is made to wait for Maven.
+    jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[options.connector]()
+    spark = spark_session(master, f"faust-assigner snapshot {options.topic}", jars=jars)
+    try:
+        return take_snapshot(
+            options.bootstrap, options.topic, options.to, spark=spark, connector=options.connector,
+            previous=options.previous, memory_bytes=options.memory_bytes)
+    finally:
+        spark.stop()
+
+
+def duration_ms(text: str) -> int:
+    """``7d``, ``36h``, ``90m``, ``30s``, ``500ms`` or plain seconds -> milliseconds.
+
+    >>> duration_ms("36h"), duration_ms("90")
+    (129600000, 90000)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
+    if found is None:
+        raise ConfigError(f"{text!r} is no duration; write 7d, 36h, 90m, 30s or 500ms")
+    return round(float(found[1]) * _UNITS_MS[found[2] or "s"])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """For ``spark-submit``, which brings the master; prints one manifest a line."""
+    parser = argparse.ArgumentParser(prog="jobs.py snapshot")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--to", required=True)
+    parser.add_argument("--previous", action="store_true")
+    parser.add_argument("--connector", choices=["auto", "spark", "python"], default="auto")
+    parser.add_argument("--memory-mb", type=int, default=DEFAULT_MEMORY_BYTES >> 20)
+    given = parser.parse_args(arguments)
+    options = SnapshotOptions(given.bootstrap, given.topic, given.to, given.previous,
+                              connector=given.connector, memory_bytes=given.memory_mb << 20)
+    for manifest in run(options, None):
+        sys.stdout.write(manifest.to_json().decode())
+    return 0

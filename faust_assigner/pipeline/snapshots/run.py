@@ -1,0 +1,215 @@
+"""``faust-assigner snapshot``: a changelog becomes one snapshot per partition, on Spark or without.
+
+    look at the changelog -> plan spans -> mapInArrow(records -> SST files) -> publish manifests
+
+A task holds one Kafka partition, so nothing is shuffled and memory stays bounded (compaction.py). Run
+it as a module to submit it: ``spark-submit snapshot.py --bootstrap B --topic T --to s3://...``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from faust_assigner.pipeline.snapshots.spans import (
+    Job,
+    Part,
+    SpanWriter,
+    is_corrupt_base,
+    look_at,
+    plan_job,
+    publish,
+    read_span,
+    run_here,
+)
+from faust_assigner.snapshots.changelog import Connection
+from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
+from faust_assigner.snapshots.manifest import Manifest, SnapshotError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+logger = logging.getLogger(__name__)
+
+PART_SCHEMA = ("partition int, next_offset long, keys long, bytes long, sha256 string, "
+               "files array<string>, records long, runs int")
+#: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
+TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
+#: Of a record's place (partition << OFFSET_BITS | offset): 281e12 offsets, 32,768 partitions.
+OFFSET_BITS = 48
+
+
+def take_snapshot(
+    bootstrap: str, topic: str, url: str, *, spark: SparkSession | None = None, connector: str = "auto",
+    previous: bool = False, created_ms: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> list[Manifest]:
+    """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
+
+    ``connector``: ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
+    ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` only new
+    records are read; a previous snapshot that is too old or damaged is said and passed over.
+    """
+    connection: Connection = {"bootstrap_servers": bootstrap.split(",")}
+    if created_ms is None:
+        created_ms = round(time.time() * 1000)  # before the read begins: the age counts from here
+    changelog = look_at(connection, topic)
+    job = plan_job(changelog, url, created_ms=created_ms, previous=previous, memory_bytes=memory_bytes)
+    try:
+        parts = _run(job, bootstrap, spark, connector)
+    except Exception as error:
+        if not previous or not is_corrupt_base(error):
+            raise
+        logger.warning("%s: a previous snapshot is damaged, reading everything: %s", topic, error)
+        job = plan_job(changelog, url, created_ms=created_ms, memory_bytes=memory_bytes)
+        parts = _run(job, bootstrap, spark, connector)
+    return publish(job, parts)
+
+
+def _run(job: Job, bootstrap: str, spark: SparkSession | None, connector: str) -> list[Part]:
+    if spark is None:
+        return run_here(job, {"bootstrap_servers": bootstrap.split(",")})
+    if connector == "auto":
+        from faust_assigner.pipeline.ledgers.topics import has_connector
+
+        connector = "spark" if has_connector(spark) else "python"
+    if connector == "python":
+        return run_fetching(spark, job, bootstrap)
+    return run_connector(spark, job, bootstrap)
+
+
+def run_connector(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
+    """Records through Spark's own Kafka connector; spans that hold no record are written afterwards."""
+    with_offsets = [span for span in job.spans if span.start < span.end]
+    parts: list[Part] = []
+    if with_offsets:
+        for name, value in TRANSFER_SETTINGS.items():
+            spark.conf.set(name, value)
+        records = changelog_records(spark, job, bootstrap)
+        parts = collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
+    silent = sorted(set(job.by_partition) - {part.partition for part in parts})
+    if silent:
+        parts += collect(_numbers(spark, silent).mapInArrow(_each(lambda number: _silent(job, number)),
+                                                             PART_SCHEMA))
+    return parts
+
+
+def run_fetching(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
+    """Records through aiokafka inside the tasks, for machines without the connector's jars."""
+    connection: Connection = {"bootstrap_servers": bootstrap.split(",")}
+
+    def fetch(number: int) -> Part:
+        return read_span(job, job.by_partition[number], connection)
+
+    return collect(_numbers(spark, sorted(job.by_partition)).mapInArrow(_each(fetch), PART_SCHEMA))
+
+
+def changelog_records(spark: SparkSession, job: Job, bootstrap: str) -> DataFrame:
+    """``place, key, value`` of the job's spans, committed records only, a task a partition."""
+    spans = [span for span in job.spans if span.start < span.end]
+    if any(span.partition >> 63 - OFFSET_BITS or span.end >> OFFSET_BITS for span in spans):
+        raise SnapshotError(f"{job.topic}: more than {1 << 63 - OFFSET_BITS} partitions or 2^{OFFSET_BITS} "
+                            "offsets; take the connector 'python'")
+    return spark.read.format("kafka").options(**{
+        "kafka.bootstrap.servers": bootstrap,
+        "assign": json.dumps({job.topic: [span.partition for span in spans]}),
+        "startingOffsets": json.dumps({job.topic: {str(span.partition): span.start for span in spans}}),
+        "endingOffsets": json.dumps({job.topic: {str(span.partition): span.end for span in spans}}),
+        "kafka.isolation.level": "read_committed",
+        # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
+        "failOnDataLoss": "true",
+        "includeHeaders": "false",
+    }).load().select(place(), "key", "value")
+
+
+def place() -> Column:
+    """Partition and offset in one column of 64 bits: each column costs a row time on its way to Python."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    partition = F.shiftleft(F.col("partition").cast("long"), OFFSET_BITS)
+    return partition.bitwiseOR(F.col("offset")).alias("place")
+
+
+def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: batches of :func:`changelog_records` -> one row of PART_SCHEMA a partition."""
+
+    def compact(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spans = job.by_partition
+        writers: dict[int, SpanWriter] = {}
+        try:
+            for batch in batches:
+                for number, offsets, part in by_partition(batch):
+                    if number not in writers:
+                        writers[number] = SpanWriter(job, spans[number])
+                    writers[number].add(
+                        part.column("key"), part.column("value"),
+                        first_offset=int(offsets[0]), last_offset=int(offsets[-1]))
+            for number in sorted(writers):
+                yield _row(writers[number].finish())
+        finally:
+            for writer in writers.values():
+                writer.__exit__()
+
+    return compact
+
+
+def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
+    """(partition, its offsets, its rows), in practice one of them; SnapshotError: offsets do not ascend."""
+    import numpy as np
+
+    places = batch.column("place").to_numpy()
+    if len(places) == 0:
+        return
+    numbers, offsets = places >> OFFSET_BITS, places & ((1 << OFFSET_BITS) - 1)
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, end in itertools.pairwise(cuts):
+        part = offsets[start:end]
+        if (np.diff(part) <= 0).any():
+            raise SnapshotError(f"offsets of partition {numbers[start]} do not ascend")
+        yield int(numbers[start]), part, batch.slice(start, end - start)
+
+
+def _silent(job: Job, number: int) -> Part:
+    """A span without a record: nothing new, or only control records."""
+    with SpanWriter(job, job.by_partition[number]) as writer:
+        return writer.finish()
+
+
+def _numbers(spark: SparkSession, numbers: Sequence[int]) -> DataFrame:
+    """Partition numbers, each in a task of its own."""
+    rows = spark.sparkContext.parallelize([(number,) for number in numbers], len(numbers))
+    return spark.createDataFrame(rows, "partition int")
+
+
+def _each(
+    work: Callable[[int], Part],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("partition").to_pylist():
+                yield _row(work(number))
+
+    return run
+
+
+def _row(part: Part) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    types = {"partition": pa.int32(), "sha256": pa.string(), "files": pa.list_(pa.string()),
+             "runs": pa.int32()}
+    fields = asdict(part) | {"files": list(part.files)}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], types.get(name, pa.int64())) for name, value in fields.items()],
+        names=list(fields))
+
+
+def collect(frame: DataFrame) -> list[Part]:
+    """Run ``frame``, rows of PART_SCHEMA."""
+    rows: list[dict[str, Any]] = [row.asDict() for row in frame.collect()]
+    return [Part(**row | {"files": tuple(row["files"])}) for row in rows]

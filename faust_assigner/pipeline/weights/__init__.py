@@ -1,0 +1,1 @@
+"""The ``weights`` command: what each partition costs, learned from samples."""

@@ -1,0 +1,143 @@
+"""The job behind ``faust-assigner weights``: ledgers in, a versioned document out, its score in shadow."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
+from faust_assigner.pipeline.weights.publish import publish, write_file
+from faust_assigner.pipeline.weights.rates import COSTS, PartitionRate, rates_of, weigh
+from faust_assigner.weights.document import DEFAULT_LIMITS, MAX_AGE_S, Limits, WeightRow, decode, encode
+from faust_assigner.weights.trial import score
+
+
+class NothingToLearn(FaustAssignerError, ValueError):
+    """The ledgers hold no partition sample."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a person asked for; at least one of ``out`` and ``topic`` (at ``bootstrap``)."""
+
+    ledgers: Sequence[str]
+    now: datetime
+    out: str | None = None
+    bootstrap: str | None = None
+    topic: str | None = None
+    by: str = "blend"
+    limits: Limits = DEFAULT_LIMITS
+    shadow: bool = False
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a run found in the ledgers."""
+
+    rates: Sequence[PartitionRate]
+    current: Sequence[Current]
+    quarantined: int
+
+
+def learn_here(request: Request) -> dict[str, Any]:
+    """The whole job without Spark; returns the report."""
+    refused = Refused()
+    rows = list(accepted_rows(request.ledgers, refused))
+    rates = rates_of(row.values for row in rows if row.table == "partition_sample")
+    return _finish(request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines))
+
+
+def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
+    """The whole job on ``spark``; the driver sees one row per partition. Returns the report."""
+    from faust_assigner.pipeline.history.transforms import rows
+    from faust_assigner.pipeline.ledgers.current import current_on_spark
+    from faust_assigner.pipeline.ledgers.sources import read_ledger
+    from faust_assigner.pipeline.weights.transforms import collect_rates
+
+    parsed = read_ledger(spark, request.ledgers)
+    return _finish(request, Learned(
+        collect_rates(rows(parsed, "partition_sample")),
+        current_on_spark(parsed) if request.shadow else (),
+        parsed.where("reason is not null").count(),
+    ))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``spark-submit … jobs.py weights --ledger PATH [--ledger PATH …] --out FILE``."""
+    parser = argparse.ArgumentParser(prog="weights")
+    parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob")
+    parser.add_argument("--out", help="the versioned weights file, on the driver's machine")
+    parser.add_argument("--bootstrap", help="with --topic: the brokers")
+    parser.add_argument("--topic", help="publish to this compacted topic too")
+    parser.add_argument("--by", default="blend", choices=COSTS)
+    parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
+    parser.add_argument("--shadow", action="store_true", help="score the newest decision")
+    parser.add_argument("--master", default=None, help="default: what spark-submit says")
+    given = parser.parse_args(arguments)
+    if (given.out is None and given.topic is None) or (given.topic is None) != (given.bootstrap is None):
+        parser.error("--out FILE, or --bootstrap and --topic, or all three")
+    request = Request(given.ledger, datetime.now(UTC), given.out, given.bootstrap, given.topic, given.by,
+                      Limits.parse(given.clamp), given.shadow)
+    from faust_assigner.pipeline.session import spark_session
+
+    spark = spark_session(given.master, "faust-assigner weights")
+    try:
+        json.dump(learn_on_spark(spark, request), sys.stdout, indent=1)
+    finally:
+        spark.stop()
+    return 0
+
+
+def _finish(request: Request, learned: Learned) -> dict[str, Any]:
+    """Weigh, write, publish, score."""
+    if not learned.rates:
+        raise NothingToLearn(f"no partition_sample in {', '.join(request.ledgers)} "
+                             f"({learned.quarantined} lines refused)")
+    version, rows = weigh(learned.rates, computed_at=request.now, by=request.by, limits=request.limits)
+    document = encode(rows, version=version, computed_at=request.now)
+    decode(document)  # what no assignor would take is not published
+    if request.out is not None:
+        write_file(request.out, document)
+    records = 0
+    if request.topic is not None and request.bootstrap is not None:
+        records = publish(request.bootstrap, request.topic, rows, version=version, computed_at=request.now)
+    newest = max(rate.newest for rate in learned.rates)
+    return {
+        "version": version, "computed_at": request.now.isoformat(), "by": request.by,
+        "limits": list(request.limits), "out": request.out,
+        "topic": request.topic, "records_published": records, "quarantined": learned.quarantined,
+        "newest_sample": newest.isoformat(),
+        "stale_samples": request.now - newest > timedelta(seconds=MAX_AGE_S),
+        "groups": [_group_report(group_id, mine) for group_id, mine in _by_group(rows)],
+        "shadow": [_shadow(current, rows, request) for current in learned.current],
+    }
+
+
+def _by_group(rows: Sequence[WeightRow]) -> list[tuple[str, list[WeightRow]]]:
+    return [(group_id, [row for row in rows if row.group_id == group_id])
+            for group_id in sorted({row.group_id for row in rows})]
+
+
+def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
+    heaviest = max(rows, key=lambda row: (row.weight, row.topic, row.partition))
+    return {
+        "group_id": group_id, "partitions": len(rows), "samples": sum(row.samples for row in rows),
+        "lowest": min(row.weight for row in rows), "highest": heaviest.weight,
+        "heaviest_partition": f"{heaviest.topic}/{heaviest.partition}",
+    }
+
+
+def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, Any]:
+    """The newest decision's group planned again, counted and weighted."""
+    weights = {(row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id}
+    found = score(current.members, current.partitions, weights, replicas=request.replicas,
+                  changelogs=current.changelogs)
+    return {"group_id": current.group_id, "decision_id": current.decision_id, **found.report()}

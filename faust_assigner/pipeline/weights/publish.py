@@ -1,0 +1,101 @@
+"""Weights out: a file that is replaced whole, a compacted topic with one record per group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.weights.document import WeightRow, compress, encode
+
+#: A broker's default limit for one message is 1 MiB; the record around the value needs some of it.
+MAX_RECORD_BYTES = 1_000_000
+
+
+class NotPublished(FaustAssignerError, RuntimeError):
+    """The topic did not take the weights; says why."""
+
+
+def write_file(path: str | Path, document: bytes) -> None:
+    """Put ``document`` at ``path`` (or URL) in one step: a reader finds the old version or the new one.
+
+    Raises NotPublished.
+    """
+    try:
+        _write_file(path, document)
+    except (OSError, ImportError, ValueError) as error:
+        raise NotPublished(f"{path}: {error}") from error
+
+
+def _write_file(path: str | Path, document: bytes) -> None:
+    if "://" in str(path):
+        from faust_assigner.pipeline.ledgers.files import file_system
+
+        fs, inside = file_system(str(path))
+        fs.pipe_file(inside, document)  # an object store shows an object when it is whole
+        return
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(fresh, "wb") as stream:
+            stream.write(document)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def publish(bootstrap: str, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
+            replication: int | None = None) -> int:
+    """One record per group (key: group id, value: its document, compressed); returns how many.
+
+    The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
+    are) unless ``replication`` says otherwise. Raises NotPublished; before anything is sent when a group's
+    document is too large for one record.
+    """
+    records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
+               for group_id, mine in _by_group(rows).items()}
+    for group_id, value in records.items():
+        if len(value) > MAX_RECORD_BYTES:
+            raise NotPublished(f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
+                               f"{MAX_RECORD_BYTES}: hand them out as a file")
+    try:
+        asyncio.run(_send(bootstrap, topic, records, replication))
+    except Exception as error:
+        raise NotPublished(f"topic {topic} at {bootstrap}: {type(error).__name__}: {error}") from error
+    return len(records)
+
+
+def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
+    groups: dict[str, list[WeightRow]] = {}
+    for row in rows:
+        groups.setdefault(row.group_id, []).append(row)
+    return groups
+
+
+async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replication: int | None) -> None:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        if topic not in await admin.list_topics():
+            brokers = len((await admin.describe_cluster())["brokers"])
+            await admin.create_topics([NewTopic(
+                topic, 1, replication or min(3, brokers), topic_configs={"cleanup.policy": "compact"})])
+    finally:
+        await admin.close()
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
+    await producer.start()
+    try:
+        for group_id in sorted(records):
+            await producer.send_and_wait(topic, records[group_id], key=group_id.encode())
+    finally:
+        await producer.stop()

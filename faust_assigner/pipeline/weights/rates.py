@@ -1,0 +1,139 @@
+"""From partition samples to rates, and from rates to weights: pure Python, exact, order-free.
+
+A sample says what one worker saw of one partition since its sample before: ``records_in``, ``bytes_in``
+and ``cpu_ms`` are amounts of that interval, the offsets and ``state_bytes`` are levels. Samples come from
+several workers, late, twice, and with holes where nobody ran; what counts is the time a sample covers:
+
+* the same (group, topic, partition, ts) twice counts once, the larger amounts win;
+* samples are put in order of ``ts``, whatever the order they arrived in;
+* a sample covers the time since the one before it; the first one of a partition, and one after a hole
+  (longer than ten times the group's median interval: a worker was away), cover the median interval;
+* a negative amount (a counter that was reset) counts as nothing.
+
+The same steps in SQL are in :mod:`faust_assigner.pipeline.weights.transforms`; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.model import Floats
+from faust_assigner.weights.document import DEFAULT_LIMITS, Limits, WeightRow, clamp_to_median, millis
+
+#: A longer wait than this many median intervals is a hole, not an interval.
+HOLE = 10.0
+#: Taken for the median interval where no partition of the group was sampled twice.
+NOMINAL_INTERVAL_MS = 60_000.0
+#: What a worker replays (faust-streaming 0.15.3, measured), and a record's size where nothing came in.
+REPLAY_RECORDS_PER_S = 3_700.0
+NOMINAL_RECORD_BYTES = 100.0
+
+#: What a weight is learned from; ``blend`` is the mean of the shares of all that were measured.
+COSTS = ("blend", "cpu", "records", "bytes")
+
+
+class PartitionRate(NamedTuple):
+    """What a partition was seen to do: sums over ``covered_ms`` milliseconds, and its latest state size."""
+
+    group_id: str
+    topic: str
+    partition: int
+    samples: int
+    covered_ms: float
+    records_in: int
+    bytes_in: int
+    cpu_ms: float
+    state_bytes: int
+    newest: dt.datetime
+
+
+def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
+    """The rates behind rows of table ``partition_sample``, in the order of (group, topic, partition).
+
+    Cost: one dict entry per distinct sample; for more than memory holds there is the Spark transform.
+    """
+    kept: dict[tuple[str, str, int], dict[dt.datetime, tuple[int, int, float, int]]] = {}
+    for sample in samples:
+        key = (sample["group_id"], sample["topic"], sample["partition"])
+        amounts = (max(0, sample["records_in"]), max(0, sample["bytes_in"]),
+                   max(0.0, sample["cpu_ms"]), max(0, sample["state_bytes"]))
+        mine = kept.setdefault(key, {})
+        mine[sample["ts"]] = max(amounts, mine.get(sample["ts"], amounts))
+    gaps: dict[str, list[int]] = {}
+    for (group_id, _, _), mine in kept.items():
+        gaps.setdefault(group_id, []).extend(_gaps_ms(sorted(mine)))
+    typical = {group_id: float(np.median(found)) if found else NOMINAL_INTERVAL_MS
+               for group_id, found in gaps.items()}
+    return [_rate(key, kept[key], typical[key[0]]) for key in sorted(kept)]
+
+
+def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str = "blend",
+          limits: Limits = DEFAULT_LIMITS) -> tuple[int, list[WeightRow]]:
+    """The version and the rows of table ``partition_weight``.
+
+    ``by`` names what a weight is relative to (COSTS); the version is the time of the newest sample in
+    milliseconds, so the same samples give the same version. Raises ConfigError for an unknown ``by``.
+    """
+    if by not in COSTS:
+        raise ConfigError(f"weights by {by!r}: one of {', '.join(COSTS)}")
+    if not rates:
+        return 0, []
+    version = millis(max(rate.newest for rate in rates))
+    groups: dict[str, list[PartitionRate]] = {}
+    for rate in sorted(rates):
+        groups.setdefault(rate.group_id, []).append(rate)
+    rows = []
+    for mine in groups.values():
+        day = max(rate.newest for rate in mine).date().isoformat()
+        for rate, weight in zip(mine, clamp_to_median(_costs(mine, by), limits).tolist(), strict=True):
+            rows.append(_row(rate, round(weight, 6), day, version, computed_at))
+    return version, rows
+
+
+def bytes_per_record(rate: PartitionRate) -> float:
+    """What a record of this partition weighs on the wire; NOMINAL_RECORD_BYTES where none came in."""
+    return rate.bytes_in / rate.records_in if rate.records_in and rate.bytes_in else NOMINAL_RECORD_BYTES
+
+
+def _gaps_ms(moments: Sequence[dt.datetime]) -> list[int]:
+    return [millis(later) - millis(earlier) for earlier, later in itertools.pairwise(moments)]
+
+
+def _rate(key: tuple[str, str, int], mine: Mapping[dt.datetime, tuple[int, int, float, int]],
+          typical: float) -> PartitionRate:
+    moments = sorted(mine)
+    covered = typical + sum(gap if gap <= HOLE * typical else typical for gap in _gaps_ms(moments))
+    return PartitionRate(
+        *key, len(moments), covered, sum(mine[at][0] for at in moments), sum(mine[at][1] for at in moments),
+        sum(mine[at][2] for at in moments), mine[moments[-1]][3], moments[-1],
+    )
+
+
+def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
+    """float64[n]: the load of each partition per second, as shares of the group where blended."""
+    seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
+    found = {
+        "cpu": np.array([rate.cpu_ms for rate in rates]) / seconds,
+        "records": np.array([float(rate.records_in) for rate in rates]) / seconds,
+        "bytes": np.array([float(rate.bytes_in) for rate in rates]) / seconds,
+    }
+    if by != "blend":
+        return found[by]
+    shares = [values / values.sum() for values in found.values() if values.sum() > 0]
+    return np.asarray(np.mean(shares, axis=0)) if shares else np.zeros(len(rates))
+
+
+def _row(rate: PartitionRate, weight: float, day: str, version: int, computed_at: dt.datetime) -> WeightRow:
+    seconds = rate.covered_ms / 1_000.0
+    record_bytes = bytes_per_record(rate)
+    return WeightRow(
+        rate.group_id, day, version, computed_at, rate.topic, rate.partition, weight,
+        rate.bytes_in / seconds, rate.records_in / seconds, rate.cpu_ms / seconds, rate.state_bytes,
+        rate.state_bytes / record_bytes / REPLAY_RECORDS_PER_S, rate.samples,
+    )

@@ -1,0 +1,65 @@
+"""Weights on Spark: samples -> rates as DataFrames, in the steps of ``rates.py``.
+
+The driver sees one row per partition, never a sample: the document that comes out has one row per
+partition anyway, and its weights are relative to a median over all of them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+from pyspark.sql.window import Window
+
+from faust_assigner.pipeline.weights.rates import HOLE, NOMINAL_INTERVAL_MS, PartitionRate
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KEY = ("group_id", "topic", "partition")
+AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes")
+
+
+def distinct_samples(samples: DataFrame) -> DataFrame:
+    """Table ``partition_sample`` with each (group, topic, partition, ts) once, no amount below zero."""
+    said = F.max(F.struct(*(_at_least_zero(name) for name in AMOUNTS))).alias("said")
+    return (
+        samples.groupBy(*KEY, F.unix_millis("ts").alias("at_ms")).agg(said)
+        .select(*KEY, "at_ms", "said.*")
+    )
+
+
+def covered(distinct: DataFrame) -> DataFrame:
+    """The samples with ``covered_ms``: the time each stands for (see the rules in ``rates``)."""
+    before = F.lag("at_ms").over(Window.partitionBy(*KEY).orderBy("at_ms"))
+    spaced = distinct.withColumn("gap_ms", F.col("at_ms") - before)
+    typical = spaced.groupBy("group_id").agg(
+        F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms"))
+    # A first sample has no gap: the comparison is null and ``otherwise`` answers.
+    own = F.when(F.col("gap_ms") <= HOLE * F.col("typical_ms"), F.col("gap_ms").cast("double"))
+    return spaced.join(F.broadcast(typical), "group_id").withColumn(
+        "covered_ms", own.otherwise(F.col("typical_ms")))
+
+
+def rates(samples: DataFrame) -> DataFrame:
+    """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
+    return covered(distinct_samples(samples)).groupBy(*KEY).agg(
+        F.count("*").alias("samples"), F.sum("covered_ms").alias("covered_ms"),
+        F.sum("records_in").alias("records_in"), F.sum("bytes_in").alias("bytes_in"),
+        F.sum("cpu_ms").alias("cpu_ms"), F.max_by("state_bytes", "at_ms").alias("state_bytes"),
+        F.max("at_ms").alias("newest"),
+    )
+
+
+def collect_rates(samples: DataFrame) -> list[PartitionRate]:
+    """The rates on the driver, in the order of (group, topic, partition)."""
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return sorted(
+        PartitionRate(**{**row.asDict(), "newest": epoch + dt.timedelta(milliseconds=row.newest)})
+        for row in rates(samples).select(*PartitionRate._fields).collect()
+    )
+
+
+def _at_least_zero(name: str) -> Column:
+    return F.greatest(F.col(name), F.lit(0).cast("double" if name == "cpu_ms" else "long")).alias(name)

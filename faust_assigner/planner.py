@@ -1,0 +1,118 @@
+"""The planner, in order: groups -> prior -> target actives -> this round's actives -> standbys.
+
+    subscriptions + counts -> groups -> target actives -> promotions -> standbys -> Plan
+
+Pure: no clock, no randomness, no I/O. The same members, in any order and under any hash seed, give
+the same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from faust_assigner.actives.weighted import weigh
+from faust_assigner.assignment import Plan
+from faust_assigner.errors import PlanInputError
+from faust_assigner.followers import place_followers
+from faust_assigner.grouper import PartitionGrouper, starts
+from faust_assigner.model import NOBODY, Layout, Member
+from faust_assigner.previous import judge
+from faust_assigner.promotion import promotable, promote
+from faust_assigner.standby import place_standbys
+from faust_assigner.sticky import StickyAssignor
+
+__all__ = ["Plan", "plan"]
+
+
+def plan(
+    members: Iterable[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int = 0,
+    changelogs: Collection[str] = (),
+    weights: Any = None,
+    previous_ids: Mapping[str, int] | None = None,
+) -> Plan:
+    """Assign every partition of every subscribed topic; see ``docs/explanation`` for the objective.
+
+    ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
+    ``replicas`` standbys; ``weights`` maps (topic, partition) -> cost; ``previous_ids`` maps topic ->
+    the group id it had, for callers that remember. With weights the heaviest member is made light in
+    few moves, and counts may come out uneven.
+
+    Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
+    raises: a claim that cannot be read, or that names what does not exist, is ignored.
+    """
+    ordered = _ordered(members)
+    counts = _counts(partitions)
+    replicas = min(_count("replicas", replicas), len(ordered))
+    layout = _layout(ordered, counts, changelogs, previous_ids)
+    prior = judge(layout, ordered)
+    counted = StickyAssignor().assign(layout, prior)
+    weighed = weigh(layout, weights)
+    target = counted if weighed is None else weighed.balance(layout, prior, counted)
+    promoted = promotable(layout, prior)
+    owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight,
+                    even_state=replicas >= len(ordered) - 1)
+    owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
+    standby = place_standbys(layout, prior, owner, target, replicas)
+    return Plan(layout=layout, prior=prior, flat_target=target, flat_owner=owner, flat_standby=standby,
+                flat_counted=counted, promoted=promoted, partitions=counts, replicas=replicas,
+                weighed=weighed)
+
+
+def _ordered(members: Iterable[Member]) -> list[Member]:
+    """By member id; twice the same id is the caller's mistake."""
+    unordered = list(members)
+    for member in unordered:
+        if not isinstance(member.member_id, str):
+            raise PlanInputError(f"member_id must be a string, got {member.member_id!r}")
+        if isinstance(member.topics, (str, bytes)) or not isinstance(member.topics, Iterable):
+            raise PlanInputError(f"{member.member_id!r}: topics must be a collection of names, "
+                                 f"got {member.topics!r}")
+        capacity: Any = member.capacity
+        if not (isinstance(capacity, (int, float, np.number)) and 0 < capacity < math.inf):
+            raise PlanInputError(f"{member.member_id!r}: capacity must be above 0, got {capacity!r}")
+    ordered = sorted(unordered, key=lambda m: m.member_id)
+    for one, other in pairwise(ordered):
+        if one.member_id == other.member_id:
+            raise PlanInputError(f"two members are called {one.member_id!r}")
+    return ordered
+
+
+def _counts(partitions: Mapping[str, int]) -> dict[str, int]:
+    return {topic: _count(f"partitions[{topic!r}]", count) for topic, count in partitions.items()}
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, (int, np.integer)) or value < 0:
+        raise PlanInputError(f"{name} must be a whole number, 0 or more, got {value!r}")
+    return int(value)
+
+
+def _layout(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    changelogs: Collection[str],
+    previous_ids: Mapping[str, int] | None,
+) -> Layout:
+    if isinstance(changelogs, (str, bytes)):
+        raise PlanInputError(f"changelogs must be a collection of names, got {changelogs!r}")
+    groups = PartitionGrouper().group(
+        [m.topics for m in members], partitions, changelogs=changelogs, previous_ids=previous_ids
+    )
+    racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
+    index = {rack: r for r, rack in enumerate(racks)}
+    return Layout(
+        tuple(m.member_id for m in members),
+        groups,
+        starts(groups),
+        np.array([m.capacity for m in members], dtype=np.float64),
+        np.array([index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
+                 dtype=np.int64),
+    )

@@ -1,0 +1,307 @@
+"""A fleet in virtual time: events -> rebalances -> who stood still, for how long, and why.
+
+Pure and deterministic: no clock, no randomness, no I/O. The model is Faust's as it was measured:
+
+* A rebalance is eager: the whole group stops from the first JoinGroup until the last member answered,
+  then for ``rebalance_pause_s``. A dead member is waited for until its session ends.
+* A worker resumes its partitions together, once all its actives have recovered (tables/recovery.py):
+  one cold partition stops the warm ones beside it.
+* Replaying costs records / ``replay_records_per_s`` per worker, actives first, then standbys.
+* Files stay on disk: a copy that is no longer fed falls behind at the task's rate, never further
+  than the size of its table.
+* A static member (``group.instance.id``) that is back within its session changes nothing, but sends no
+  LeaveGroup either: a scale-in costs a whole session.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.model import NOBODY, Bools, Ints, Member
+from faust_assigner.simulation.fleet import (
+    Arm,
+    Costs,
+    Event,
+    Kind,
+    Outcome,
+    PlanLike,
+    Policy,
+    Scenario,
+    claims_of,
+)
+
+_DOWN_CLEAN, _DOWN_DEAD, _UP, _EXPIRE = range(4)
+
+#: Virtual seconds after the last event during which a partition that nobody owns still counts as down.
+HORIZON_S = 600.0
+
+
+class PolicyError(FaustAssignerError, ValueError):
+    """A policy gave an answer that is no assignment; says which scenario, policy and task."""
+
+
+#: Answers of policies in one scenario, by what they were asked; arms that were asked the same share them.
+Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools]]
+
+
+def simulate(scenario: Scenario, arm: Arm, policy: Policy, *, costs: Costs | None = None,
+             memo: Memo | None = None) -> Outcome:
+    """Run ``scenario`` under ``policy`` with the settings of ``arm``; the same input, the same numbers.
+
+    A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) it is asked the
+    same thing once. Raises PolicyError when it leaves a task without exactly one living owner.
+    Cost: one call of the policy per rebalance, and O(workers x tasks) numpy work per event.
+    """
+    return _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo).run()
+
+
+class _Downtime:
+    """Per task: since when it stands still, when it will be up, and the seconds already counted."""
+
+    def __init__(self, tasks: int) -> None:
+        self.since = np.zeros(tasks)
+        self.until = np.zeros(tasks)
+        self.total = np.zeros(tasks)
+        self.worst = 0.0
+
+    def stop(self, tasks: Bools, now: float) -> None:
+        """``tasks`` stand still from ``now``; those that already do so go on doing it."""
+        fresh = tasks & (self.until <= now)
+        self._count(fresh)
+        self.since[fresh] = now
+        self.until[tasks] = np.inf
+
+    def resume(self, tasks: Bools, at: float) -> None:
+        """``tasks`` are processed again from ``at``."""
+        self.until[tasks] = at
+
+    def finish(self, end: float) -> tuple[float, float]:
+        """Seconds down summed over tasks, and the longest standstill."""
+        self.until = np.where(np.isinf(self.until), np.maximum(end, self.since), self.until)
+        self._count(np.ones(len(self.total), bool))
+        return float(self.total.sum()), self.worst
+
+    def _count(self, tasks: Bools) -> None:
+        seconds = self.until[tasks] - self.since[tasks]
+        if seconds.size:
+            self.total[tasks] += seconds
+            self.worst = max(self.worst, float(seconds.max()))
+
+
+class _Fleet:
+    """The state of one run; every method is one step of it."""
+
+    def __init__(self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo) -> None:
+        self.scenario, self.arm, self.policy, self.costs, self.memo = scenario, arm, policy, costs, memo
+        workers, tasks = len(scenario.workers), scenario.tasks
+        self.index = {worker.member_id: row for row, worker in enumerate(scenario.workers)}
+        self.capacity = np.array([worker.capacity for worker in scenario.workers])
+        self.topics = tuple(scenario.partitions)
+        self.now = 0.0
+        self.up = np.zeros(workers, bool)
+        self.fresh = np.zeros(workers, bool)  # started since the last rebalance: owns nothing
+        self.absent: dict[int, int] = {}  # row -> token; the group still waits for its session
+        self.pending = False
+        self.owner = np.full(tasks, NOBODY)
+        self.standby = np.zeros((workers, tasks), bool)
+        self.holds = np.zeros((workers, tasks), bool)
+        self.lag = np.tile(scenario.records, (workers, 1))
+        self.downtime = _Downtime(tasks)
+        self.queue: list[tuple[float, int, int, int]] = []  # (at, token, operation, row)
+        self.tokens = 0
+        self.moved = self.cold = self.restored = 0.0
+        self.heaviest: list[float] = []
+        self.rebalances = self.idle = 0
+
+    def run(self) -> Outcome:
+        """Settle the group of the start, play the events, count."""
+        self._settle()
+        for event in self.scenario.events:
+            self._schedule_event(event)
+        while self.queue:
+            at = self.queue[0][0]
+            self._advance(at)
+            while self.queue and self.queue[0][0] == at:
+                _, token, operation, row = heapq.heappop(self.queue)
+                self._apply(operation, row, token)
+            if self.pending and not self.absent:
+                self._rebalance()
+        unavailable, worst_gap = self.downtime.finish(self.now + HORIZON_S)
+        loads = self.heaviest or [1.0]
+        return Outcome(self.moved, self.cold, float(np.mean(loads)), max(loads), unavailable, worst_gap,
+                       self.restored, self.rebalances, self.idle)
+
+    def _settle(self) -> None:
+        """The first assignment, long ago: every replica is complete, nothing is counted."""
+        for member_id in self.scenario.start:
+            self.up[self.index[member_id]] = self.fresh[self.index[member_id]] = True
+        self._rebalance()
+        kept = self._owned() | self.standby
+        self.lag[kept] = 0.0
+        self.downtime = _Downtime(self.scenario.tasks)
+        self.moved = self.cold = 0.0
+        self.rebalances = 0
+
+    def _schedule_event(self, event: Event) -> None:
+        row = self.index[event.member_id]
+        if event.kind is Kind.JOIN:
+            self._push(event.at_s, _UP, row)
+            return
+        clean = event.kind in (Kind.LEAVE, Kind.RESTART)
+        self._push(event.at_s, _DOWN_CLEAN if clean else _DOWN_DEAD, row)
+        if event.kind in (Kind.RESTART, Kind.BOUNCE):
+            self._push(event.at_s + event.down_s, _UP, row)
+
+    def _push(self, at: float, operation: int, row: int) -> int:
+        self.tokens += 1
+        heapq.heappush(self.queue, (at, self.tokens, operation, row))
+        return self.tokens
+
+    def _apply(self, operation: int, row: int, token: int) -> None:
+        if operation == _EXPIRE:
+            if self.absent.get(row) == token:
+                del self.absent[row]
+                self._request_rebalance()
+        elif operation == _UP:
+            if not self.up[row]:
+                self._start(row)
+        elif self.up[row]:
+            self._end(row, leaves_group=operation == _DOWN_CLEAN and not self.arm.static)
+
+    def _end(self, row: int, *, leaves_group: bool) -> None:
+        """The process ends: its partitions stop now; the group learns of it now or a session later."""
+        self.up[row] = False
+        self.downtime.stop(self.owner == row, self.now)
+        if leaves_group:
+            self._request_rebalance()
+        else:
+            self.absent[row] = self._push(self.now + self.costs.session_timeout_s, _EXPIRE, row)
+
+    def _start(self, row: int) -> None:
+        """The process is back: a static member takes up where it was, any other joins anew."""
+        self.up[row] = True
+        if self.arm.static and row in self.absent:
+            del self.absent[row]
+            if not self.pending:
+                mine = self.owner == row
+                self.downtime.resume(mine, self._recovered_at(row, mine, takeover=True))
+        else:
+            self.fresh[row] = True
+            self._request_rebalance()
+
+    def _request_rebalance(self) -> None:
+        self.pending = True
+        self.downtime.stop(np.ones(self.scenario.tasks, bool), self.now)
+
+    def _recovered_at(self, row: int, mine: Bools, *, takeover: bool) -> float:
+        replay = float(self.lag[row, mine].sum()) / self.costs.replay_records_per_s
+        return self.now + self.costs.rebalance_pause_s + self.costs.warm_takeover_s * takeover + replay
+
+    def _rebalance(self) -> None:
+        self.pending = False
+        living = np.flatnonzero(self.up)
+        if not living.size:
+            self.owner[:] = NOBODY
+            return
+        owner, standby = self._ask(living)
+        moved = (self.owner != NOBODY) & (owner != self.owner)
+        copies = self.lag[owner, np.arange(len(owner))]
+        behind = ~self.holds[owner, np.arange(len(owner))] | (copies > self.costs.acceptable_recovery_lag)
+        self.moved += float(moved.sum())
+        self.cold += float((moved & behind & self.scenario.stateful).sum())
+        gained = (owner != self.owner) & self.scenario.stateful
+        self.owner, self.standby = owner, standby
+        self.holds |= (self._owned() | standby) & self.scenario.stateful
+        for row in living.tolist():
+            mine = owner == row
+            takeover = bool(self.fresh[row] or gained[mine].any())
+            self.downtime.resume(mine, self._recovered_at(row, mine, takeover=takeover))
+        self.fresh[:] = False
+        self._measure(living)
+
+    def _measure(self, living: Ints) -> None:
+        self.rebalances += 1
+        loads = np.bincount(self.owner, self.scenario.rates, len(self.up))[living]
+        fair = self.scenario.rates.sum() / self.capacity[living].sum()
+        self.heaviest.append(float((loads / self.capacity[living]).max() / fair) if fair > 0 else 1.0)
+        self.idle = max(self.idle, len(living) - len(np.unique(self.owner)))
+
+    def _ask(self, living: Ints) -> tuple[Ints, Bools]:
+        """The policy's answer: owners int64[T] and standbys bool[W,T]."""
+        files = self.holds & self.fresh[:, None]
+        asked = (
+            self.arm.policy, self.arm.replicas, self.arm.weighted, living.tobytes(), self.fresh.tobytes(),
+            self.owner.tobytes(), np.packbits(self.standby).tobytes(), np.packbits(files).tobytes(),
+        )
+        if asked not in self.memo:
+            self.memo[asked] = self._ask_anew(living)
+        owner, standby = self.memo[asked]
+        return owner.copy(), standby.copy()
+
+    def _ask_anew(self, living: Ints) -> tuple[Ints, Bools]:
+        members = [self._member(row) for row in living.tolist()]
+        plan = self.policy(
+            members, self.scenario.partitions, replicas=self.arm.replicas,
+            changelogs=self.scenario.changelogs,
+            weights=self.scenario.weights if self.arm.weighted else None,
+        )
+        return self._read(plan, living, members)
+
+    def _member(self, row: int) -> Member:
+        worker, scenario = self.scenario.workers[row], self.scenario
+        owned, copies = self.owner == row, self.standby[row]
+        if self.fresh[row]:
+            owned, copies = np.zeros_like(owned), self.holds[row] & self.arm.claims_files
+        return Member(
+            worker.member_id, self.topics,
+            actives=claims_of(scenario.groups, scenario.offsets, owned),
+            standbys=claims_of(scenario.groups, scenario.offsets, copies & scenario.stateful),
+            generation=-1 if self.fresh[row] else 1, rack_id=worker.rack_id, capacity=worker.capacity,
+        )
+
+    def _read(self, plan: PlanLike, living: Ints, members: Sequence[Member]) -> tuple[Ints, Bools]:
+        """The plan as arrays over tasks; refuses one that is no assignment."""
+        owner, standby = np.full(self.scenario.tasks, NOBODY), np.zeros_like(self.standby)
+        times = np.zeros(self.scenario.tasks, int)
+        for row, member in zip(living.tolist(), members, strict=True):
+            actives, standbys = plan.actives(member.member_id), plan.standbys(member.member_id)
+            for group, start in zip(self.scenario.groups, self.scenario.offsets.tolist(), strict=False):
+                mine = np.asarray(actives.get(group.topic, ()), int) + start
+                owner[mine] = row
+                times[mine] += 1
+                if group.changelog is not None:
+                    standby[row, np.asarray(standbys.get(group.changelog, ()), int) + start] = True
+        if (times != 1).any():
+            task = int(np.flatnonzero(times != 1)[0])
+            raise PolicyError(f"scenario {self.scenario.scenario_id}, policy {self.arm.label}: "
+                              f"task {task} has {int(times[task])} owners, expected 1")
+        return owner, standby
+
+    def _owned(self) -> Bools:
+        """bool[W,T]: who owns what."""
+        owned: Bools = np.arange(len(self.up))[:, None] == self.owner
+        return owned
+
+    def _advance(self, to: float) -> None:
+        """Replay until ``to``: actives first, then standbys; what nobody feeds falls behind."""
+        seconds, self.now = to - self.now, to
+        if seconds <= 0:
+            return
+        budget = np.where(self.up, seconds * self.costs.replay_records_per_s, 0.0)
+        owned = self._owned()
+        for fed in (owned & self.up[:, None], self.standby & self.up[:, None]):
+            wanted = np.where(fed, self.lag, 0.0)
+            total = wanted.sum(axis=1)
+            spent = np.minimum(budget, total)
+            done = np.divide(spent, total, out=np.zeros_like(total), where=total > 0)
+            self.lag -= wanted * done[:, None]
+            self.restored += float(spent.sum())
+            budget = budget - spent
+        stale = self.holds & ~((owned | self.standby) & self.up[:, None])
+        behind = np.minimum(self.lag + self.scenario.rates * seconds, self.scenario.records)
+        self.lag = np.where(stale, behind, self.lag)

@@ -1,0 +1,1 @@
+"""Behind the standby door: who keeps a warm copy of each stateful task."""

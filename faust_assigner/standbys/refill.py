@@ -1,0 +1,90 @@
+"""Refill: after a change that opened hundreds of seats, fill them owner by owner, not one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from faust_assigner.model import NOBODY, Bools, Ints
+from faust_assigner.standbys.board import Seats
+
+#: Fewer open seats than this are filled one by one, each where it costs least.
+_BULK = 512
+#: Ways to lay the dealt members beside the tasks; the one with the fewest clashes is used.
+_SHIFTS = 8
+
+
+def refill(seats: Seats) -> None:
+    """Fill the last open seat of most tasks; what does not fit is left open. Cost O(M^2 + T log T).
+
+    Copies that crowd a pair far beyond what its owner's death allows are given up first: with so
+    many seats to fill there is a better place for them.
+    """
+    shares = seats.shares
+    if int((shares.need - seats.filled).sum()) < _BULK:
+        return
+    _uncrowd(seats)
+    gap = (shares.need - seats.filled == 1) & (seats.filled > 0)
+    if shares.has_racks:
+        gap &= shares.need <= shares.distinct
+    tasks = np.flatnonzero(gap)
+    for group in _alike(seats, tasks):
+        _deal_one_each(seats, group)
+
+
+def _uncrowd(seats: Seats) -> None:
+    """Empty the seats beyond the cap of their pair, the highest tasks first."""
+    task, column = np.nonzero((seats.holder != NOBODY) & ~seats.pinned)
+    member, owner = seats.holder[task, column], seats.problem.owner[task]
+    pair = owner * len(seats.load) + member
+    order = np.argsort(pair, kind="stable")
+    turn = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
+    surplus = order[turn >= seats.cap[owner[order], member[order]]]
+    if len(surplus):
+        seats.vacate(task[surplus], column[surplus])
+
+
+def _alike(seats: Seats, tasks: Ints) -> list[Ints]:
+    """Split the tasks by class, owner and the racks they already use."""
+    if not len(tasks):
+        return []
+    keys = [seats.shares.kind[tasks], seats.problem.owner[tasks]]
+    if seats.shares.has_racks:
+        holder = seats.holder[tasks]
+        used = np.where(holder == NOBODY, NOBODY, seats.shares.rack[holder])
+        keys += list(np.sort(used, axis=1).T)
+    order = np.lexsort((tasks, *keys[::-1]))
+    table = np.stack(keys, axis=1)[order]
+    return np.split(tasks[order], np.flatnonzero((table[1:] != table[:-1]).any(axis=1)) + 1)
+
+
+def _deal_one_each(seats: Seats, tasks: Ints) -> None:
+    """Deal one standby each to tasks of one owner that use the same racks."""
+    owner = int(seats.problem.owner[tasks[0]])
+    peers = np.flatnonzero(_may_hold(seats, int(tasks[0]), owner))
+    if not len(peers):
+        return
+    pair = seats.pair[owner, peers].astype(np.int64)
+    over = np.maximum(pair + 1 - seats.shares.even[owner, peers], 0)
+    burden = (over << 40) + (seats.load[peers] << 16) + np.minimum(pair, 0xFFFF)
+    base, extra = divmod(len(tasks), len(peers))
+    counts = np.full(len(peers), base, dtype=np.int64)
+    counts[np.argsort(burden, kind="stable")[:extra]] += 1
+    dealt = np.repeat(peers, counts)
+    step = max(1, len(tasks) // _SHIFTS)
+    ways = [np.roll(dealt, turn * step) for turn in range(_SHIFTS)]
+    clashes = [(seats.holder[tasks] == way[:, None]).any(axis=1) for way in ways]
+    best = min(range(_SHIFTS), key=lambda turn: (int(clashes[turn].sum()), turn))
+    fits = ~clashes[best]
+    seats.seat(tasks[fits], ways[best][fits])
+
+
+def _may_hold(seats: Seats, task: int, owner: int) -> Bools:
+    """Who may hold one more standby of this task: subscribers, in a rack it does not use yet."""
+    shares = seats.shares
+    may: Bools = shares.eligible[shares.kind[task]].copy()
+    may[owner] = False
+    if shares.has_racks:
+        holders = seats.holder[task]
+        used = shares.rack[np.append(holders[holders != NOBODY], owner)]
+        may &= ~np.isin(shares.rack, used)
+    return may

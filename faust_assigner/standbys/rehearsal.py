@@ -1,0 +1,153 @@
+"""Rehearsal: with several standbys a task, who shares a task with whom decides how evenly a death lands.
+
+Counts of pairs bound the best promotion there is, as long as racks force nobody above them. The
+planner, and anyone who counts, promotes task by task to the least loaded holder, which can end
+higher. So every member's death is played through in that order, and where a survivor ends above
+the bound, copies that are yet to be made trade places between the tasks of that member. A trade
+changes no load, no rack and no pair count, and costs no restore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from faust_assigner.model import NOBODY, Ints
+from faust_assigner.standbys.board import FRESH, Seats
+
+#: Promotions replayed while looking for good trades, for one member and for all.
+_STEPS_A_MEMBER, _STEPS = 30_000, 300_000
+
+
+def rehearse(seats: Seats) -> None:
+    """Trade fresh copies until no death lands above its bound, or nothing helps within the budget."""
+    if seats.columns < 2:
+        return
+    peak, bound = _play_all(seats)
+    steps = _STEPS
+    short = 2 * np.bincount(seats.problem.owner[seats.filled > 0], minlength=len(peak)) < _STEPS_A_MEMBER
+    for dead in np.flatnonzero((peak > bound) & short).tolist():
+        drill = _Drill(seats, dead, float(bound[dead]))
+        steps -= drill.run(min(steps, _STEPS_A_MEMBER))
+        if steps <= 0:
+            return
+
+
+def _play_all(seats: Seats) -> tuple[Ints, Ints]:
+    """Heaviest survivor of each member's death, promoting in task order, and the bound on it."""
+    problem, shares = seats.problem, seats.shares
+    after = np.repeat(problem.load[None, :], problem.members, axis=0)
+    tasks = np.flatnonzero(seats.filled > 0)
+    tasks = tasks[np.argsort(problem.owner[tasks], kind="stable")]
+    owner = problem.owner[tasks]
+    turn = np.arange(len(tasks)) - np.searchsorted(owner, owner)
+    holders = np.sort(np.where(seats.holder == NOBODY, problem.members, seats.holder), axis=1)
+    after = np.column_stack([after, np.full(problem.members, np.inf)])
+    by_turn = np.argsort(turn, kind="stable")
+    for at in np.split(by_turn, np.flatnonzero(np.diff(turn[by_turn])) + 1):
+        choice = holders[tasks[at]]
+        taker = choice[np.arange(len(at)), np.argmin(after[owner[at, None], choice], axis=1)]
+        after[owner[at], taker] += 1
+    after = after[:, :-1]
+    np.fill_diagonal(after, -np.inf)
+    count = np.bincount(owner, minlength=problem.members)
+    outside = problem.members - np.bincount(shares.rack)[shares.rack]
+    peers = np.maximum(np.where(outside > 0, outside, problem.members - 1), 1)
+    return after.max(axis=1), problem.load.max() + np.ceil(count / peers)
+
+
+class _Drill:
+    """One member's death, played again and again with other holders."""
+
+    def __init__(self, seats: Seats, dead: int, bound: float) -> None:
+        self.seats, self.dead, self.bound = seats, dead, bound
+        mine = (seats.problem.owner == dead) & (seats.filled > 0)
+        self.task = np.flatnonzero(mine)
+        self.holder = [[h for h in row if h != NOBODY] for row in seats.holder[self.task].tolist()]
+        self.kind = seats.shares.kind[self.task].tolist()
+        self.rack = seats.shares.rack.tolist()
+        everyone = np.arange(seats.problem.members)
+        cost = seats.copies.cost(self.task[:, None], everyone[None, :]) if len(self.task) else None
+        self.is_fresh = (cost == FRESH).tolist() if cost is not None else []
+        self.pinned = seats.pinned[self.task].tolist()
+        self.loose = [
+            [fresh[h] and not pin for h, pin in zip(row, pins, strict=False)]
+            for row, fresh, pins in zip(self.holder, self.is_fresh, self.pinned, strict=True)
+        ]
+        self.load = seats.problem.load.tolist()
+
+    def run(self, steps: int) -> int:
+        """Trade while it helps; return the promotions that were replayed."""
+        used = self._improve(self.bound, steps)
+        # Missing the bound by one may save restores; more than that may not.
+        if used < steps:
+            self.loose = [[not pin for pin in row] for row in self.pinned]
+            used += self._improve(self.bound + 1, steps - used)
+        for task, row in zip(self.task.tolist(), self.holder, strict=True):
+            self.seats.holder[task, : len(row)] = row
+        return used
+
+    def _improve(self, bound: float, steps: int) -> int:
+        """Make the first trade that lowers the score, until the bound is met or none does."""
+        used = len(self.task)
+        score, takers = self._play()
+        improved = True
+        while improved and score[0] > bound and used < steps:
+            improved = False
+            for trade in self._trades(takers, score[0]):
+                self._swap(*trade)
+                used += len(self.task)
+                now, now_takers = self._play()
+                if now < score:
+                    score, takers, improved = now, now_takers, True
+                    break
+                self._swap(*trade)
+                if used >= steps:
+                    break
+        return used
+
+    def _play(self) -> tuple[tuple[float, float], list[int]]:
+        """Promote in task order to the least loaded holder: (heaviest, sum of squares), takers."""
+        load = self.load.copy()
+        takers = []
+        for row in self.holder:
+            taker = min(row, key=lambda h: (load[h], h))
+            load[taker] += 1
+            takers.append(taker)
+        touched = {h for row in self.holder for h in row}
+        return (max(load[h] for h in touched), sum(load[h] ** 2 for h in touched)), takers
+
+    def _trades(self, takers: list[int], peak: float) -> Iterator[tuple[int, int, int, int]]:
+        """Exchanges (row, seat, other row, other seat) that bring a task away from a fullest survivor.
+
+        First those that get it a holder with room, from a task that did not need it; then any.
+        """
+        load = self.load.copy()
+        for taker in takers:
+            load[taker] += 1
+        full = {h for h in takers if load[h] == peak}
+        roomy = [[load[h] <= peak - 2 for h in row] for row in self.holder]
+        rows = [row for row in reversed(range(len(takers))) if takers[row] in full]
+        for room, row, other in product((True, False), rows, range(len(takers))):
+            if other != row and self.kind[other] == self.kind[row]:
+                places = product(range(len(self.holder[row])), range(len(self.holder[other])))
+                for seat, place in places:
+                    if roomy[other][place] is room and self._may_trade(row, seat, other, place):
+                        yield row, seat, other, place
+
+    def _may_trade(self, row: int, seat: int, other: int, place: int) -> bool:
+        one, two = self.holder[row][seat], self.holder[other][place]
+        return (
+            one != two
+            and self.loose[row][seat]
+            and self.loose[other][place]
+            and two not in self.holder[row]
+            and one not in self.holder[other]
+            and (not self.seats.shares.has_racks or self.rack[one] == self.rack[two])
+        )
+
+    def _swap(self, row: int, seat: int, other: int, place: int) -> None:
+        one, two = self.holder[row], self.holder[other]
+        one[seat], two[place] = two[place], one[seat]

@@ -1,0 +1,275 @@
+"""Repair: moves, detours and rings of moves, each taken only if it lowers the cost.
+
+Three passes. *Level* brings the loads within one (or as even as racks and pairs permit) by moves
+to the member with the fewest standbys, in batches that do not touch each other. *Relieve* takes
+standbys off the pairs above the failover cap. *Polish*, where the board is small, looks for the
+cheapest chain or ring of up to four moves over all members until there is none: successive
+shortest augmenting paths in the graph whose nodes are members and whose edge u -> w is u's standby
+that is the cheapest to hand to w.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from faust_assigner.model import NOBODY, Bools, Ints
+from faust_assigner.standbys.board import NEVER, Seats
+
+#: Cells (seats x members) up to which the board counts as small.
+POLISHED_CELLS = 60_000
+#: Longest chain that polish looks for.
+_CHAIN = 4
+#: Donors that are looked at for one receiver in one step.
+_DONORS = 64
+#: Chains that are tried in one round of polish before it gives up.
+_TRIES = 24
+#: Members of one rack that must fail to receive from outside before the rest are spared the search.
+_STRIKES = 3
+#: Most rounds of the three.
+_PASSES = 32
+#: Up to this many members a handover may be two moves of one owner (M^4 cells are looked at).
+_LAYERED_MEMBERS = 24
+_FAR = NEVER >> 2
+
+
+def repair(seats: Seats) -> None:
+    """Level, relieve and polish; a board that went through this is left as it is."""
+    kin = _kin(seats)
+    for _ in range(_PASSES):
+        # The last round moves nothing: then nothing will move next time either.
+        if not (_level(seats, kin) | _relieve(seats) | _polish(seats)):
+            break
+
+
+def _level(seats: Seats, kin: Ints) -> bool:
+    """Serve every member below the others, with up to 64 standbys in one look at 64 donors."""
+    strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
+    moved = False
+    stuck: Bools = np.bincount(np.nonzero(seats.shares.eligible)[1], minlength=len(seats.load)) == 0
+    while not stuck.all():
+        adding = np.where(stuck, NEVER, seats.balance(1))
+        receiver = int(np.argmin(adding))
+        donors = np.flatnonzero(-seats.balance(-1) > adding[receiver])
+        if not len(donors):
+            break
+        donors = donors[np.argsort(-seats.load[donors], kind="stable")]
+        akin = kin[donors] == kin[receiver]
+        near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
+        if strikes[kin[receiver]] >= _STRIKES:
+            # Its kin got nothing from outside: leave what is between the kin.
+            far = far[:0]
+        if _take(seats, receiver, np.concatenate([near, far])) or _detour(seats, receiver, far[:2]):
+            moved = True
+        else:
+            stuck[receiver] = True
+            strikes[kin[receiver]] += len(far) > 0
+    return moved
+
+
+def _kin(seats: Seats) -> Ints:
+    """Members of one rack with the same subscriptions: what one cannot take, none can."""
+    alike = seats.shares.eligible.T.astype(np.int64)
+    if seats.shares.has_racks:
+        alike = np.column_stack([seats.shares.rack, alike])
+    return np.unique(alike, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _take(seats: Seats, receiver: int, donors: Ints) -> bool:
+    """Move the cheapest standbys of different owners from different donors to the receiver.
+
+    Being of different owners and donors they do not change each other's cost.
+    """
+    if not len(donors):
+        return False
+    task, column = seats.seats_of(donors)
+    donor, owner = seats.holder[task, column], seats.problem.owner[task]
+    cost = seats.price(task, column, receiver) - seats.refund(task, column)
+    cost = cost + seats.balance(-1)[donor]
+    order = np.argsort(cost, kind="stable")
+    order = order[: np.searchsorted(cost[order], -seats.balance(1)[receiver])]
+    chosen = _unlike(donor[order].tolist(), owner[order].tolist(), len(donors))
+    picked = order[chosen]
+    # Each one makes the receiver heavier, the later ones must be worth that.
+    picked = picked[cost[picked] + seats.balance(1, np.arange(len(picked)), receiver) < 0]
+    seats.move_all(task[picked], column[picked], receiver)
+    return bool(len(picked))
+
+
+def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
+    """Positions, from the front, of pairs that share neither donor nor owner."""
+    chosen: list[int] = []
+    seen_donors: set[int] = set()
+    seen_owners: set[int] = set()
+    for at, (donor, owner) in enumerate(zip(donors, owners, strict=True)):
+        if donor not in seen_donors and owner not in seen_owners:
+            seen_donors.add(donor)
+            seen_owners.add(owner)
+            chosen.append(at)
+            if len(chosen) == most:
+                break
+    return chosen
+
+
+def _detour(seats: Seats, receiver: int, donors: Ints) -> bool:
+    """Where no donor can give directly: donor -> somebody -> receiver."""
+    return any(_through_another(seats, *seats.seats_of(donors[at : at + 1]), receiver)
+               for at in range(len(donors)))
+
+
+def _through_another(seats: Seats, task: Ints, column: Ints, receiver: int) -> bool:
+    """Move one of these seats, all of one donor, to some member w, and one of w's to the receiver."""
+    if not len(task):
+        return False
+    donor = int(seats.holder[task[0], column[0]])
+    ends = int(seats.balance(1)[receiver] + seats.balance(-1)[donor]) if donor != receiver else 0
+    everyone = np.arange(len(seats.load))
+    away = seats.price(task[:, None], column[:, None], everyone[None, :])
+    away = away - seats.refund(task, column)[:, None]
+    away[:, receiver] = NEVER
+    best, cost = np.argmin(away, axis=0), away.min(axis=0)
+    middles = np.argsort(cost, kind="stable")[:_DONORS]
+    middles = middles[cost[middles] < NEVER // 2]
+    next_task, next_column = seats.seats_of(middles)
+    onward = seats.price(next_task, next_column, receiver)
+    onward = onward - seats.refund(next_task, next_column)
+    total = onward + cost[seats.holder[next_task, next_column]] + ends
+    for at in np.argsort(total, kind="stable")[:_TRIES].tolist():
+        if total[at] >= 0:
+            break
+        middle = int(seats.holder[next_task[at], next_column[at]])
+        first = int(best[middle])
+        moves = [(int(task[first]), int(column[first]), middle),
+                 (int(next_task[at]), int(next_column[at]), receiver)]
+        if moves[0][:2] != moves[1][:2] and seats.try_moves(moves):
+            return True
+    return False
+
+
+def _relieve(seats: Seats) -> bool:
+    """Take standbys off the pairs above the failover cap, by a move or an exchange."""
+    moved = False
+    for owner, member in np.argwhere(seats.pair > seats.cap).tolist():
+        while seats.pair[owner, member] > seats.cap[owner, member]:
+            task, column = seats.seats_of(np.array([member]))
+            mine = seats.problem.owner[task] == owner
+            task, column = task[mine], column[mine]
+            if not (_give_away(seats, task, column) or _through_another(seats, task, column, member)):
+                break
+            moved = True
+    return moved
+
+
+def _give_away(seats: Seats, task: Ints, column: Ints) -> bool:
+    """Make the best single move of these seats."""
+    everyone = np.arange(len(seats.load))
+    cost = seats.price(task[:, None], column[:, None], everyone[None, :])
+    cost = cost - seats.refund(task, column)[:, None] + seats.balance(1)[None, :]
+    seat, member = divmod(int(np.argmin(cost)), len(everyone))
+    return seats.try_moves([(int(task[seat]), int(column[seat]), member)])
+
+
+def _polish(seats: Seats) -> bool:
+    """On a small board, take the cheapest chain or ring of moves until none lowers the cost."""
+    task, column = np.nonzero(seats.holder >= 0)
+    members = len(seats.load)
+    if not len(task) or len(task) * members > POLISHED_CELLS:
+        return False
+    for turn in range(2 * len(task) + 8):
+        board = _Handovers(seats, task, column)
+        if not any(seats.try_moves(chain) for chain in board.chains()):
+            return turn > 0
+    return True
+
+
+class _Handovers:
+    """Cheapest handover between any two members, and the chains made of them.
+
+    A handover u -> w moves one standby, or two of one owner (u -> x, x -> w) where that owner has
+    no room left on x or w: the pair (owner, x) then stays as it is.
+    """
+
+    def __init__(self, seats: Seats, task: Ints, column: Ints) -> None:
+        self.seats, self.task, self.column = seats, task, column
+        members = len(seats.load)
+        everyone = np.arange(members)
+        adding = seats.pair_cost(everyone[:, None], everyone[None, :], 1)
+        leaving = seats.pair_cost(everyone[:, None], everyone[None, :], 0)
+        self.single, self.seat = self._by_owner(adding, leaving)
+        total = self.single + adding[:, None, :] - leaving[:, :, None]
+        self.owner = np.argmin(total, axis=0)
+        self.cost = np.minimum(total.min(axis=0), _FAR)
+        np.fill_diagonal(self.cost, _FAR)
+        self.middle = np.full((members, members), NOBODY, dtype=np.int64)
+        if members <= _LAYERED_MEMBERS:
+            self._add_doubles(adding, leaving)
+
+    def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
+        """Cheapest standby of owner o that u can hand to w, pairs not counted: [o, u, w], and which."""
+        seats, task, column = self.seats, self.task, self.column
+        members = len(seats.load)
+        owner, holder = seats.problem.owner[task], seats.holder[task, column]
+        everyone = np.arange(members)
+        cost = seats.price(task[:, None], column[:, None], everyone[None, :]) - adding[owner]
+        cost = cost - (seats.refund(task, column) - leaving[owner, holder])[:, None]
+        key = owner * members + holder
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        least = np.minimum.reduceat(cost[order], starts, axis=0)
+        which = np.repeat(least, np.diff(starts, append=len(order)), axis=0) == cost[order]
+        first = np.minimum.reduceat(np.where(which, order[:, None], len(order)), starts, axis=0)
+        single = np.full((members * members, members), _FAR, dtype=np.int64)
+        seat = np.zeros((members * members, members), dtype=np.int64)
+        single[key[order[starts]]] = np.minimum(least, _FAR)
+        seat[key[order[starts]]] = first
+        cube = (members, members, members)
+        return single.reshape(cube), seat.reshape(cube)
+
+    def _add_doubles(self, adding: Ints, leaving: Ints) -> None:
+        """Take two moves of one owner for one handover where they are cheaper."""
+        through = self.single[:, :, :, None] + self.single[:, None, :, :]
+        middle, double = np.argmin(through, axis=2), through.min(axis=2)
+        total = double + adding[:, None, :] - leaving[:, :, None]
+        ring = np.arange(len(self.cost))
+        total[:, ring, ring] = double[:, ring, ring]
+        owner, cost = np.argmin(total, axis=0), total.min(axis=0)
+        better = cost < self.cost
+        self.cost = np.where(better, cost, self.cost)
+        self.owner = np.where(better, owner, self.owner)
+        here = np.take_along_axis(middle, owner[None], axis=0)[0]
+        self.middle = np.where(better, here, NOBODY)
+
+    def chains(self) -> list[list[tuple[int, int, int]]]:
+        """Return the most promising chains, as moves; a ring is a chain that ends where it began."""
+        ends = self.seats.balance(-1)[:, None] + self.seats.balance(1)[None, :]
+        np.fill_diagonal(ends, 0)
+        reach, middles, found = self.cost, [], []
+        for length in range(1, min(_CHAIN, len(self.cost)) + 1):
+            if length > 1:
+                through = reach[:, :, None] + self.cost[None, :, :]
+                middles.append(np.argmin(through, axis=1))
+                reach = np.minimum(through.min(axis=1), _FAR)
+            total = reach + ends
+            for first, last in np.argwhere(total < 0).tolist():
+                found.append((int(total[first, last]), length, first, last))
+        found.sort()
+        return [self._moves(middles, *chain[1:]) for chain in found[:_TRIES]]
+
+    def _moves(
+        self, middles: list[Ints], length: int, first: int, last: int
+    ) -> list[tuple[int, int, int]]:
+        """Spell one chain out, walking back from its end."""
+        nodes = [last]
+        for step in range(length - 2, -1, -1):
+            nodes.append(int(middles[step][first, nodes[-1]]))
+        nodes.append(first)
+        nodes.reverse()
+        return [move for u, w in pairwise(nodes) for move in self._handover(u, w)]
+
+    def _handover(self, u: int, w: int) -> list[tuple[int, int, int]]:
+        """The one or two moves of a handover."""
+        owner, middle = self.owner[u, w], int(self.middle[u, w])
+        stops = [u, w] if middle == NOBODY else [u, middle, w]
+        seats = [(int(self.seat[owner, x, y]), y) for x, y in pairwise(stops)]
+        return [(int(self.task[seat]), int(self.column[seat]), y) for seat, y in seats]

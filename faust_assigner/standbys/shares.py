@@ -1,0 +1,215 @@
+"""Fair shares: how many standbys of one member's actives each of its peers should hold.
+
+If member i dies, its tasks are promoted where their standbys are. Nobody ends above the heaviest
+load plus ``ceil(tasks of i / peers of i)`` when, for R standbys a task, each peer holds at most R
+times that number of i's standbys: any set J of peers then covers at most ``|J| * ceil(...)`` tasks
+completely, which is Hall's condition for a promotion within the bound. So the bound on promotions
+becomes a cap on pair counts, and pair counts are cheap to keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from faust_assigner.model import NOBODY, Bools, Floats, Ints
+from faust_assigner.standbys.problem import StandbyProblem
+
+#: Counts of pairs: a matrix of M^2, so half the width.
+Counts: TypeAlias = npt.NDArray[np.int32]
+
+#: Shares are sums of fractions; what is this close to a whole number is that number.
+_ROUNDING = 1e-9
+#: Loads that differ by more than this when everybody holds its share are worth levelling early.
+_LOPSIDED = 2.0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The counts to aim at, for T tasks, M members and C classes of equal eligibility.
+
+    ``kind``      int64[T]   row of ``eligible``: groups with the same subscribers are one class
+    ``eligible``  bool[C,M]
+    ``rack``      int64[M]   every member has one: who names no rack is a rack of its own
+    ``has_racks`` bool       two members share a rack, and there are two racks
+    ``need``      int64[T]   R' of each task
+    ``outside``   int64[T]   of these, how many fit outside the active's rack
+    ``distinct``  int64[T]   over how many other racks they can be spread
+    ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
+    ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
+    ``lopsided``  bool       even shares make uneven loads, as they do where racks differ in size
+    ``bound``     int32[M,M] the most that keeps the failover bound
+    ``cap``       int32[M,M] the same, one more where so many copies exist: that saves a restore
+    """
+
+    kind: Ints
+    eligible: Bools
+    rack: Ints
+    has_racks: bool
+    need: Ints
+    outside: Ints
+    distinct: Ints
+    ratio: Floats
+    even: Counts
+    lopsided: bool
+    bound: Counts
+    cap: Counts
+
+
+def fair_shares(problem: StandbyProblem) -> Shares:
+    """Work out who should hold how much. Cost O(T + C * M^2)."""
+    rack, has_racks = settled_racks(problem.rack)
+    eligible, row_to_kind = np.unique(problem.eligible, axis=0, return_inverse=True)
+    kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
+    need, outside, distinct = _needs(problem, kind, eligible, rack, has_racks)
+    ratio = _ratios(eligible, rack, has_racks, problem.replicas)
+    even, lopsided, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
+    held = np.zeros_like(bound)
+    np.add.at(held, (problem.owner[problem.held_task], problem.held_member), 1)
+    cap = np.maximum(bound, np.minimum(bound + 1, held))
+    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, lopsided, bound, cap)
+
+
+def settled_racks(rack: Ints) -> tuple[Ints, bool]:
+    """Give each member a rack, and say whether racks matter.
+
+    A member that names none is a rack of its own: nothing is known to fall together with it. That
+    keeps loads even in a roll-out that adds rack names one member at a time.
+    """
+    members = len(rack)
+    settled = np.where(rack == NOBODY, rack.max(initial=0) + 1 + np.arange(members), rack)
+    _, settled = np.unique(settled, return_inverse=True)
+    racks = int(settled.max(initial=-1)) + 1
+    if racks in (1, members):
+        return np.arange(members, dtype=np.int64), False
+    return settled.ravel().astype(np.int64), True
+
+
+def _needs(
+    problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints, has_racks: bool
+) -> tuple[Ints, Ints, Ints]:
+    """Return R', how many of them fit outside the active's rack, and over how many racks."""
+    owner = np.maximum(problem.owner, 0)
+    if not len(owner) or not eligible.size:
+        nothing = np.zeros(len(owner), dtype=np.int64)
+        return nothing, nothing, nothing
+    racks = int(rack.max()) + 1
+    in_rack = np.zeros((len(eligible), racks), dtype=np.int64)
+    for row, members in enumerate(eligible):
+        in_rack[row] = np.bincount(rack[members], minlength=racks)
+    total = eligible.sum(axis=1)
+    others = total[kind] - eligible[kind, owner]
+    need = np.where(problem.owner == NOBODY, 0, np.minimum(max(problem.replicas, 0), others))
+    home = in_rack[kind, rack[owner]]
+    outside = np.minimum(need, total[kind] - home)
+    distinct = np.minimum(need, (in_rack > 0).sum(axis=1)[kind] - (home > 0))
+    return need, outside, distinct
+
+
+def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floats:
+    """Standbys a member should hold per task, by class and by the rack of the active."""
+    members = eligible.shape[1]
+    racks = int(rack.max(initial=0)) + 1 if has_racks else 1
+    ratio = np.zeros((len(eligible), racks, members))
+    for row, allowed in enumerate(eligible):
+        count = int(allowed.sum())
+        wanted = max(0, min(replicas, count - 1))
+        if not wanted:
+            continue
+        if not has_racks:
+            ratio[row, 0, allowed] = wanted / (count - 1)
+            continue
+        sizes = np.bincount(rack[allowed], minlength=racks)
+        for home in range(racks):
+            per_member = _rack_ratios(sizes, home, wanted)
+            ratio[row, home] = np.where(allowed, per_member[rack], 0.0)
+    return ratio
+
+
+def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
+    """Standbys per task for each member of each rack, the active being at home.
+
+    In proportion to the racks' sizes, but at most one a rack while the racks suffice and at least
+    one a rack when they do not.
+    """
+    away = sizes.copy()
+    away[home] = 0
+    outside = min(wanted, int(away.sum()))
+    per_rack = np.zeros(len(sizes))
+    if outside:
+        used = away > 0
+        racks = int(used.sum())
+        low = used.astype(float) if outside >= racks else np.zeros(len(sizes))
+        high = used.astype(float) if outside <= racks else away.astype(float)
+        per_rack = _poured(away.astype(float), low, high, float(outside))
+    per_member = np.divide(per_rack, away, out=np.zeros(len(sizes)), where=away > 0)
+    if sizes[home] > 1:
+        per_member[home] = (wanted - outside) / (sizes[home] - 1)
+    return per_member
+
+
+def _poured(sizes: Floats, low: Floats, high: Floats, total: float) -> Floats:
+    """Find the level L at which ``clip(L * sizes, low, high)`` sums to total (bisection)."""
+    if (sizes * (total / sizes.sum()) <= high).all() and (sizes * (total / sizes.sum()) >= low).all():
+        return np.asarray(sizes * (total / sizes.sum()))
+    below, above = 0.0, total + 1.0
+    for _ in range(60):
+        level = (below + above) / 2
+        if np.clip(level * sizes, low, high).sum() < total:
+            below = level
+        else:
+            above = level
+    return np.asarray(np.clip(above * sizes, low, high))
+
+
+def _pair_counts(
+    problem: StandbyProblem,
+    kind: Ints,
+    eligible: Bools,
+    rack: Ints,
+    has_racks: bool,
+    ratio: Floats,
+    need: Ints,
+) -> tuple[Counts, bool, Counts]:
+    """Return the even share of each (owner, holder) pair, if it is lopsided, and the failover bound."""
+    members = problem.members
+    share = np.zeros((members, members))
+    first = np.zeros((members, members))
+    owned = problem.owner != NOBODY
+    for row, allowed in enumerate(eligible):
+        of_kind = owned & (kind == row)
+        tasks = np.bincount(problem.owner[of_kind], minlength=members)
+        rows = ratio[row][rack] if has_racks else ratio[row]
+        share += tasks[:, None] * rows
+        first += (tasks / _peers(allowed, rack))[:, None] * allowed
+    even = np.ceil(share - _ROUNDING).astype(np.int32)
+    room = _room(problem)
+    bound = np.ceil(first - _ROUNDING).astype(np.int32) + room
+    replicas = np.zeros(members, dtype=np.int32)
+    np.maximum.at(replicas, problem.owner[owned], need[owned].astype(np.int32))
+    cap = replicas[:, None] * bound
+    # Where racks force a pair above that, the others must stay at their even share.
+    forced = (even > cap).any(axis=1)
+    cap[forced] = even[forced]
+    lopsided = bool(np.ptp(share.sum(axis=0)) > _LOPSIDED) if members else False
+    return even, lopsided, cap
+
+
+def _peers(allowed: Bools, rack: Ints) -> Ints:
+    """Eligible members outside each member's rack, or all others where there is none."""
+    in_rack = np.bincount(rack[allowed], minlength=int(rack.max(initial=0)) + 1)
+    total = int(allowed.sum())
+    outside = total - in_rack[rack]
+    return np.maximum(np.where(outside > 0, outside, total - allowed), 1)
+
+
+def _room(problem: StandbyProblem) -> Counts:
+    """How many tasks each member is below the heaviest load (scaled by capacity)."""
+    if not problem.members:
+        return np.zeros(0, dtype=np.int32)
+    heaviest = (problem.load / problem.capacity).max()
+    below: Floats = heaviest * problem.capacity - problem.load
+    return np.floor(below + _ROUNDING).astype(np.int32)

@@ -1,0 +1,1 @@
+"""What a plan says of itself: its numbers, and the reason for one placement."""

@@ -1,0 +1,135 @@
+"""Why one task is where it is: the rule that decided, and what the other places would have cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from faust_assigner.actives.numbers import counts
+from faust_assigner.model import NOBODY
+from faust_assigner.standbys.derive import active_load
+from faust_assigner.views.placed import RULES, Placed
+
+_TERMS = ("total balance", "group balance", "stickiness", "warmth")
+_SAID = {
+    "kept": "stays with its previous owner",
+    "placed": "had no living owner and goes where the balance has room",
+    "placed warm": "had no living owner and goes where the balance has room and a copy of its state is",
+    "moved": "is taken from {before}, because the balance asks for it",
+    "moved warm": "is taken from {before}, because the balance asks for it, to a copy of its state",
+    "promoted": "lost its owner and goes where its state lives, before the balance",
+    "follows": "is a changelog and goes where its source is",
+}
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """A place that was not chosen: ``member_id``, the ``term`` it loses by, and by how much."""
+
+    member_id: str
+    term: str
+    by: float
+
+    def __str__(self) -> str:
+        return f"{self.member_id} loses by {self.term}" + (f" ({self.by:g})" if self.by else "")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One placement: where, by which rule (of ``RULES``), and the places it beat, the best first."""
+
+    topic: str
+    partition: int
+    member_id: str
+    previous: str | None
+    rule: str
+    beaten: tuple[Beaten, ...]
+    standbys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = _SAID[self.rule].format(before=self.previous)
+        lines = [f"{self.topic}-{self.partition} on {self.member_id}: {said}."]
+        lines += [f"  {place}" for place in self.beaten]
+        if self.standbys:
+            lines.append(f"  standbys: {', '.join(self.standbys)}")
+        return "\n".join(lines)
+
+
+def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Explanation:
+    """The rule behind one placement and the ``most`` best places it beat.
+
+    Raises ``KeyError`` for a topic nobody subscribes to, ``IndexError`` for a partition it has not.
+    """
+    g = next((g for g, group in enumerate(plan.groups) if topic in group.topics), None)
+    if g is None:
+        raise KeyError(f"no member subscribes to {topic!r}, or it has no partitions")
+    count = plan.groups[g].partitions
+    if not 0 <= partition < count:
+        raise IndexError(f"{topic!r} has partitions 0..{count - 1}, not {partition}")
+    rule = RULES[plan.rule[g][partition]]
+    before = int(plan.prior_owner[g][partition])
+    beaten = _beaten(plan, g, partition, rule)
+    return Explanation(
+        topic,
+        partition,
+        plan.member_ids[plan.owner[g][partition]],
+        None if before == NOBODY else plan.member_ids[before],
+        rule,
+        tuple(beaten[:most]),
+        tuple(plan.member_ids[m] for m in plan.standby[g][partition].tolist()
+              if m != NOBODY and topic in plan.groups[g].changelogs),
+    )
+
+
+def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
+    others = [m for m in plan.groups[g].members.tolist() if m != plan.owner[g][partition]]
+    if rule == "follows":
+        return [Beaten(plan.member_ids[m], "its source being elsewhere", 0) for m in others]
+    if rule == "promoted":
+        return _less_warm(plan, g, partition, others)
+    return _less_even(plan, g, partition, others)
+
+
+def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
+    """Members with less of the state, or as much and no lighter."""
+    rows = np.flatnonzero(plan.prior.held_task == plan.layout.start[g] + partition)
+    logs = dict(zip(plan.prior.held_member[rows].tolist(), plan.prior.held_logs[rows].tolist(), strict=True))
+    owner = int(plan.owner[g][partition])
+    load = active_load(plan.layout, plan.flat_owner) / plan.layout.capacity
+    ranked = sorted(others, key=lambda m: (logs[owner] - logs.get(m, 0), load[m], m))
+    return [
+        Beaten(plan.member_ids[m], "less of the state", logs[owner] - logs.get(m, 0))
+        if logs.get(m, 0) < logs[owner]
+        else Beaten(plan.member_ids[m], "load", float(load[m] - load[owner]))
+        for m in ranked
+    ]
+
+
+def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
+    """What moving this one task would cost in each term of the objective, the cheapest first."""
+    layout, target = plan.layout, plan.flat_target
+    here = int(plan.target[g][partition])
+    before = int(plan.prior_owner[g][partition])
+    load = active_load(layout, target)
+    seats = counts(plan.target[g], load.size)
+    held = plan.prior.held_member[plan.prior.held_task == layout.start[g] + partition]
+    warm = np.isin(np.arange(load.size), held)
+    capacity = layout.capacity
+    ranked = []
+    for m in others:
+        if m == here:
+            continue
+        costs = (
+            round(float((2 * load[m] + 1) / capacity[m] - (2 * load[here] - 1) / capacity[here]), 9),
+            float((2 * seats[m] + 1) - (2 * seats[here] - 1)),
+            float((here == before) - (m == before)),
+            float(int(warm[here]) - int(warm[m])),
+        )
+        term = next((i for i, cost in enumerate(costs) if cost), None)
+        ranked.append((costs, m, term))
+    return [
+        Beaten(plan.member_ids[m], "the tie-breaks (whole runs, then the lower id)", 0)
+        if term is None else Beaten(plan.member_ids[m], _TERMS[term], costs[term])
+        for costs, m, term in sorted(ranked, key=lambda row: (row[0], row[1]))
+    ]

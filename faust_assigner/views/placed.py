@@ -1,0 +1,149 @@
+"""One answer of the planner as arrays: what a report counts and an explanation looks up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from faust_assigner.actives.weighted import Weighed
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Prior
+
+#: Why a task is where it is; ``Plan.rule`` holds indexes into this.
+RULES = (
+    "kept",  # its previous owner keeps it
+    "placed",  # nobody living owned it: where the balance has room
+    "placed warm",  # the same, on a member that holds its state
+    "moved",  # taken from a living owner, because the balance asks for it
+    "moved warm",  # the same, to a member that holds its state
+    "promoted",  # orphaned, and its state lives: where the state is, before the target
+    "follows",  # a changelog that went where its source is
+)
+KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS = range(len(RULES))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Placed:
+    """Who owns what, who stands by, and what the last assignment was.
+
+    Members are indexes into ``member_ids`` (ids ascending), ``NOBODY`` (-1) is none; group ``g`` of
+    ``groups`` has n_g numbers:
+
+    ``owner[g]``        int64[n_g]     the active's member
+    ``standby[g]``      int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 where stateless
+    ``prior_owner[g]``  int64[n_g]     the living, subscribed member whose claim was believed
+    ``target[g]``       int64[n_g]     where the task belongs; differs from ``owner`` while promoted
+    ``rule[g]``         int8[n_g]      why it is where it is: an index into ``RULES``
+    ``cold[g]``         bool[n_g]      stateful, and placed where none of its state is
+    ``standby_hit[g]``  bool[n_g]      placed on a member that held a copy without being the owner
+    ``layout``, ``prior``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks;
+    ``flat_counted`` is the target before weights, ``weighed`` what they are
+    """
+
+    layout: Layout
+    prior: Prior
+    flat_target: Ints
+    flat_owner: Ints
+    flat_standby: Ints
+    flat_counted: Ints
+    promoted: Bools
+    partitions: Mapping[str, int]
+    replicas: int = 0
+    weighed: Weighed | None = None
+
+    @property
+    def member_ids(self) -> tuple[str, ...]:
+        """The members' ids, ascending."""
+        return self.layout.member_ids
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The co-partitioned groups, in the order of every per-group tuple here."""
+        return self.layout.groups
+
+    @cached_property
+    def owner(self) -> tuple[Ints, ...]:
+        """See the class."""
+        return self._split(self.flat_owner)
+
+    @cached_property
+    def standby(self) -> tuple[Ints, ...]:
+        """See the class."""
+        return tuple(
+            rows if group.is_stateful else rows[:, :0]
+            for group, rows in zip(self.groups, self._split(self.flat_standby), strict=True)
+        )
+
+    @cached_property
+    def prior_owner(self) -> tuple[Ints, ...]:
+        """See the class."""
+        return self._split(self.prior.owner)
+
+    @cached_property
+    def target(self) -> tuple[Ints, ...]:
+        """See the class."""
+        return self._split(self.flat_target)
+
+    @cached_property
+    def rule(self) -> tuple[npt.NDArray[np.int8], ...]:
+        """See the class."""
+        return self._split(self.flat_rule)
+
+    @cached_property
+    def cold(self) -> tuple[Bools, ...]:
+        """See the class."""
+        return self._split(self.flat_cold)
+
+    @cached_property
+    def standby_hit(self) -> tuple[Bools, ...]:
+        """See the class."""
+        return self._split(self.flat_hit)
+
+    @cached_property
+    def flat_hit(self) -> Bools:
+        """bool[T]: the owner held a copy of the task's state without having been its owner."""
+        hit = np.zeros(self.layout.tasks, dtype=np.bool_)
+        held = self.prior.held_task
+        hit[held[self.prior.held_member == self.flat_owner[held]]] = True
+        return hit
+
+    @cached_property
+    def flat_cold(self) -> Bools:
+        """bool[T]: state exists or existed somewhere living, and the new owner has none of it."""
+        somewhere = self.prior.owner != NOBODY
+        somewhere[self.prior.held_task] = True
+        stateful = self.layout.per_task(lambda group: group.is_stateful)
+        cold: Bools = stateful & somewhere & (self.prior.owner != self.flat_owner) & ~self.flat_hit
+        return cold
+
+    @cached_property
+    def flat_rule(self) -> npt.NDArray[np.int8]:
+        """int8[T], indexes into ``RULES``."""
+        rule = np.where(self.prior.owner == NOBODY, PLACED, MOVED) + self.flat_hit
+        rule[self.promoted] = PROMOTED
+        followers = np.flatnonzero(self.layout.per_task(lambda group: group.follows is not None))
+        rule[followers[self._leader_owner(followers) == self.flat_owner[followers]]] = FOLLOWS
+        rule[self.prior.owner == self.flat_owner] = KEPT
+        return rule.astype(np.int8)
+
+    def _leader_owner(self, tasks: Ints) -> Ints:
+        """The owner of the same number in the group each task's group follows."""
+        follows = np.array([-1 if g.follows is None else g.follows for g in self.groups], dtype=np.int64)
+        group = np.searchsorted(self.layout.start, tasks, side="right") - 1
+        there = tasks - self.layout.start[group] + self.layout.start[follows[group]]
+        owner: Ints = self.flat_owner[there]
+        return owner
+
+    def _split(self, flat: Any) -> tuple[Any, ...]:
+        start = self.layout.start
+        return tuple(flat[start[g] : start[g + 1]] for g in range(len(self.groups)))
+
+    @cached_property
+    def moves(self) -> int:
+        """How many tasks left a previous owner that lives and still subscribes to them."""
+        before = self.prior.owner
+        return int(np.count_nonzero((before != NOBODY) & (before != self.flat_owner)))

@@ -1,0 +1,130 @@
+"""The numbers a person compares, of one plan; computed when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from faust_assigner.actives.numbers import counts
+from faust_assigner.model import NOBODY, Ints
+from faust_assigner.standbys.derive import active_load, standby_problem, stateful_tasks
+from faust_assigner.standbys.failover import Deaths, measure
+from faust_assigner.views.placed import Placed
+
+#: What each number is, in the order a report prints them.
+MEANINGS = {
+    "members": "members",
+    "idle_members": "members that subscribe and own nothing",
+    "tasks": "tasks, a follower's not counted",
+    "load_min": "fewest active tasks on a subscribed member",
+    "load_max": "most active tasks on a member",
+    "group_spread": "most less fewest tasks of one group on its subscribers, worst group",
+    "moves": "tasks taken from a living, subscribed owner",
+    "moves_minimum": "the fewest moves the same balance allows",
+    "cold_moves": "stateful tasks on a member that had none of their state",
+    "promoted": "orphaned tasks that went to a copy of their state",
+    "off_target": "promoted tasks that belong elsewhere and move later, warm",
+    "standby_min": "fewest standbys on a member that may hold any",
+    "standby_max": "most standbys on a member",
+    "standby_spread": "the difference",
+    "standby_fresh": "standbys restored from nothing",
+    "worst_after_member_death": "heaviest survivor of any one member's death",
+    "ideal_after_member_death": "what that could be at best",
+    "worst_after_rack_death": "heaviest survivor of any one rack's death",
+    "ideal_after_rack_death": "what that could be at best",
+    "weight_max": "heaviest member, in weights / capacity",
+    "weight_bound": "no plan's heaviest member is lighter than this",
+    "weight_gap": "(weight_max - weight_bound) / weight_bound",
+}
+
+
+class Report(dict[str, Any]):
+    """A plan's numbers by name (the names of ``MEANINGS``, and ``groups``); prints as a table.
+
+    ``groups`` has a row per group: id, topics, partitions, fewest and most tasks of it on a subscriber.
+    Numbers that do not apply (no racks, no weights, no standbys) are ``None``.
+    """
+
+    def __str__(self) -> str:
+        rows = [(name, self[name], meaning) for name, meaning in MEANINGS.items() if self[name] is not None]
+        lines = [f"{name:<26}{_shown(value):>10}  {meaning}" for name, value, meaning in rows]
+        lines += [f"group {row['id']:<20}{row['min']:>4}..{row['max']:<4}  {', '.join(row['topics'])}"
+                  for row in self["groups"]]
+        return "\n".join(lines)
+
+
+def _shown(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def report(plan: Placed) -> Report:
+    """Every number of ``MEANINGS``. Cost O(tasks + members^2)."""
+    found = Report(dict.fromkeys(MEANINGS))
+    found.update(_actives(plan))
+    found.update(_movement(plan))
+    if plan.replicas and stateful_tasks(plan.layout).size:
+        found.update(_standbys(plan))
+    if plan.weighed is not None:
+        found.update(plan.weighed.figures(plan.flat_owner))
+    return found
+
+
+def _actives(plan: Placed) -> dict[str, Any]:
+    layout = plan.layout
+    load = active_load(layout, plan.flat_owner)
+    ordinary = [group for group in layout.groups if group.follows is None]
+    subscribed = np.zeros(load.size, dtype=np.bool_)
+    for group in ordinary:
+        subscribed[group.members] = True
+    mine = load[subscribed]
+    rows: list[dict[str, Any]] = []
+    for group, owner in zip(layout.groups, plan.owner, strict=True):
+        seats = counts(owner, load.size)[group.members]
+        rows.append({"id": group.group_id, "topics": group.topics, "partitions": group.partitions,
+                     "min": int(seats.min()), "max": int(seats.max())})
+    return {
+        "members": load.size,
+        "idle_members": int((mine == 0).sum()),
+        "tasks": int(load.sum()),
+        "load_min": int(mine.min()) if mine.size else 0,
+        "load_max": int(mine.max(initial=0)),
+        "group_spread": max((row["max"] - row["min"] for row in rows), default=0),
+        "groups": rows,
+    }
+
+
+def _movement(plan: Placed) -> dict[str, Any]:
+    before = plan.prior.owner
+    ordinary = plan.layout.per_task(lambda group: group.follows is None)
+    followed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
+    return {
+        "moves": plan.moves,
+        "moves_minimum": _moved(before[ordinary], plan.flat_counted[ordinary]) + followed,
+        "cold_moves": int(np.count_nonzero(plan.flat_cold)),
+        "promoted": int(np.count_nonzero(plan.promoted)),
+        "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),
+    }
+
+
+def _moved(before: Ints, after: Ints) -> int:
+    return int(np.count_nonzero((before != NOBODY) & (before != after)))
+
+
+def _standbys(plan: Placed) -> dict[str, Any]:
+    problem = standby_problem(plan.layout, plan.prior, plan.flat_owner, plan.flat_target, plan.replicas)
+    standbys = plan.flat_standby[stateful_tasks(plan.layout)]
+    figures = measure(problem, standbys)
+    held = counts(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]
+    return {
+        "standby_min": int(held.min()),
+        "standby_max": int(held.max()),
+        "standby_spread": figures.spread,
+        "standby_fresh": figures.fresh_copies,
+        **_deaths("member", figures.member_death),
+        **(_deaths("rack", figures.rack_death) if figures.rack_death is not None else {}),
+    }
+
+
+def _deaths(who: str, deaths: Deaths) -> dict[str, Any]:
+    return {f"worst_after_{who}_death": deaths.worst, f"ideal_after_{who}_death": deaths.ideal}

@@ -1,0 +1,16 @@
+"""Weights of partitions: the document that carries them, and a trial of what they would change."""
+
+from faust_assigner.weights.document import (
+    DEFAULT_LIMITS,
+    Limits,
+    WeightRow,
+    WeightsDocument,
+    WeightSet,
+    WeightsRefused,
+    clamp_to_median,
+    decode,
+    encode,
+)
+
+__all__ = ["DEFAULT_LIMITS", "Limits", "WeightRow", "WeightSet", "WeightsDocument", "WeightsRefused",
+           "clamp_to_median", "decode", "encode"]

@@ -1,0 +1,228 @@
+"""What the leader answers each member: bounded user_data of an assignment <-> :class:`Answer`.
+
+Always zlib over JSON that stock Faust reads, so that even a static member that comes back with stock
+Faust finds its partitions. What is the same for all members (the directory of owners, the group ids)
+is encoded and compressed once and stitched to each member's own part: our members read the directory
+from our extra key, stock members get stock's two distributions.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Claims
+from faust_assigner.wire.bounded import (
+    TOPICS,
+    UNPACKED_BYTES,
+    URL_CHARS,
+    read_json,
+    read_label,
+    unpack,
+)
+from faust_assigner.wire.directory import ByUrl, Directory, decode_directory, encode_directory
+from faust_assigner.wire.join import (
+    KEY,
+    VERSION,
+    decode_base64,
+    decode_claims,
+    encode_claims,
+    read_group_ids,
+    read_stock_claims,
+    split_value,
+)
+from faust_assigner.wire.runs import Reader, Runs, Writer
+
+_GENERATION, _FLAGS, _WRITES, _DECISION = range(1, 5)
+#: A decision's name is short; more is a stranger's.
+_DECISION_BYTES = 64
+_ALL_OURS = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One member's part of a round.
+
+    ``actives`` and ``standbys`` are what Faust acts on; a global table's changelog is in both. Which of
+    its partitions this member was really given is in ``writes``. ``generation`` is -1 when a stock
+    leader answered, which names none. ``is_uniform``: every member of the group is ours. ``decision_id``
+    is the round's name in the ledger, "" where the leader gave none.
+    """
+
+    actives: Mapping[str, Runs]
+    standbys: Mapping[str, Runs]
+    url: str = ""
+    generation: int = -1
+    writes: Mapping[str, Runs] = field(default_factory=dict)
+    is_uniform: bool = False
+    group_ids: Mapping[str, int] = field(default_factory=dict)
+    directory: bytes = b""
+    changelog_distribution: ByUrl = field(default_factory=dict)
+    external_topic_distribution: ByUrl = field(default_factory=dict)
+    decision_id: str = ""
+
+
+class AnswerWriter:
+    """Writes all answers of one round; what they share is compressed once.
+
+    Our members can be answered without the directory, where it would make the group's record too large
+    for Kafka: they then cannot route by key. Stock members never go without. ``version`` is the lowest
+    of our members'.
+    """
+
+    def __init__(self, directory: Directory, group_ids: Mapping[str, int], *, generation: int,
+                 is_uniform: bool, version: int = VERSION, decision_id: str = "") -> None:
+        self._directory = directory
+        self._ids = _dumps(dict(sorted(group_ids.items())))
+        self._version = version
+        alike = Writer()
+        alike.field(_GENERATION, _varint(max(generation, -1) + 1))
+        alike.field(_FLAGS, _varint(_ALL_OURS * is_uniform))
+        if decision_id:
+            alike.field(_DECISION, decision_id.encode())
+        self._alike = bytes(alike.data)
+        self._ours: dict[bool, Stitch] = {}
+        self._stock: Stitch | None = None
+
+    def for_ours(self, actives: Claims, standbys: Claims, url: str, *, writes: Claims | None = None,
+                 with_directory: bool = True) -> bytes:
+        """The answer to a member of ours."""
+        own = Writer()
+        own.data += self._alike
+        row = {topic: i for i, topic in enumerate(sorted(actives))} if writes else {}
+        if coded := encode_claims(writes or {}, row):
+            own.field(_WRITES, coded)
+        head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
+                f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
+        return self._ours_tail(with_directory).after(head.encode())
+
+    @property
+    def shared_bytes(self) -> int:
+        """What every answer to a member of ours carries for the directory, at least."""
+        return len(self._ours_tail(True))
+
+    def for_stock(self, actives: Claims, standbys: Claims, url: str) -> bytes:
+        """The answer to a stock member, or to one that could not be read."""
+        if self._stock is None:
+            directory = self._directory
+            logs = directory.by_url(directory.changelogs)
+            others = directory.by_url(directory.owners.keys() - directory.changelogs)
+            tail = (f',"changelog_distribution":{_dumps(logs)},"external_topic_distribution":'
+                    f'{_dumps(others)},"topic_groups":{self._ids}}}')
+            self._stock = Stitch(tail.encode())
+        head = f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)}'
+        return self._stock.after(head.encode())
+
+    def _ours_tail(self, with_directory: bool) -> Stitch:
+        if with_directory not in self._ours:
+            shared = b64encode(encode_directory(self._directory)).decode() if with_directory else ""
+            self._ours[with_directory] = Stitch(
+                f'.{shared}","changelog_distribution":{{}},"external_topic_distribution":{{}},'
+                f'"topic_groups":{self._ids}}}'.encode())
+        return self._ours[with_directory]
+
+
+class Stitch:
+    """A zlib stream whose tail is compressed once and stitched to many heads.
+
+    Deflate blocks that end at a full flush stand on a byte boundary and look back at nothing.
+    """
+
+    def __init__(self, tail: bytes) -> None:
+        self._tail = tail
+        packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._packed = packer.compress(tail) + packer.flush(zlib.Z_FINISH)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def after(self, head: bytes) -> bytes:
+        """Zlib data of ``head + tail``; cost O(len(head)) beside one checksum."""
+        packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
+        packed = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+        checksum = zlib.adler32(self._tail, zlib.adler32(head))
+        return b"\x78\x9c" + packed + self._packed + checksum.to_bytes(4, "big")
+
+
+def decode_answer(user_data: bytes | None) -> Answer:
+    """An answer of ours or of a stock leader; at most 4 MiB unpacked. Raises :class:`MetadataRefused`."""
+    stock = read_json(unpack(bytes(user_data or b"")), limit=UNPACKED_BYTES)
+    actives, standbys = read_stock_claims(stock.get("assignment"))
+    url = read_label(stock.get("url"), "url", chars=URL_CHARS)
+    ids = read_group_ids(stock.get("topic_groups"))
+    if stock.get(KEY) is None:
+        return Answer(actives, standbys, url, group_ids=ids,
+                      changelog_distribution=_distribution(stock.get("changelog_distribution")),
+                      external_topic_distribution=_distribution(stock.get("external_topic_distribution")))
+    own, directory = _split(stock[KEY])
+    generation, flags, writes, decision = -1, 0, {}, ""
+    for tag, body in Reader(own).fields():
+        if tag == _GENERATION:
+            generation = body.varint() - 1
+        elif tag == _FLAGS:
+            flags = body.varint()
+        elif tag == _WRITES:
+            writes = decode_claims(body, sorted(actives))
+        elif tag == _DECISION:
+            decision = body.data[:_DECISION_BYTES].decode("ascii", "replace")
+    return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory,
+                  decision_id=decision)
+
+
+def _split(value: Any) -> tuple[bytes, bytes]:
+    if type(value) is not str:
+        raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
+    head, _, shared = value.partition(".")
+    return split_value(head)[1], decode_base64(shared)
+
+
+def read_directory(data: bytes) -> Directory:
+    """The directory inside an answer; empty when the leader left it out."""
+    return decode_directory(data) if data else Directory()
+
+
+def _distribution(value: Any) -> ByUrl:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise MetadataRefused(f"a distribution is a {type(value).__name__}, not an object")
+    found: ByUrl = {}
+    for url, topics in value.items():
+        claims, _ = read_stock_claims({"actives": topics, "standbys": {}})
+        found[read_label(url, "url", chars=URL_CHARS)] = {t: list(runs) for t, runs in claims.items()}
+    if len(found) > TOPICS:
+        raise MetadataRefused(f"{len(found)} URLs, the limit is {TOPICS}")
+    return found
+
+
+def own_topics(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
+    """The actives of an answer as claims for the next round: never the synthetic ones of global tables.
+
+    ``topics`` are the changelogs of this member's global tables. A leader of ours says which of their
+    partitions are really this member's; of a stock leader's answer nothing is claimed there.
+    """
+    claims = {t: runs for t, runs in answer.actives.items() if t not in topics}
+    claims.update({t: runs for t, runs in answer.writes.items() if t in topics})
+    return claims
+
+
+def _claims(actives: Claims, standbys: Claims) -> str:
+    return _dumps({"actives": _lists(actives), "standbys": _lists(standbys)})
+
+
+def _lists(claims: Claims) -> dict[str, list[int]]:
+    return {topic: list(claims[topic]) for topic in sorted(claims)}
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _varint(value: int) -> bytes:
+    out = Writer()
+    out.varint(value)
+    return bytes(out.data)

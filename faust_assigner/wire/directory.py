@@ -1,0 +1,176 @@
+"""The directory: which member's URL owns which partition, for the router of every member.
+
+The same for all members, so it is encoded and compressed once: the owners of co-partitioned topics are
+one column of ranks, runs of it where members hold contiguous numbers. It names instance ids too, so
+that the next leader knows what a static member held before it was restarted.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import NOBODY, Ints
+from faust_assigner.wire.bounded import (
+    LABEL_CHARS,
+    LARGEST_INT,
+    NAME_CHARS,
+    SETS,
+    TOPICS,
+    UNPACKED_BYTES,
+    URL_CHARS,
+    read_label,
+    unpack,
+)
+from faust_assigner.wire.runs import Reader, Runs, Writer, join_texts, split_texts
+
+#: URL -> topic -> partitions, as Faust's router reads it.
+ByUrl: TypeAlias = dict[str, dict[str, list[int]]]
+
+_TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS = range(1, 7)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """Who owns what, over members by *rank*: their order of first ownership, then of member ids.
+
+    ``owners`` topic -> int64[partitions], the owner's rank or ``NOBODY``; co-partitioned topics share
+    one array. ``instances`` is empty when no member has an instance id, else one text per rank ("" for
+    none). In ``globals_`` are the changelogs of global tables: ``owners`` tells who writes each
+    partition, but every member holds all of them.
+    """
+
+    urls: tuple[str, ...] = ()
+    owners: Mapping[str, Ints] = field(default_factory=dict)
+    instances: tuple[str, ...] = ()
+    changelogs: frozenset[str] = frozenset()
+    globals_: frozenset[str] = frozenset()
+
+    def by_url(self, topics: Collection[str]) -> ByUrl:
+        """URL -> topic -> partitions, of those of ``topics`` that are known.
+
+        Members that share a URL are merged.
+        """
+        found: ByUrl = {url: {} for url in self.urls}
+        for topic in sorted(set(topics) & self.owners.keys()):
+            owner = self.owners[topic]
+            if topic in self.globals_:
+                everything = list(range(owner.size))  # one list for all: a leader may name many members
+                for mine in found.values():
+                    mine[topic] = everything
+                continue
+            order = np.argsort(owner, kind="stable")
+            first = np.searchsorted(owner[order], np.arange(len(self.urls) + 1))
+            for rank, url in enumerate(self.urls):
+                held = order[first[rank] : first[rank + 1]].tolist()
+                if held:
+                    before = found[url].get(topic, [])
+                    found[url][topic] = sorted(before + held) if before else held
+        return found
+
+    def url_of(self, topic: str, partition: int) -> str:
+        """The owner's URL; KeyError where nobody is known to own it."""
+        owner = self.owners[topic]
+        if not 0 <= partition < owner.size or owner[partition] == NOBODY:
+            raise KeyError((topic, partition))
+        return self.urls[int(owner[partition])]
+
+    def held_by_instance(self, instance_id: str) -> dict[str, Ints]:
+        """What the static member held: topic -> partitions."""
+        ranks = [r for r, name in enumerate(self.instances) if name == instance_id]
+        if len(ranks) != 1:
+            return {}
+        held = {t: np.flatnonzero(owner == ranks[0]) for t, owner in self.owners.items()}
+        return {t: numbers for t, numbers in held.items() if numbers.size}
+
+
+def encode_directory(directory: Directory) -> bytes:
+    """The compressed form: O(runs + members) bytes."""
+    out = Writer()
+    topics = sorted(directory.owners)
+    row = {topic: i for i, topic in enumerate(topics)}
+    out.field(_TOPICS, join_texts(topics))
+    out.field(_URLS, join_texts(directory.urls))
+    if any(directory.instances):
+        out.field(_INSTANCES, join_texts(directory.instances))
+    columns: dict[bytes, list[int]] = {}
+    for topic in topics:
+        columns.setdefault(directory.owners[topic].tobytes(), []).append(row[topic])
+    for raw, rows in columns.items():
+        out.field(_COLUMN, _encode_column(np.frombuffer(raw, dtype=np.int64), rows))
+    for tag, names in ((_CHANGELOGS, directory.changelogs), (_GLOBALS, directory.globals_)):
+        body = Writer()
+        body.numbers([row[t] for t in names if t in row])
+        out.field(tag, body.data)
+    return zlib.compress(bytes(out.data), 9)
+
+
+def _encode_column(owner: Ints, rows: list[int]) -> bytes:
+    """Topics, then (rank + 1, length) per run of one owner: all ranks first, as steps, then all lengths."""
+    body = Writer()
+    body.numbers(rows)
+    first = np.flatnonzero(np.diff(owner, prepend=owner[:1] - 1) != 0)
+    steps: Ints = np.diff(owner[first], prepend=NOBODY)
+    body.varint(first.size)
+    body.varints(np.where(steps < 0, -2 * steps - 1, 2 * steps).tolist())
+    body.varints((np.diff(first, append=owner.size) - 1).tolist())
+    return bytes(body.data)
+
+
+def decode_directory(data: bytes) -> Directory:
+    """The inverse of :func:`encode_directory`; raises :class:`MetadataRefused`."""
+    topics: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    instances: tuple[str, ...] = ()
+    owners: dict[str, Ints] = {}
+    marked: dict[int, frozenset[str]] = {}
+    cells = UNPACKED_BYTES
+    for tag, body in Reader(unpack(data)).fields():
+        if tag == _TOPICS:
+            topics = _labels(body.data, "topic", TOPICS, NAME_CHARS)
+        elif tag == _URLS:
+            urls = _labels(body.data, "url", SETS, URL_CHARS)
+        elif tag == _INSTANCES:
+            instances = _labels(body.data, "instance id", SETS, LABEL_CHARS)
+        elif tag == _COLUMN:
+            named = _named(body.runs(), topics)
+            column = _decode_column(body, len(urls), cells)
+            cells -= column.size
+            owners.update(dict.fromkeys(named, column))
+        elif tag in (_CHANGELOGS, _GLOBALS):
+            marked[tag] = frozenset(_named(body.runs(), topics))
+    if instances and len(instances) != len(urls):
+        raise MetadataRefused(f"{len(instances)} instance ids for {len(urls)} URLs")
+    return Directory(urls, owners, instances, marked.get(_CHANGELOGS, frozenset()),
+                     marked.get(_GLOBALS, frozenset()))
+
+
+def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
+    if not raw:
+        # One empty text and no text at all look alike; ranks count from one member on.
+        return ("",)
+    texts = split_texts(raw)
+    if len(texts) > most:
+        raise MetadataRefused(f"{len(texts)} {what}s, the limit is {most}")
+    return tuple(read_label(t, what, chars=chars) for t in texts)
+
+
+def _named(rows: Runs, topics: tuple[str, ...]) -> list[str]:
+    return [topics[i] for i in rows.below(len(topics)).numbers()]
+
+
+def _decode_column(body: Reader, members: int, cells: int) -> Ints:
+    count = body.count(limit=LARGEST_INT, item_bytes=2)
+    coded = np.array([body.varint() for _ in range(count)], dtype=np.int64)
+    lengths = np.array([body.varint() for _ in range(count)], dtype=np.int64) + 1
+    ranks: Ints = np.cumsum(np.where(coded & 1, -(coded + 1) // 2, coded // 2)) + NOBODY
+    if int(lengths.sum()) > cells:
+        raise MetadataRefused(f"{int(lengths.sum())} owners, the limit is {cells}")
+    if count and (int(ranks.min()) < NOBODY or int(ranks.max()) >= members):
+        raise MetadataRefused(f"an owner's rank is beyond the {members} members")
+    return np.repeat(ranks, lengths)

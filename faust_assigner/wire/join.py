@@ -1,0 +1,317 @@
+"""What a member says when it joins: versioned, bounded user_data <-> :class:`JoinData`.
+
+The bytes are JSON that stock Faust reads, with ours in the one extra key ``faust_assigner``:
+``"<version>:<base64 of tagged fields>"``. Topics are named by their place in the sorted subscription,
+which travels beside the user_data, so that no name is written twice. Stock's own part carries the
+claims as well while a stock leader may read them; its distributions, which no leader ever reads, stay
+empty. A reader passes over fields and keys it does not know; the version of an answer is the lowest
+among the members.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import math
+import struct
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Claims
+from faust_assigner.wire.bounded import (
+    LARGEST_INT,
+    TOPICS,
+    URL_CHARS,
+    USER_DATA_BYTES,
+    read_json,
+    read_label,
+)
+from faust_assigner.wire.runs import Reader, Runs, Writer, decode_text
+
+#: The one extra key in stock's JSON, and the version of what it holds.
+KEY = "faust_assigner"
+VERSION = 1
+#: The version of a member that has no such key.
+STOCK = 0
+
+_GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
+_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE = range(8, 12)
+
+LARGEST_CAPACITY = 1e6
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+#: Fields read before in this round: (tag, bytes, topics) -> value.
+Memo: TypeAlias = dict[tuple[int, bytes, tuple[str, ...]], Any]
+
+
+@dataclass(frozen=True)
+class JoinData:
+    """One member's word at a rebalance.
+
+    ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: what it was assigned in
+    ``generation``, and the table partitions whose files it found (a claim of state, never of
+    ownership). ``changelogs`` are those of its topics it knows as such; ``globals_`` maps changelogs of
+    global tables to whether every partition must also be a standby. ``version`` is ``STOCK`` for a
+    member without our key.
+    """
+
+    url: str = ""
+    actives: Claims = field(default_factory=dict)
+    standbys: Claims = field(default_factory=dict)
+    on_disk: Claims = field(default_factory=dict)
+    generation: int = -1
+    instance_id: str | None = None
+    rack_id: str | None = None
+    capacity: float = 1.0
+    group_ids: Mapping[str, int] = field(default_factory=dict)
+    changelogs: frozenset[str] = frozenset()
+    globals_: Mapping[str, bool] = field(default_factory=dict)
+    version: int = VERSION
+    software: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the member understands more than stock Faust does."""
+        return self.version > STOCK
+
+
+def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = True) -> bytes:
+    """The user_data of a member that subscribes to ``topics``.
+
+    ``for_stock`` repeats the claims where a stock leader reads them. Claims on other topics are dropped.
+    """
+    shown = _plain if for_stock else _nothing
+    stock = {
+        "assignment": {"actives": shown(data.actives), "standbys": shown(data.standbys)},
+        "url": data.url,
+        "changelog_distribution": {},
+        "external_topic_distribution": {},
+        "topic_groups": {},
+        KEY: f"{VERSION}:{b64encode(_fields(data, sorted(set(topics)))).decode()}",
+    }
+    return _ENCODER.encode(stock).encode()
+
+
+def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
+    row = {topic: i for i, topic in enumerate(topics)}
+    out = Writer()
+    body = Writer()
+    body.varint(max(data.generation, -1) + 1)
+    out.field(_GENERATION, body.data)
+    for tag, claims in ((_ACTIVES, data.actives), (_STANDBYS, data.standbys), (_ON_DISK, data.on_disk)):
+        if coded := encode_claims(claims, row):
+            out.field(tag, coded)
+    for tag, label in ((_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software)):
+        if label:
+            out.field(tag, label.encode())
+    if data.capacity != 1.0:
+        out.field(_CAPACITY, struct.pack("<d", data.capacity))
+    if coded := _encode_group_ids(data.group_ids, row):
+        out.field(_GROUP_IDS, coded)
+    if known := [row[t] for t in data.changelogs if t in row]:
+        out.field(_CHANGELOGS, _encode_rows(known))
+    if known := [row[t] for t in data.globals_ if t in row]:
+        full = [row[t] for t, is_full in data.globals_.items() if is_full and t in row]
+        out.field(_GLOBALS, _encode_rows(known) + _encode_rows(full))
+    return bytes(out.data)
+
+
+def _encode_rows(rows: Collection[int]) -> bytes:
+    body = Writer()
+    body.numbers(rows)
+    return bytes(body.data)
+
+
+def encode_claims(claims: Claims, row: Mapping[str, int]) -> bytes:
+    """(topics, numbers) pairs: topics with the same numbers are named together; empty ones are left out."""
+    sets: dict[bytes, list[int]] = {}
+    for topic in sorted(row.keys() & claims.keys()):
+        body = Writer()
+        body.numbers(claims[topic])
+        if len(body.data) > 1:
+            sets.setdefault(bytes(body.data), []).append(row[topic])
+    return b"".join(_encode_rows(rows) + coded for coded, rows in sets.items())
+
+
+def _encode_group_ids(ids: Mapping[str, int], row: Mapping[str, int]) -> bytes:
+    rows: dict[int, list[int]] = {}
+    for topic in sorted(ids.keys() & row.keys()):
+        rows.setdefault(ids[topic], []).append(row[topic])
+    body = Writer()
+    for group_id, named in rows.items():
+        body.varint(group_id)
+        body.numbers(named)
+    return bytes(body.data)
+
+
+def decode_join(user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None) -> JoinData:
+    """The inverse of :func:`encode_join`, and of stock's own metadata.
+
+    Claims come back as :class:`~faust_assigner.wire.runs.Runs`, so a claim costs its bytes and not what it
+    stands for. ``memo``, a dict the caller keeps for one round, saves reading again what members with
+    equal subscriptions say alike. Raises :class:`MetadataRefused`.
+    """
+    stock = read_json(bytes(user_data or b""), limit=USER_DATA_BYTES)
+    url = read_label(stock.get("url"), "url", chars=URL_CHARS)
+    ours = stock.get(KEY)
+    if ours is None:
+        actives, standbys = read_stock_claims(stock.get("assignment"))
+        return JoinData(url, actives, standbys, version=STOCK,
+                        group_ids=read_group_ids(stock.get("topic_groups")))
+    version, raw = split_value(ours)
+    return _read_fields(Reader(raw), url, tuple(sorted(set(topics))), version, {} if memo is None else memo)
+
+
+def url_of(user_data: bytes | None) -> str:
+    """The URL in metadata that is refused otherwise; "" where it cannot be told."""
+    try:
+        return read_label(read_json(bytes(user_data or b"")).get("url"), "url", chars=URL_CHARS)
+    except MetadataRefused:
+        return ""
+
+
+def split_value(value: Any) -> tuple[int, bytes]:
+    """``"<version>:<base64>"`` -> (version, bytes)."""
+    if type(value) is not str:
+        raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
+    version, colon, text = value.partition(":")
+    if not colon or not (version.isascii() and version.isdigit()) or len(version) > 4 or int(version) < 1:
+        raise MetadataRefused(f"{KEY} without a version")
+    return int(version), decode_base64(text)
+
+
+def decode_base64(text: str) -> bytes:
+    """Strict base64."""
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise MetadataRefused("not base64") from None
+
+
+def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int, memo: Memo) -> JoinData:
+    found: dict[int, Any] = {}
+    for tag, body in fields.fields():
+        if tag in found:
+            raise MetadataRefused(f"field {tag} twice")
+        if tag in _ALIKE:
+            key = (tag, body.data, topics)
+            if key not in memo:
+                memo[key] = _READERS[tag](body, topics)
+            found[tag] = memo[key]
+        elif tag in _READERS:
+            found[tag] = _READERS[tag](body, topics)
+    return JoinData(
+        url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
+        generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
+        rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
+        group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
+        globals_=found.get(_GLOBALS, {}), version=min(version, VERSION),
+        software=found.get(_SOFTWARE) or "",
+    )
+
+
+def _read_generation(body: Reader, topics: Sequence[str]) -> int:
+    return body.varint() - 1
+
+
+def _read_text(body: Reader, topics: Sequence[str]) -> str | None:
+    return read_label(decode_text(body.data), "a name") or None
+
+
+def _read_kinds(body: Reader, topics: Sequence[str]) -> dict[str, bool]:
+    """Topics, and which of them (of global tables) are to be followed in full."""
+    named = _decode_rows(body, topics)
+    full = set() if body.is_done else set(_decode_rows(body, topics))
+    return {topic: topic in full for topic in named}
+
+
+def _read_capacity(body: Reader, topics: Sequence[str]) -> float:
+    if len(body.data) != 8:
+        raise MetadataRefused(f"a capacity of {len(body.data)} bytes")
+    (capacity,) = struct.unpack("<d", body.data)
+    if not (math.isfinite(capacity) and 1 / LARGEST_CAPACITY <= capacity <= LARGEST_CAPACITY):
+        raise MetadataRefused(f"a capacity of {capacity!r}")
+    return float(capacity)
+
+
+def _decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
+    rows = body.runs()
+    if rows.end > len(topics):
+        raise MetadataRefused(f"a topic beyond the {len(topics)} subscribed ones")
+    return [topics[i] for i in rows]
+
+
+def decode_claims(body: Reader, topics: Sequence[str]) -> dict[str, Runs]:
+    """The inverse of :func:`encode_claims`; each topic at most once."""
+    claims: dict[str, Runs] = {}
+    while not body.is_done:
+        named = _decode_rows(body, topics)
+        numbers = body.runs()
+        for topic in named:
+            if topic in claims:
+                raise MetadataRefused("a topic is claimed twice")
+            claims[topic] = numbers
+    return claims
+
+
+def _decode_group_ids(body: Reader, topics: Sequence[str]) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    while not body.is_done:
+        group_id = body.varint()
+        ids.update(dict.fromkeys(_decode_rows(body, topics), group_id))
+    return ids
+
+
+_READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
+    _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
+    _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
+    _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
+}
+#: What members with equal subscriptions mostly say alike.
+_ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})
+
+
+def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]]:
+    """Stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}``, types checked."""
+    if not isinstance(assignment, dict):
+        raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
+    return _read_topics(assignment.get("actives"), "actives"), _read_topics(
+        assignment.get("standbys"), "standbys")
+
+
+def _read_topics(value: Any, what: str) -> dict[str, Runs]:
+    if not isinstance(value, dict) or len(value) > TOPICS:
+        raise MetadataRefused(f"{what} is not an object of at most {TOPICS} topics")
+    return {topic: _read_numbers(numbers, what) for topic, numbers in value.items()}
+
+
+def _read_numbers(value: Any, what: str) -> Runs:
+    # bool is an int to isinstance(); a partition is neither that nor a float.
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
+        raise MetadataRefused(f"{what} with something that is not a list of whole numbers")
+    if value and not 0 <= min(value) <= max(value) <= LARGEST_INT:
+        raise MetadataRefused(f"{what} with a partition outside 0..{LARGEST_INT}")
+    return Runs.of(value)
+
+
+def read_group_ids(value: Any) -> dict[str, int]:
+    """Stock's ``topic_groups``, which may be missing."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or len(value) > TOPICS:
+        raise MetadataRefused(f"topic_groups is not an object of at most {TOPICS} topics")
+    if not set(map(type, value.values())) <= {int} or any(not 0 <= v <= LARGEST_INT for v in value.values()):
+        raise MetadataRefused("topic_groups with something that is not a group id")
+    return dict(value)
+
+
+def _plain(claims: Claims) -> dict[str, list[int]]:
+    found = {topic: list(Runs.of(claims[topic])) for topic in sorted(claims)}
+    return {topic: numbers for topic, numbers in found.items() if numbers}
+
+
+def _nothing(claims: Claims) -> dict[str, list[int]]:
+    return {}

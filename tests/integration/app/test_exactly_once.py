@@ -1,0 +1,95 @@
+"""Workers with ``processing_guarantee="exactly_once"`` on Apache Kafka, through a death and a departure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from faust_assigner.testing.kafka import KafkaServer
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKER = "tests.support.workers.transactional"
+
+
+class Group:
+    """Workers of one app, what they were given, and what committed readers see of what they made of it."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.app_id, self.bootstrap, self.folder = f"exactly-{uuid.uuid4().hex[:6]}", bootstrap, folder
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in ("numbers", "passed-on")]
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
+        for made in admin.create_topics(topics).values():
+            made.result(30)
+        self.producer = Producer({"bootstrap.servers": bootstrap})
+        self.reader = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{self.app_id}-reader",
+                                "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+        self.reader.subscribe([f"{self.app_id}-passed-on"])
+        self.sent, self.seen = 0, list[int]()
+
+    def start(self, name: str) -> None:
+        """A worker, with the files of its former life when it had one."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {"EXACTLY_APP_ID": self.app_id, "EXACTLY_BOOTSTRAP": self.bootstrap,
+                                    "EXACTLY_NAME": name, "EXACTLY_DATA": str(folder / "data")}
+        with (folder / "log").open("ab") as log:
+            self.workers[name] = subprocess.Popen(
+                [sys.executable, "-m", WORKER, "worker", "-l", "info", "--without-web"],
+                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def pass_on(self, count: int, timeout_s: float = 60.0) -> None:
+        """Send so many numbers, each a different one, and wait until as many came out."""
+        for number in range(self.sent, self.sent + count):
+            key = b'"k%d"' % (number % 20)
+            self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, key, number % 4)
+        assert self.producer.flush(30) == 0
+        self.sent += count
+        deadline = time.monotonic() + timeout_s
+        while len(self.seen) < self.sent and time.monotonic() < deadline:
+            self.read(1.0)
+
+    def read(self, seconds: float) -> None:
+        """Take what committed readers see."""
+        for message in self.reader.consume(500, timeout=seconds):
+            if message.error() is None:
+                self.seen.append(int(message.value()))
+
+    def stop(self) -> None:
+        """Everybody, at the end."""
+        self.reader.close()
+        for process in self.workers.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """SIGKILL of one worker, its return with its files, SIGTERM of the other; numbers sent all the while."""
+    group = Group(kafka.bootstrap, tmp_path)
+    try:
+        group.start("one")
+        group.start("two")
+        group.pass_on(200)
+        group.workers["two"].kill()
+        group.pass_on(200)
+        group.start("two")
+        group.pass_on(200)
+        group.workers["one"].terminate()
+        group.pass_on(200)
+        group.read(2.0)
+        assert sorted(group.seen) == list(range(group.sent))
+        assert group.workers["two"].poll() is None
+    finally:
+        group.stop()

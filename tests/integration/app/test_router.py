@@ -1,0 +1,150 @@
+"""A request for a key that another worker has: where it goes, and what goes along."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import faust
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from faust_assigner.app.repairs.router import allowed
+from faust_assigner.errors import ConfigError
+from tests.support.faust_group import PartitionAssignor as Ours
+from tests.support.faust_group import StockAssignor, make_app
+
+CREDENTIALS = {"Authorization": "Bearer canary", "Cookie": "session=canary", "X-Trace": "7"}
+
+
+@contextlib.asynccontextmanager
+async def served(handler: Any) -> AsyncIterator[URL]:
+    """A web server on loopback; its URL."""
+    front = web.Application()
+    front.router.add_route("*", "/{tail:.*}", handler)
+    async with TestServer(front) as server:
+        yield server.make_url("/")
+
+
+async def echo(request: web.Request) -> web.Response:
+    """What arrived."""
+    return web.json_response({"headers": dict(request.headers), "body": await request.text()}, status=201)
+
+
+class Worker:
+    """An app with a web server that forwards every request to ``owner``."""
+
+    def __init__(self, owner: URL, assignor: Any = Ours, **options: Any) -> None:
+        self.app: faust.App = make_app("http://127.0.0.1:1", assignor=assignor, **options)
+        self.app.finalize()
+        self.owner = owner
+
+    async def forward(self, request: web.Request) -> Any:
+        """The handler."""
+        self.app.router.key_store = lambda *_: self.owner  # type: ignore[method-assign]
+        try:
+            return await self.app.router.route_req("table", "key", self.app.web, request)
+        except faust.web.exceptions.ServiceUnavailable:
+            return web.Response(status=503)
+
+
+@contextlib.asynccontextmanager
+async def asked(worker: Worker, method: str, **request: Any) -> AsyncIterator[Any]:
+    """The answer to one request."""
+    async with (served(worker.forward) as url, ClientSession() as session,
+                session.request(method, url / "shop", allow_redirects=False, **request) as answer):
+        yield answer
+    await worker.app.http_client.close()
+
+
+async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a_url() -> None:
+    """The fact this exists for; if Faust changes it, the router can go."""
+    async with (served(echo) as owner,
+                asked(Worker(owner, StockAssignor), "GET", headers=CREDENTIALS) as answer):
+        headers = (await answer.json(content_type=None))["headers"]
+        assert headers["Authorization"] == "Bearer canary"
+        assert headers["Cookie"] == "session=canary"
+
+
+async def test_credentials_stay_and_the_rest_goes_along() -> None:
+    """Status, type and body come back; other headers and the body went there."""
+    async with (served(echo) as owner,
+                asked(Worker(owner), "POST", data="order", headers=CREDENTIALS) as answer):
+        assert (answer.status, answer.content_type) == (201, "application/json")
+        seen = await answer.json()
+    assert seen["body"] == "order"
+    assert seen["headers"]["X-Trace"] == "7"
+    assert "canary" not in str(seen)
+
+
+async def test_a_redirect_is_handed_back() -> None:
+    """Not followed: it may lead anywhere."""
+    async def elsewhere(_: web.Request) -> web.Response:
+        raise web.HTTPFound("http://169.254.169.254/secrets")
+
+    async with served(elsewhere) as owner, asked(Worker(owner), "GET") as answer:
+        assert (answer.status, answer.headers["Location"]) == (302, "http://169.254.169.254/secrets")
+
+
+async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    """503, and nothing reaches it."""
+    reached = []
+
+    async def count(request: web.Request) -> web.Response:
+        reached.append(request)
+        return web.Response()
+
+    async with served(count) as owner:
+        worker = Worker(owner, faust_assigner_urls="10.0.0.0/8, *.shop.internal")
+        for _ in range(2):
+            async with asked(worker, "GET") as answer:
+                assert answer.status == 503
+    assert (reached, list(worker.app.router.refused.values())) == ([], [2])
+    assert sum("not an allowed URL" in line for line in caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("url", "patterns", "answer"), [
+    ("http://worker-2:6066", (), True),
+    ("http://10.1.2.3:6066", (), True),
+    ("http://[2001:db8::1]:6066", (), True),
+    ("ftp://worker-2", (), False),
+    ("worker-2", (), False),
+    ("", (), False),
+    ("http://169.254.169.254/latest", (), False),
+    ("http://[::ffff:169.254.169.254]/", (), False),
+    ("http://[fe80::1]/", (), False),
+    ("http://0.0.0.0:6066", (), False),
+    ("http://224.0.0.1", (), False),
+    ("http://127.0.0.1:6379", (), False),
+    ("http://localhost:6379", (), False),
+    ("http://[::1]:6379", (), False),
+    ("http://10.1.2.3:6066", ("10.0.0.0/8",), True),
+    ("http://11.1.2.3:6066", ("10.0.0.0/8",), False),
+    ("http://worker-2:6066", ("10.0.0.0/8",), False),
+    ("http://W2.shop.internal", ("*.shop.internal",), True),
+    ("http://w2.shop.internal.evil", ("*.shop.internal",), False),
+    ("http://worker-2:6066", ("worker-2:6066",), True),
+    ("http://worker-2:22", ("worker-2:6066",), False),
+    ("http://127.0.0.1:6067", ("127.0.0.1",), True),
+])
+def test_what_may_be_forwarded_to(url: str, patterns: tuple[str, ...], answer: bool) -> None:
+    """From a worker that advertises http://worker-1:6066."""
+    assert allowed(URL(url), URL("http://worker-1:6066"), patterns) is answer
+
+
+def test_workers_of_one_machine_may_ask_each_other() -> None:
+    """Loopback is allowed to those who advertise loopback."""
+    assert allowed(URL("http://localhost:6067"), URL("http://127.0.0.1:6066"), ())
+
+
+def test_a_list_that_cannot_be_read_forwards_nothing() -> None:
+    """Falling back to no list would open what somebody meant to close."""
+    app = make_app("http://w", assignor=Ours, faust_assigner_urls="10.0.0.0/99")
+    app.finalize()
+    with pytest.raises(ConfigError, match=r"10\.0\.0\.0/99"):
+        _ = app.router

@@ -1,0 +1,180 @@
+"""What was acknowledged survives: restart, kill -9 under load, a torn tail, a topic deletion cut short."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.store import RocksStore, StoreFailed
+from tests.support.broker_process import BrokerProcess
+from tests.support.raw_client import RawClient, batch, one_record
+
+KILLS = 3
+
+
+def create(client: RawClient, name: str, partitions: int = 1) -> None:
+    """A topic, if it is not there yet."""
+    client.call(19, 5, topics=[{"name": name, "num_partitions": partitions, "replication_factor": 1}])
+
+
+def read_all(client: RawClient, topic: str) -> dict[int, bytes]:
+    """Offset -> batch of partition 0."""
+    found: dict[int, bytes] = {}
+    offset = 0
+    while True:
+        part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 10**6}
+        answer = client.call(1, 11, max_bytes=10**7, topics=[{"topic": topic, "partitions": [part]}])
+        data = bytes(answer.responses[0].partitions[0].records or b"")
+        if not data:
+            return found
+        while data:
+            base, length = struct.unpack_from(">qi", data)
+            (count,) = struct.unpack_from(">i", data, 57)
+            found[base] = data[: length + 12]
+            offset, data = base + count, data[length + 12 :]
+
+
+def commit(client: RawClient, offset: int) -> int:
+    """Commit from outside of the group; returns the error."""
+    part = {"partition_index": 0, "committed_offset": offset}
+    topics = [{"name": "t", "partitions": [part]}]
+    answer = client.call(8, 5, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def committed(client: RawClient) -> int:
+    """What the group has."""
+    topics = [{"name": "t", "partition_indexes": (0,)}]
+    return int(client.call(9, 5, group_id="g", topics=topics).topics[0].partitions[0].committed_offset)
+
+
+def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int) -> None:
+    """Produce and commit until the broker dies; note only what was acknowledged."""
+    with RawClient(bootstrap) as client:
+        for number in range(first, first + 10**9):
+            body = one_record(b"value-%d" % number)
+            try:
+                answer = client.produce("t", 0, batch(body))
+                assert answer.error_code == 0
+                acked[answer.base_offset] = body
+                if number % 3 == 0:
+                    assert commit(client, answer.base_offset) == 0
+                    commits.append(answer.base_offset)
+            except (ConnectionError, TimeoutError):
+                return
+
+
+def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Path) -> None:
+    """Three kills in a row: acknowledged records at their offsets, no hole, the last commit."""
+    acked: dict[int, bytes] = {}
+    commits: list[int] = []
+    for round_number in range(KILLS):
+        broker = BrokerProcess(tmp_path)
+        with RawClient(broker.bootstrap) as client:
+            create(client, "t")
+        worker = threading.Thread(target=load, args=(broker.bootstrap, acked, commits, round_number * 10**6))
+        worker.start()
+        before = len(acked)
+        while len(acked) < before + 200:
+            time.sleep(0.01)
+        broker.kill()
+        worker.join()
+    broker = BrokerProcess(tmp_path)
+    with RawClient(broker.bootstrap) as client:
+        stored = read_all(client, "t")
+        assert sorted(stored) == list(range(len(stored)))
+        assert {o: stored[o][61:] for o in acked} == acked
+        assert committed(client) >= max(commits)
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_torn_tail_is_cut_and_the_broker_goes_on(tmp_path: Path, damage: str) -> None:
+    """Bytes missing at, or wrong near, the end of the log: a prefix without holes, new appends."""
+    broker = BrokerProcess(tmp_path / "a")
+    with RawClient(broker.bootstrap) as client:
+        create(client, "t")
+        for number in range(300):
+            client.produce("t", 0, batch(one_record(b"%d" % number)))
+    broker.kill()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    wal = max((tmp_path / "b").glob("*.log"), key=lambda p: p.stat().st_size)
+    data = bytearray(wal.read_bytes())
+    if damage == "cut":
+        del data[-37:]
+    else:
+        data[-2_000] ^= 0xFF
+    wal.write_bytes(data)
+    with EmbeddedBroker(tmp_path / "b") as again, RawClient(again.bootstrap) as client:
+        stored = read_all(client, "t")
+        assert 250 < len(stored) < 300
+        assert sorted(stored) == list(range(len(stored)))
+        assert all(stored[n][61:] == one_record(b"%d" % n) for n in stored)
+        assert client.produce("t", 0, batch()).base_offset == len(stored)
+
+
+def test_a_data_folder_is_used_by_one_broker_only(tmp_path: Path) -> None:
+    """The second says so and leaves the first alone."""
+    with EmbeddedBroker(tmp_path) as first:
+        with pytest.raises(StoreFailed, match=r"lock|Lock"):
+            EmbeddedBroker(tmp_path).__enter__()
+        with RawClient(first.bootstrap) as client:
+            assert client.call(3, 12, topics=[]).cluster_id
+
+
+def test_a_folder_written_in_another_format_is_refused(tmp_path: Path) -> None:
+    """Instead of guessing."""
+    store = RocksStore(tmp_path)
+    store.write([(b"format", b"999")])
+    store.close()
+    with pytest.raises(StoreFailed, match="999"):
+        EmbeddedBroker(tmp_path).__enter__()
+
+
+def test_identity_topics_and_producer_ids_survive_a_restart(tmp_path: Path) -> None:
+    """Cluster id, topic ids, configs, partitions, log start; no producer id is given twice."""
+    broker = EmbeddedBroker(tmp_path)
+    with broker, RawClient(broker.bootstrap) as client:
+        create(client, "t", 3)
+        client.call(37, 1, topics=[{"name": "t", "count": 5, "assignments": None}])
+        for _ in range(3):
+            client.produce("t", 0, batch())
+        client.call(21, 1, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}])
+        before = facts(client)
+    with broker, RawClient(broker.bootstrap) as client:
+        after = facts(client)
+    assert after[:-1] == before[:-1]
+    assert after[-1] > before[-1]
+
+
+def facts(client: RawClient) -> list[Any]:
+    """What must be the same after a restart, and a producer id, which must not."""
+    metadata = client.call(3, 12, topics=None)
+    part = {"partition_index": 0, "timestamp": -2}
+    start = client.call(2, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0].offset
+    topics = [(t.name, t.topic_id, len(t.partitions)) for t in metadata.topics]
+    return [metadata.cluster_id, topics, start, client.call(22, 4, transactional_id=None).producer_id]
+
+
+def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    """The note of it is on disk: no byte of the topic remains, and a new topic of that name is empty."""
+    with EmbeddedBroker(tmp_path) as broker, RawClient(broker.bootstrap) as client:
+        create(client, "t")
+        client.produce("t", 0, batch())
+        topic = broker.call(lambda node: node.catalogue.get("t"))
+        assert topic is not None
+        note = b"d" + topic.topic_id.bytes
+        broker.call(lambda node: node.store.write([(note, b"")], [b"tt"]))
+    with EmbeddedBroker(tmp_path) as broker, RawClient(broker.bootstrap) as client:
+        assert client.call(3, 12, topics=None).topics == ()
+        left = broker.call(lambda node: [k for k, _ in node.store.scan(b"") if topic.topic_id.bytes in k])
+        assert left == []
+        create(client, "t")
+        assert read_all(client, "t") == {}

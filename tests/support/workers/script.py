@@ -1,0 +1,111 @@
+"""One story for a group of real workers: they start, one joins, one is killed, one comes back, one leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.workers.fleet import Fleet
+from tests.support.workers.load import Load, Verdict, judge
+from tests.support.workers.measure import Event, State, measure, standstill
+
+#: Orders on each partition that wait when the first worker starts.
+WAITING = 40
+ALL_EVENTS = ("join", "SIGKILL", "restart with files", "SIGTERM")
+FIRST_WORKERS = ("worker-1", "worker-2", "worker-3")
+
+
+@dataclass
+class Outcome:
+    """What one run came to."""
+
+    events: list[Event]
+    verdict: Verdict
+    back_with_files: tuple[int, int] | None = None
+    seconds: float = 0.0
+
+    @property
+    def violations(self) -> list[str]:
+        """Promises of ours that this run broke; stock breaks them too, and is not judged."""
+        bad = [f"{self.verdict.lost} orders lost"] * bool(self.verdict.lost) + list(self.verdict.wrong_rows)
+        for event in self.events:
+            if event.idle:
+                bad.append(f"{event.name}: {event.idle} idle workers")
+            if event.moves > event.minimum_moves:
+                bad.append(f"{event.name}: {event.moves} moves, {event.minimum_moves} would do")
+            if event.cold and event.name != "join":
+                bad.append(f"{event.name}: {event.cold} cold takeovers")
+        if self.back_with_files is not None and self.back_with_files[0] < self.back_with_files[1]:
+            back, could = self.back_with_files
+            bad.append(f"restart: {back} of {could} partitions came back to their files")
+        return bad
+
+
+@dataclass
+class Script:
+    """Runs the story with one fleet and one load; ``events`` picks some of ``ALL_EVENTS``, in order."""
+
+    fleet: Fleet
+    load: Load
+    events: tuple[str, ...] = ALL_EVENTS
+    tell: Callable[[str], None] = lambda line: None
+    outcomes: list[Event] = field(default_factory=list)
+    files: dict[str, frozenset[int]] = field(default_factory=dict)
+    back_with_files: tuple[int, int] | None = None
+
+    def run(self) -> Outcome:
+        """Play it and judge it; workers are gone afterwards."""
+        began = time.monotonic()
+        acts: Mapping[str, Callable[[], None]] = {
+            "join": lambda: self.fleet.start("worker-4"), "SIGKILL": self._kill,
+            "restart with files": lambda: self.fleet.start("worker-2"),
+            "SIGTERM": lambda: self.fleet.terminate("worker-3")}
+        try:
+            self.load.prepare(WAITING)
+            for name in FIRST_WORKERS:
+                self.fleet.start(name)
+            self.load.start()
+            self.fleet.settle(workers=len(FIRST_WORKERS))
+            for event in self.events:
+                self._play(event, acts[event])
+            self.load.stop()
+            self.fleet.drain(sum(self.load.sent))
+            verdict = judge(self.load, self.fleet.orders(), self.fleet.totals())
+            return Outcome(self.outcomes, verdict, self.back_with_files, time.monotonic() - began)
+        finally:
+            self.load.stop()
+            self.fleet.stop()
+
+    def _kill(self) -> None:
+        self.fleet.kill("worker-2")
+        self.files["worker-2"] = self.fleet.workers["worker-2"].on_disk
+
+    def _play(self, name: str, act: Callable[[], None]) -> None:
+        before, generation, since = self._state(), self.fleet.generation(), time.time()
+        act()
+        self.fleet.settle(workers=len(self.fleet.living()), after=generation)
+        until, after = time.time(), self._state()
+        replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
+        gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
+        files = self.files if name == "restart with files" else {}
+        self.outcomes.append(measure(name, before, after, files, replay, gaps))
+        if files:
+            # A worker can be given back no more than its share, and no more than it has on disk.
+            back = after.actives["worker-2"]
+            self.back_with_files = len(back & files["worker-2"]), min(len(back), len(files["worker-2"]))
+        self.tell(f"{name}: {self.outcomes[-1]}")
+
+    def _state(self) -> State:
+        living = self.fleet.living()
+        return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
+
+
+def play(bootstrap: str, assignor: str, folder: Path, *, app_id: str, partitions: int = 12, preload: int = 0,
+         events: tuple[str, ...] = ALL_EVENTS, seed: int = 1,
+         tell: Callable[[str], None] = lambda line: None) -> Outcome:
+    """The story from nothing: topics, customers, changelog rows and waiting orders first."""
+    fleet = Fleet(app_id, bootstrap, partitions, folder, assignor)
+    load = Load(bootstrap, app_id, partitions, preload, seed=seed)
+    return Script(fleet, load, events, tell).run()

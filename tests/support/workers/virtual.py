@@ -1,0 +1,349 @@
+"""One Faust worker in this process, all of Faust real, on logs in memory instead of a broker.
+
+Real are the app, its driver's consumer and consumer thread, conductor, streams, tables and recovery.
+Virtual are ``AIOKafkaConsumer`` (positions, committed offsets and seeks with aiokafka's semantics) and
+the producer. The test plays the group: ``await worker.rebalance(partitions)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import faust
+from aiokafka.errors import IllegalStateError
+from faust.transport.drivers import aiokafka as driver
+from faust.transport.producer import Producer
+from faust.types import TP
+from faust.types.tuples import RecordMetadata
+
+from faust_assigner.app.repairs import install as repairs
+
+
+class Record(NamedTuple):
+    """What aiokafka hands to Faust."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = 0
+    timestamp_type: int = 0
+    headers: tuple[Any, ...] = ()
+    checksum: None = None
+    serialized_key_size: int = 0
+    serialized_value_size: int = 0
+
+
+class Logs:
+    """The cluster: partition logs, the group's committed offsets, and every commit in order."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.records: dict[TP, list[Record]] = defaultdict(list)
+        self.ends: dict[TP, int] = defaultdict(int)
+        self.committed: dict[TP, int] = {}
+
+    def append(self, tp: TP, key: bytes | None, value: bytes | None) -> int:
+        """Write one record; return its offset."""
+        offset = self.ends[tp]
+        self.records[tp].append(Record(*tp, offset, key, value))
+        self.ends[tp] += 1
+        return offset
+
+    def append_marker(self, tp: TP) -> None:
+        """End a transaction: an offset is used up that no consumer ever gets to see."""
+        self.ends[tp] += 1
+
+
+class VirtualFetcher:
+    """aiokafka's fetcher as Faust uses it, over ``Logs``."""
+
+    def __init__(self, consumer: VirtualConsumer) -> None:
+        self.consumer = consumer
+        self._closed = False
+        self._subscriptions = SimpleNamespace(fetch_context=contextlib.nullcontext)
+
+    async def fetched_records(self, partitions: Any, timeout: float = 0,
+                              max_records: int | None = None) -> dict[TP, list[Record]]:
+        """Records after the positions of ``partitions``; of all assigned ones when that is empty, too."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while True:
+            await self.consumer.assigned.wait()
+            drained = {}
+            for tp in sorted(self.consumer.positions):
+                if partitions and tp not in partitions:
+                    continue
+                position = self.consumer.positions[tp]
+                batch = [r for r in self.consumer.logs.records[tp] if r.offset >= position][:max_records]
+                if batch:
+                    drained[tp] = batch
+                # As in aiokafka, the position passes over what is no record.
+                at_end = not batch or batch[-1] is self.consumer.logs.records[tp][-1]
+                self.consumer.positions[tp] = (self.consumer.logs.ends[tp] if at_end
+                                               else batch[-1].offset + 1)
+            if drained or asyncio.get_running_loop().time() >= deadline:
+                return drained
+            await asyncio.sleep(0.002)
+
+
+class VirtualConsumer:
+    """``aiokafka.AIOKafkaConsumer`` for one member of a group that the test plays."""
+
+    _closed = False
+
+    def __init__(self, logs: Logs, max_poll_records: int | None) -> None:
+        self.logs = logs
+        self.positions: dict[TP, int] = {}
+        self.assigned = asyncio.Event()
+        self.listener: Any = None
+        self.loop: Any = None
+        self._max_poll_records = max_poll_records
+        self._fetcher = VirtualFetcher(self)
+        self._coordinator = SimpleNamespace(
+            generation=0, _metadata_snapshot=defaultdict(lambda: logs.partitions))
+
+    async def start(self) -> None:
+        """Remember the thread's loop."""
+        self.loop = asyncio.get_running_loop()
+
+    async def stop(self) -> None:
+        """Answer no more fetches."""
+        self._closed = True
+
+    def subscribe(self, topics: set[str], listener: Any) -> None:
+        """Remember whom to tell."""
+        self.listener = listener
+
+    async def rebalance(self, partitions: Iterable[TP]) -> None:
+        """Revoke everything, then assign ``partitions``: positions start at the committed offsets."""
+        self.assigned.clear()
+        await self.listener.on_partitions_revoked(set(self.positions))
+        self.positions = {tp: self.logs.committed.get(tp, 0) for tp in partitions}
+        self._coordinator.generation += 1
+        self.assigned.set()
+        await self.listener.on_partitions_assigned(set(self.positions))
+
+    def assignment(self) -> set[TP]:
+        """Partitions of this generation."""
+        return set(self.positions)
+
+    def seek(self, tp: TP, offset: int) -> None:
+        """Move the position."""
+        if tp not in self.positions:
+            raise IllegalStateError(f"{tp} is not assigned")
+        self.positions[tp] = offset
+
+    async def seek_to_committed(self) -> dict[TP, int | None]:
+        """As in aiokafka: a partition without a committed offset keeps its position."""
+        committed = {tp: self.logs.committed.get(tp) for tp in self.positions}
+        for tp, offset in committed.items():
+            await asyncio.sleep(0)
+            if offset and tp in self.positions:
+                self.positions[tp] = offset
+        return committed
+
+    async def position(self, tp: TP) -> int:
+        """Offset of the next record to fetch."""
+        return self.positions[tp]
+
+    async def commit(self, offsets: dict[TP, Any]) -> None:
+        """Commit."""
+        self.logs.committed.update({TP(*tp): meta.offset for tp, meta in offsets.items()})
+
+    def highwater(self, tp: TP) -> int:
+        """End of the log."""
+        return self.logs.ends[TP(*tp)]
+
+    async def beginning_offsets(self, partitions: Iterable[TP]) -> dict[TP, int]:
+        """Where the logs begin."""
+        return dict.fromkeys(partitions, 0)
+
+    async def end_offsets(self, partitions: Iterable[TP]) -> dict[TP, int]:
+        """Where the logs end."""
+        return {tp: self.logs.ends[TP(*tp)] for tp in partitions}
+
+
+class VirtualThread(driver.AIOKafkaConsumerThread):
+    """The driver's consumer thread around a ``VirtualConsumer``."""
+
+    def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
+        return VirtualConsumer(self.app.logs, self.app.conf.broker_max_poll_records)
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Watches aiokafka's internals; nothing to watch here."""
+
+
+class VirtualKafkaConsumer(driver.Consumer):
+    """The driver's consumer on that thread."""
+
+    def _new_consumer_thread(self) -> Any:
+        return VirtualThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def create_topic(self, *args: Any, **kwargs: Any) -> None:
+        """Topics are there once written to."""
+
+
+class VirtualProducer(Producer):
+    """Writes to the logs at once."""
+
+    async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
+                   *args: Any, **kwargs: Any) -> asyncio.Future[RecordMetadata]:
+        """Append, answer with a finished future."""
+        tp = TP(topic, partition or 0)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(RecordMetadata(*tp, tp, self.app.logs.append(tp, key, value)))
+        return done
+
+    async def flush(self) -> None:
+        """Wait for what the app has buffered."""
+        await self.buffer.flush()
+
+    def supports_headers(self) -> bool:
+        """As every current broker."""
+        return True
+
+    async def create_topic(self, *args: Any, **kwargs: Any) -> None:
+        """Topics are there once written to."""
+
+
+class VirtualTransport(driver.Transport):
+    """The driver with both."""
+
+    Consumer = VirtualKafkaConsumer
+    Producer = VirtualProducer
+
+
+class Assigned:
+    """What recovery asks the assignor for."""
+
+    def __init__(self, app: Any, replicas: int = 0) -> None:
+        self.actives: set[TP] = set()
+        self.standbys: set[TP] = set()
+
+    def assigned_actives(self) -> set[TP]:
+        """Partitions this worker owns."""
+        return self.actives
+
+    def assigned_standbys(self) -> set[TP]:
+        """Partitions this worker holds copies of."""
+        return self.standbys
+
+
+class Worker:
+    """The app: counts how often each order number was seen, in a table with a changelog."""
+
+    def __init__(self, *, partitions: int = 1, repaired: bool, **settings: Any) -> None:
+        settings = {"broker_commit_interval": 60.0, "stream_buffer_maxsize": 4096} | settings
+        self.logs = Logs(partitions)
+        self.app = app = faust.App(
+            "virtual", broker="kafka://virtual", store="memory://", web_enabled=False,
+            topic_partitions=partitions, topic_disable_leader=True, consumer_auto_offset_reset="earliest",
+            PartitionAssignor=Assigned, **settings)
+        app.logs = self.logs
+        app.transport = VirtualTransport(app.conf.broker_consumer, app)
+        if repaired:
+            repairs.repair(app)
+        self.processed: list[tuple[int, int]] = []
+        self.before_recovery: list[int] = []
+        self.delay_s = self.replay_delay_s = 0.0
+        self.orders = app.topic("orders", key_type=str, value_type=int, partitions=partitions)
+        self.counts = app.Table("counts", key_type=str, value_type=int, default=int, partitions=partitions,
+                                on_changelog_event=self.replay)
+        app.agent(self.orders)(self.count)
+
+    async def count(self, orders: faust.StreamT[int]) -> None:
+        """The agent."""
+        async for event in orders.events():
+            if self.app.in_recovery:
+                self.before_recovery.append(event.message.offset)
+            self.counts[event.key] += 1
+            self.processed.append((event.message.partition, event.message.offset))
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+
+    async def replay(self, event: Any) -> None:
+        """The table's callback, called for each record it is restored from."""
+        if self.replay_delay_s:
+            await asyncio.sleep(self.replay_delay_s)
+
+    def source(self, partition: int = 0) -> TP:
+        """Orders."""
+        return TP("orders", partition)
+
+    def changelog(self, partition: int = 0) -> TP:
+        """The table's records."""
+        return TP(self.counts.changelog_topic.get_topic_name(), partition)
+
+    def send_orders(self, count: int, partition: int = 0) -> None:
+        """Put ``count`` records into the source topic, keys counting up."""
+        for _ in range(count):
+            offset = self.logs.ends[self.source(partition)]
+            self.logs.append(self.source(partition), f"key-{offset}".encode(), b"1")
+
+    def send_changelog(self, count: int, partition: int = 0) -> None:
+        """Put ``count`` rows into the table's changelog."""
+        for _ in range(count):
+            offset = self.logs.ends[self.changelog(partition)]
+            self.logs.append(self.changelog(partition), json.dumps(f"old-{offset}").encode(), b"7")
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offsets processed on partition 0, in order, repeats included."""
+        return [offset for partition, offset in self.processed if partition == 0]
+
+    async def rebalance(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
+        """The group gives this worker ``actives`` and the copies ``standbys``."""
+        assignor, consumer = self.app.assignor, self.app.consumer._thread._consumer
+        owned, copied = list(actives), list(standbys)
+        assignor.actives = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
+        assignor.standbys = {self.changelog(p) for p in copied}
+        told = asyncio.run_coroutine_threadsafe(
+            consumer.rebalance(assignor.actives | assignor.standbys), consumer.loop)
+        await asyncio.wrap_future(told)
+
+    async def until(self, condition: Any, timeout_s: float = 3.0) -> bool:
+        """Wait for ``condition()``; return whether it came true."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    await asyncio.sleep(0.005)
+        return bool(condition())
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the worker waits for its first assignment."""
+        consumer = self.app._consumer and self.app.consumer._thread._consumer
+        return consumer is not None and consumer.listener is not None
+
+    @property
+    def recovered(self) -> bool:
+        """Whether this generation's recovery is over and streams run."""
+        return not self.app.rebalancing and self.app.tables.recovery.completed.is_set()
+
+
+@contextlib.asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[Worker]:
+    """The worker started; stopped at exit."""
+    app = worker.app
+    app.finalize()
+    async def at_once() -> None:
+        await app.tables._update_channels()
+        await app.tables.recovery.start()
+    app.tables.on_start = at_once  # Faust sleeps a second here
+    started = asyncio.create_task(app.start())  # ends with the first recovery
+    try:
+        assert await worker.until(lambda: worker.subscribed or started.done())
+        if started.done():
+            await started
+        yield worker
+    finally:
+        await app.stop()
+        started.cancel()
+        await asyncio.gather(started, return_exceptions=True)

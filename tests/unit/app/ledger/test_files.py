@@ -1,0 +1,172 @@
+"""The ledger's files are bounded, whole and never anyone's problem."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.ledger import files as ledger_files
+from faust_assigner.app.ledger.files import LedgerFiles
+from faust_assigner.ledger import Row, parse
+
+
+def sample(number: int) -> tuple[str, dict[str, Any]]:
+    """One row, told from others by its partition."""
+    return "partition_sample", {
+        "group_id": "shop", "ts": 1.0, "topic": "orders", "partition": number, "end_offset": 0,
+        "committed_offset": 0, "bytes_in": 0, "records_in": 0, "cpu_ms": 0.0, "state_bytes": 0}
+
+
+def numbers(*paths: Path) -> list[int]:
+    """The partitions in files, in order; every line must be a row."""
+    found = []
+    for path in paths:
+        for line in path.read_bytes().splitlines():
+            row = parse(line)
+            assert isinstance(row, Row), line
+            found.append(row.values["partition"])
+    return found
+
+
+def age(path: Path) -> tuple[int, float]:
+    """Rotated files by number, the current one last."""
+    return (int(path.suffix[1:]) if path.suffix != ".jsonl" else 1 << 30, 0.0)
+
+
+def test_rows_are_written_in_order_by_another_thread(tmp_path: Path) -> None:
+    """One file, one line a row; the folder is made when needed."""
+    files = LedgerFiles(tmp_path / "new" / "folder", "shop/1: x")
+    for number in range(20):
+        files.put(lambda number=number: [sample(number)])
+    files.drain()
+    assert files.path.name == "shop_1__x.jsonl"
+    assert numbers(files.path) == list(range(20))
+    assert files.counts.written == 20
+
+
+def test_files_rotate_and_keep_their_number(tmp_path: Path) -> None:
+    """No file beyond the bound, no row twice or missing, ``.1`` the oldest."""
+    files = LedgerFiles(tmp_path, "w", file_bytes=1000, total_bytes=10**6)
+    for number in range(60):
+        files.put(lambda number=number: [sample(number)])
+    files.drain()
+    paths = sorted(tmp_path.iterdir(), key=age)
+    assert len(paths) > 5
+    assert [path.name for path in paths[:2]] == ["w.jsonl.1", "w.jsonl.2"]
+    assert numbers(*paths) == list(range(60))
+    assert max(path.stat().st_size for path in paths) <= 1000
+
+
+def test_folder_stays_below_its_bound(tmp_path: Path) -> None:
+    """The oldest rotated files go, those of a process long gone too; a living one's are left."""
+    gone, alive = tmp_path / "gone.jsonl", tmp_path / "alive.jsonl"
+    for path in (gone, alive):
+        path.write_bytes(b"x" * 1500)
+    os.utime(gone, (time.time() - 7 * 86400,) * 2)
+    files = LedgerFiles(tmp_path, "w", file_bytes=1000, total_bytes=6000)
+    for number in range(100):
+        files.put(lambda number=number: [sample(number)])
+    files.drain()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 6000
+    assert alive.exists()
+    assert not gone.exists()
+    mine = sorted(tmp_path.glob("w.*"), key=age)
+    kept = numbers(*mine)
+    assert kept == list(range(kept[0], 100))
+
+
+def test_line_cut_by_a_kill_does_not_take_the_next_one_with_it(tmp_path: Path) -> None:
+    """The next process of that name starts on a line of its own."""
+    (tmp_path / "w.jsonl").write_bytes(b'{"table":"deci')
+    files = LedgerFiles(tmp_path, "w")
+    files.put(lambda: [sample(1)])
+    files.drain()
+    torn, row = files.path.read_bytes().splitlines()
+    assert torn == b'{"table":"deci'
+    assert isinstance(parse(row), Row)
+
+
+def test_full_disk_is_said_once_counted_and_leaves_no_half_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A write that gets half-way is taken back; when there is room again, rows are written again."""
+    files = LedgerFiles(tmp_path, "w")
+    files.put(lambda: [sample(0)])
+    files.drain()
+    write, full = os.write, True
+
+    def half(file: int, data: bytes) -> int:
+        if not full:
+            return write(file, data)
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(ledger_files.os, "write", half)
+    for number in (1, 2, 3):
+        files.put(lambda number=number: [sample(number), sample(number)])
+    files.drain()
+    full = False
+    files.put(lambda: [sample(4)])
+    files.drain()
+    assert numbers(files.path) == [0, 4]
+    assert files.counts.dropped == 6
+    assert sum("No space left" in record.message for record in caplog.records) == 1
+
+
+def test_folder_that_cannot_be_made_fails_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, with the reason, and rows are counted."""
+    (tmp_path / "file").touch()
+    files = LedgerFiles(tmp_path / "file" / "below", "w")
+    for _ in range(3):
+        files.put(lambda: [sample(0)])
+    files.drain()
+    assert files.counts.dropped == 3
+    assert sum("cannot be written" in record.message for record in caplog.records) == 1
+
+
+def test_caller_never_waits_for_a_slow_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A full queue drops and counts; putting takes no time."""
+    release = threading.Event()
+    files = LedgerFiles(tmp_path, "w", most_waiting=4)
+    files.put(lambda: release.wait(10) and [])
+    started = time.monotonic()
+    for number in range(100):
+        files.put(lambda number=number: [sample(number)])
+    assert time.monotonic() - started < 1
+    release.set()
+    files.drain()
+    assert files.counts.written + files.counts.skipped == 100
+    assert files.counts.skipped >= 95
+    assert sum("cannot keep up" in record.message for record in caplog.records) == 1
+
+
+def test_entry_that_cannot_be_made_is_counted_and_the_next_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread survives whatever a row's maker raises."""
+    files = LedgerFiles(tmp_path, "w")
+    files.put(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    files.put(lambda: [("nonsense", {})])
+    files.put(lambda: [sample(5)])
+    files.drain()
+    assert files.counts.failed == 2
+    assert numbers(files.path) == [5]
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
+def test_closing_writes_what_waits(tmp_path: Path) -> None:
+    """And a later row still finds a thread."""
+    files = LedgerFiles(tmp_path, "w")
+    files.put(lambda: [sample(number) for number in range(1000)])
+    files.close(timeout_s=10)
+    assert numbers(files.path) == list(range(1000))
+    files.put(lambda: [sample(1000)])
+    files.drain()
+    assert files.counts.written == 1001

@@ -1,0 +1,135 @@
+"""What a recovery is measured as: where its state came from, how much was read, and when it is none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
+from faust_assigner.app.restore.bring_up import Restored
+
+LOG = TP("log", 0)
+
+
+class FakeRecovery:
+    """The parts of Faust's recovery that are listened to."""
+
+    def __init__(self) -> None:
+        self.active_tps: set[TP] = set()
+        self.standby_tps: set[TP] = set()
+        self.active_offsets: dict[TP, int | None] = {}
+        self.active_highwaters: dict[TP, int] = {}
+        self.restored: dict[TP, Restored] = {}
+        self.given: tuple[set[TP], set[TP]] = (set(), set())
+        self.on_disk: dict[TP, int] = {}
+        self._generation_id = 7
+
+    async def on_rebalance(self, *_: Any) -> None:
+        """Take what is given; offsets are those on disk."""
+        self.active_tps, self.standby_tps = set(self.given[0]), set(self.given[1])
+        self.active_offsets = {tp: self.on_disk.get(tp) for tp in self.active_tps}
+
+    async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+        for tp in tps:
+            destination[tp] = -1 if destination[tp] is None else destination[tp]
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """Nothing else to do."""
+
+
+class Bench:
+    """A meter on a fake recovery; ``rows`` is what it wrote."""
+
+    def __init__(self) -> None:
+        self.recovery = FakeRecovery()
+        self.rows: list[dict[str, Any]] = []
+        self.table = SimpleNamespace(apply_changelog_batch=lambda batch: None)
+        tables: Any = type("Tables", (dict,), {"recovery": self.recovery})(log=self.table)
+        app = SimpleNamespace(
+            tables=tables, assignor=SimpleNamespace(decision_id="7-ab"), consumer=None,
+            conf=SimpleNamespace(id="shop", canonical_url="http://me"))
+        files = SimpleNamespace(put=lambda work: self.rows.extend(row for _, row in work()))
+        RecoveryMeter(app, files).attach()  # type: ignore[arg-type]
+
+    async def recover(self, *, end: int, replayed: int = 0, actives: set[TP] | None = None,
+                      standbys: set[TP] = frozenset()) -> None:  # type: ignore[assignment]
+        """One generation: rebalance, offsets, ``replayed`` records one by one, done."""
+        recovery = self.recovery
+        recovery.given = ({LOG} if actives is None else actives, standbys)
+        await recovery.on_rebalance()
+        recovery.active_highwaters = dict.fromkeys(recovery.active_tps, end)
+        await recovery._build_offsets(None, recovery.active_tps, recovery.active_offsets, "active")
+        first = end - replayed + 1
+        events = [SimpleNamespace(message=SimpleNamespace(
+            tp=LOG, offset=offset, serialized_key_size=2, serialized_value_size=8))
+            for offset in range(first, end + 1)]
+        if events:
+            self.table.apply_changelog_batch(events)
+            recovery.active_offsets[LOG] = end
+        await recovery.on_recovery_completed(7)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A fresh one."""
+    return Bench()
+
+
+async def test_partition_without_state_is_replayed(bench: Bench) -> None:
+    """From nothing to the end; records and bytes are those applied."""
+    await bench.recover(end=9, replayed=10)
+    (row,) = bench.rows
+    assert (row["source"], row["start_offset"], row["end_offset"]) == ("replay", -1, 9)
+    assert (row["records"], row["bytes"], row["decision_id"], row["member_id"]) == (10, 100, "7-ab", "http://me")
+    assert row["started"] <= row["ended"]
+
+
+async def test_files_of_an_earlier_life_are_local(bench: Bench) -> None:
+    """Only the tail is read; it counts also when there is none."""
+    bench.recovery.on_disk[LOG] = 5
+    await bench.recover(end=9, replayed=4)
+    assert [(row["source"], row["start_offset"], row["records"]) for row in bench.rows] == [("local", 5, 4)]
+
+
+async def test_state_of_a_standby_is_told_apart(bench: Bench) -> None:
+    """This worker stood by in the generation before."""
+    bench.recovery.on_disk[LOG] = 9
+    await bench.recover(end=9, actives=set(), standbys={LOG})
+    await bench.recover(end=9)
+    assert [(row["source"], row["records"]) for row in bench.rows] == [("standby", 0)]
+
+
+async def test_kept_partition_with_nothing_to_read_is_no_recovery(bench: Bench) -> None:
+    """Nor is that of an empty changelog."""
+    bench.recovery.on_disk[LOG] = 9
+    await bench.recover(end=9)
+    assert len(bench.rows) == 1
+    await bench.recover(end=9)
+    assert len(bench.rows) == 1
+    fresh = Bench()
+    await fresh.recover(end=-1)
+    assert fresh.rows == []
+
+
+async def test_snapshot_and_batches_are_counted(bench: Bench) -> None:
+    """What was done past Faust's loop: snapshot bytes, offsets passed in batches, then the tail."""
+    bench.recovery.restored[LOG] = Restored(LOG, "snapshot", 1.0, 2.0, -1, 7, 500, replayed=3)
+    await bench.recover(end=9, replayed=2)
+    (row,) = bench.rows
+    assert (row["source"], row["start_offset"], row["end_offset"]) == ("snapshot", -1, 9)
+    assert (row["records"], row["bytes"]) == (5, 520)
+    batched = Bench()
+    batched.recovery.restored[LOG] = Restored(LOG, "replay", 1.0, 2.0, -1, 9, 0, replayed=10)
+    await batched.recover(end=9)
+    assert [(row["source"], row["records"], row["ended"]) for row in batched.rows] == [("replay", 10, 2.0)]
+
+
+async def test_measuring_never_hurts_a_recovery(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A measurement that fails is logged; the recovery goes on."""
+    bench.recovery.restored = None  # type: ignore[assignment]
+    await bench.recover(end=9, replayed=1)
+    assert bench.recovery.active_offsets[LOG] == 9
+    assert "could not be measured" in caplog.text

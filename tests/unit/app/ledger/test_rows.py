@@ -1,0 +1,122 @@
+"""A plan as ledger rows: every placement once, with the rule that chose it and what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.app.ledger.rows import decision_rows, trigger
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.ledger import Row, decision_id, encode, parse
+from faust_assigner.planner import Plan
+
+TOPICS = {"orders": 6, "shop-orders-changelog": 6, "audit": 3}
+CHANGELOGS = frozenset({"shop-orders-changelog"})
+
+
+def decide(members: list[Member], generation: int = 7, **more: Any) -> tuple[DecisionInputs, Plan]:
+    """A decision of the planner, and what it was made from."""
+    inputs = DecisionInputs("shop", generation, tuple(members), TOPICS, 1, CHANGELOGS, **more)
+    return inputs, plan(members, TOPICS, replicas=1, changelogs=CHANGELOGS)
+
+
+def rows_of(inputs: DecisionInputs, found: Plan) -> list[tuple[str, Mapping[str, Any]]]:
+    """Its rows; each must be a line its table takes."""
+    rows = list(decision_rows(inputs, found, at=1795232422.5, why="join", config={"deploy": "v1"}))
+    for table, row in rows:
+        parsed = parse(encode(table, row))
+        assert isinstance(parsed, Row), parsed
+        assert parsed.table == table
+    return rows
+
+
+def members(*names: str, **claims: Mapping[str, Any]) -> list[Member]:
+    """Members that want every topic, with what they claim."""
+    return [Member(name, list(TOPICS), generation=6, rack_id="r", **claims.get(name, {})) for name in names]
+
+
+EVERYTHING = {"actives": {"orders": range(6), "shop-orders-changelog": range(6), "audit": range(3)}}
+
+
+def test_rows_are_the_plan() -> None:
+    """Actives and standbys, topic by topic, are those of the plan; no more, no less."""
+    inputs, found = decide(members("a", "b", a=EVERYTHING))
+    rows = rows_of(inputs, found)
+    assert [table for table, _ in rows].count("decision") == 1
+    for name in ("a", "b"):
+        for role, wanted in (("active", found.actives(name)), ("standby", found.standbys(name))):
+            said = Counter((row["topic"], row["partition"]) for table, row in rows
+                           if table == "assignment" and row["role"] == role and row["member_id"] == name)
+            assert said == Counter((topic, p) for topic, numbers in wanted.items() for p in numbers)
+
+
+def test_moves_are_those_the_plan_counts_and_cold_without_a_copy() -> None:
+    """A member that joins takes tasks from a living one: moved, cold where there is state, previous named."""
+    inputs, found = decide(members("a", "b", a=EVERYTHING))
+    rows = [row for table, row in rows_of(inputs, found) if table == "assignment" and row["role"] == "active"]
+    moved = [row for row in rows if row["moved"]]
+    assert {(row["topic"], row["partition"]) for row in moved} == {
+        (topic, p) for topic, numbers in found.actives("b").items() for p in numbers}
+    assert {row["prev_member_id"] for row in rows} == {"a"}
+    assert all(row["rejected"] == ["a"] for row in moved)
+    assert {row["restore"] for row in moved if row["topic"] in CHANGELOGS} == {"full"}
+    assert {row["restore"] for row in rows if row["topic"] not in CHANGELOGS or not row["moved"]} == {"none"}
+    assert all(row["cold"] for row in moved if row["topic"] in CHANGELOGS)
+
+
+def test_promotion_is_a_warm_move() -> None:
+    """The owner died and its standby took over: moved, a standby hit, not cold, only the tail to read."""
+    survivor = {"b": {"actives": {}, "standbys": {"shop-orders-changelog": range(6)}}}
+    inputs, found = decide(members("b", "c", **survivor))
+    rows = [row for table, row in rows_of(inputs, found) if table == "assignment" and row["role"] == "active"
+            and row["topic"] == "shop-orders-changelog"]
+    promoted = [row for row in rows if row["member_id"] == "b"]
+    assert promoted
+    for row in promoted:
+        assert (row["standby_hit"], row["cold"], row["restore"]) == (True, False, "tail")
+    assert any(row["moved"] and row["rule"] == "promoted" for row in promoted)
+
+
+def test_decision_says_what_it_was_made_from() -> None:
+    """Members with rack, capacity and epoch; settings; time; digest of the inputs; moves."""
+    inputs, found = decide(members("a", "b", a=EVERYTHING), solve_ms=1.25, refused={"b": "too large"})
+    table, row = rows_of(inputs, found)[0]
+    assert table == "decision"
+    assert row["members"][0] == {"member_id": "a", "rack": "r", "capacity": 1.0, "epoch": 6}
+    assert row["config"] == {"deploy": "v1", "replicas": "1"}
+    assert (row["generation"], row["trigger"], row["solve_ms"]) == (7, "join", 1.25)
+    assert row["moves"] == found.moves
+    assert row["refused"] == {"b": "too large"}
+    again = rows_of(*decide(members("a", "b", a=EVERYTHING)))[0][1]
+    other = rows_of(*decide(members("a", "b", b=EVERYTHING)))[0][1]
+    assert row["inputs_digest"] == again["inputs_digest"] != other["inputs_digest"]
+
+
+def test_two_leaders_of_one_generation_give_one_id() -> None:
+    """The id depends on group, generation and members, in any order, and on nothing else."""
+    name = decision_id("shop", 7, ["a", "b"])
+    assert name == decision_id("shop", 7, ["b", "a"])
+    assert len({name, decision_id("shop", 8, ["a", "b"]), decision_id("shop2", 7, ["a", "b"]),
+                decision_id("shop", 7, ["a", "c"])}) == 4
+
+
+@pytest.mark.parametrize(("before", "now", "why"), [
+    (None, ["a"], "first"), (["a"], ["a", "b"], "join"), (["a", "b"], ["b"], "leave"),
+    (["a"], ["b"], "join+leave"), (["a"], ["a"], "rejoin"),
+])
+def test_trigger_names_what_changed(before: list[str] | None, now: list[str], why: str) -> None:
+    """Who came and who went since this leader's last decision."""
+    last = decide(members(*before))[0] if before else None
+    assert trigger(last, decide(members(*now))[0]) == why
+
+
+def test_trigger_names_subscriptions_and_partitions() -> None:
+    """A deploy that adds a topic, a topic that grew."""
+    last = decide([Member("a", ["orders"])])[0]
+    assert trigger(last, decide(members("a"))[0]) == "subscription"
+    grown = DecisionInputs("shop", 8, last.members, {**TOPICS, "audit": 9}, 1, CHANGELOGS)
+    assert trigger(last, grown) == "partitions"

@@ -1,0 +1,186 @@
+"""Where a restore comes into Faust's recovery: what it may delay, and that it never breaks it."""
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from aiokafka import TopicPartition
+from faust.tables.recovery import ServiceStopped
+from faust.types import TP
+
+from faust_assigner.app.restore import recovery
+from faust_assigner.app.restore.bring_up import SNAPSHOT, Cold, Restored, Settings
+from faust_assigner.app.restore.recovery import RestoringRecovery, RestoringTables, install, takes_files
+
+HERE = TP("app-table-changelog", 0)
+
+
+@pytest.fixture
+async def app() -> Any:
+    """An app whose recovery restores, not started."""
+    made = faust.App("restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False)
+    install(made)
+    return made
+
+
+@pytest.fixture
+async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The app's recovery with one lagging partition, Faust's own steps replaced by their results."""
+    service = app.tables.recovery
+    service.active_highwaters[HERE] = 9
+
+    async def build_offsets(self: Any, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+        destination.update(dict.fromkeys(tps, -1))
+
+    base = type(service).__mro__[2]
+    monkeypatch.setattr(base, "_build_offsets", build_offsets)
+    monkeypatch.setattr(RestoringRecovery, "_cold",
+                        lambda self, tp, offsets: Cold(TopicPartition(*tp), None, -1, 9, True))
+    monkeypatch.setattr(recovery, "settings_of",
+                        lambda app: Settings("somewhere", True, {}, "read_uncommitted", None))  # type: ignore[arg-type]
+    return service
+
+
+def answer(offset: int) -> Any:
+    """A restore that brings the partition to ``offset``."""
+    return lambda settings, partitions, stop: {
+        HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)}
+
+
+async def build(service: Any, title: str = "active") -> dict[TP, int]:
+    """Faust's call, as it makes it."""
+    offsets: dict[TP, int] = {}
+    await service._wait(service._build_offsets(None, {HERE}, offsets, title), timeout=60.0)
+    return offsets
+
+
+async def test_a_restored_offset_is_what_recovery_goes_on_from(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the source is there for the ledger."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    assert await build(restoring) == {HERE: 7}
+    assert restoring.active_highwaters[HERE] == 9
+    assert recovery.restored_partitions(restoring.app)[HERE].source == "snapshot"
+
+
+async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust would take it for a changelog that lost its records, and crash."""
+    monkeypatch.setattr(recovery, "bring_up", answer(12))
+    assert await build(restoring) == {HERE: 12}
+    assert restoring.active_highwaters[HERE] == 12
+
+
+async def test_a_restore_that_raises_leaves_fausts_offsets(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then Faust replays."""
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("of any kind")
+
+    monkeypatch.setattr(recovery, "bring_up", broken)
+    assert await build(restoring) == {HERE: -1}
+
+
+async def test_standbys_wait_for_nothing(restoring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their offsets are built as Faust builds them, within Faust's time."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    assert await build(restoring, "standby") == {HERE: -1}
+
+
+async def test_a_restore_may_take_longer_than_a_request(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust gives offsets one request timeout, and at its end leaves recovery for good."""
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.3)
+        return answer(7)(*arguments)
+
+    monkeypatch.setattr(recovery, "bring_up", slow)
+    offsets: dict[TP, int] = {}
+    await restoring._wait(restoring._build_offsets(None, {HERE}, offsets, "active"), timeout=0.05)
+    assert offsets == {HERE: 7}
+    with pytest.raises(ServiceStopped):  # what comes next has its time limit again
+        await restoring._wait(asyncio.sleep(5), timeout=0.05)
+
+
+async def test_a_rebalance_stops_the_thread_and_waits_for_it(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its databases may be another's a moment later."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def until_stopped(settings: Any, partitions: Any, stop: Any) -> dict[TP, Restored]:
+        begun.set()
+        while not stop():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        ended.set()
+        return {}
+
+    monkeypatch.setattr(recovery, "bring_up", until_stopped)
+    building = asyncio.ensure_future(build(restoring))
+    await asyncio.to_thread(begun.wait, 5)
+    building.cancel()
+    await asyncio.wait([building], timeout=0.05)
+    assert not ended.is_set()
+    restoring.app.tables.on_partitions_revoked({HERE})
+    await restoring.settle()
+    assert ended.is_set()
+
+
+async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> None:
+    """Every loop of Faust's recovery runs in ours."""
+    service = app.tables.recovery
+    assert app.tables.recovery is service
+    assert isinstance(app.tables, RestoringTables)
+    names = {task.fun.__name__ for task in service._get_tasks()}
+    assert {"_restart_recovery", "_slurp_changelogs", "_publish_stats"} <= names
+
+
+def test_installing_twice_is_installing_once(app: Any) -> None:
+    """Whoever calls it, the fixup or a person."""
+    chosen = app.conf.TableManager
+    install(app)
+    assert app.conf.TableManager is chosen
+
+
+def test_installing_late_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """A table manager that exists is left as it is."""
+    late = faust.App("late", broker="kafka://127.0.0.1:1", web_enabled=False)
+    assert late.tables is not None
+    install(late)
+    assert "in use before" in caplog.text
+    assert not isinstance(late.tables, RestoringTables)
+
+
+def test_nothing_is_installed_where_nothing_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshots, no batches: Faust as it is."""
+    monkeypatch.setenv("FAUST_ASSIGNER_BATCHED_REPLAY", "0")
+    monkeypatch.delenv("FAUST_ASSIGNER_SNAPSHOTS", raising=False)
+    plain = faust.App("plain", broker="kafka://127.0.0.1:1", web_enabled=False)
+    install(plain)
+    assert not issubclass(plain.conf.TableManager, RestoringTables)
+
+
+def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any) -> None:
+    """Memory tables, set tables, databases with a TTL, read-only ones."""
+    app = faust.App("stores", broker="kafka://127.0.0.1:1", store="rocksdb://", datadir=str(tmp_path),
+                    web_enabled=False)
+    (tmp_path / "v1" / "tables").mkdir(parents=True, exist_ok=True)
+    plain = app.Table("plain")
+    assert takes_files(plain.data)
+    assert not takes_files(app.Table("ttl", options={"ttl": 60}).data)
+    assert not takes_files(app.Table("read", options={"read_only": True}).data)
+    assert not takes_files(app.SetTable("set").data)
+    memory = faust.App("memory", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    assert not takes_files(memory.Table("table").data)
+    assert not takes_files(SimpleNamespace())

@@ -1,0 +1,249 @@
+"""The assignor's weights: in memory, on time, never waited for; and the score in shadow."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import gc
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import faust
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.weights.provider import Mode, WeightSettings, WeightsProvider, configured, install
+from faust_assigner.app.weights.sources import FileSource, TopicSource
+from faust_assigner.errors import ConfigError, FaustAssignerError
+from faust_assigner.pipeline.weights.publish import write_file
+from faust_assigner.weights.document import WeightRow, encode
+
+NOW = dt.datetime.now(dt.UTC)
+
+
+def document(version: int, *weights: float, group_id: str = "shop", at: dt.datetime = NOW) -> bytes:
+    """Weights of orders/0, orders/1, ..."""
+    rows = [WeightRow(group_id, "2026-11-21", version, at, "orders", number, weight, 1.0, 1.0, 1.0, 1, 1.0, 3)
+            for number, weight in enumerate(weights)]
+    return encode(rows, version=version, computed_at=at)
+
+
+@pytest.fixture
+def provider_of() -> Iterator[Callable[..., WeightsProvider]]:
+    """Providers that look every 10 ms and are closed at the end."""
+    made = []
+
+    def make(path: Path, mode: Mode = Mode.ON, **more: Any) -> WeightsProvider:
+        made.append(WeightsProvider("shop", WeightSettings(FileSource(str(path)), mode, poll_s=0.01), **more))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for provider in made:
+        provider.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition`` holds, for 5 s at most."""
+    deadline = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen within 5 s"
+        time.sleep(0.005)
+
+
+def test_a_new_file_is_in_force_at_the_next_decision(
+    tmp_path: Path, provider_of: Callable[..., WeightsProvider]
+) -> None:
+    """Replaced in one step, picked up by version."""
+    path = tmp_path / "weights.json"
+    write_file(path, document(1, 0.5, 1.0, 2.0))
+    provider = provider_of(path)
+    assert provider.wait(5.0)
+    first = provider()
+    assert first is not None
+    assert (first.version, first["orders", 2]) == (1, 2.0)
+
+    write_file(path, document(2, 1.0, 1.0, 3.0))
+    until(lambda: provider.current.version == 2)
+    second = provider()
+    assert second is not None
+    assert second["orders", 2] == 3.0
+
+
+@pytest.mark.parametrize(("data", "code"), [
+    (None, "missing"), (b"{", "invalid"), (document(1, 1.0, group_id="bank"), "unnamed"),
+    (document(1, 1.0, at=NOW - dt.timedelta(days=30)), "stale")])
+def test_without_usable_weights_everything_weighs_one_and_the_reason_is_said_once(
+    tmp_path: Path, provider_of: Callable[..., WeightsProvider], caplog: pytest.LogCaptureFixture,
+    data: bytes | None, code: str,
+) -> None:
+    """Looked at many times, logged once."""
+    path = tmp_path / "weights.json"
+    if data is not None:
+        path.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        provider = provider_of(path)
+        assert provider.wait(5.0)
+        time.sleep(0.1)
+    assert (provider(), provider.current.code) == (None, code)
+    said = [record for record in caplog.records if "every partition weighs 1.0" in record.message]
+    assert len(said) == 1
+
+
+def test_weights_grow_stale_while_nobody_writes(
+    tmp_path: Path, provider_of: Callable[..., WeightsProvider]
+) -> None:
+    """The file did not change, the clock did."""
+    clock = [NOW]
+    path = tmp_path / "weights.json"
+    path.write_bytes(document(1, 1.0, 2.0))
+    provider = provider_of(path, clock=lambda: clock[0])
+    until(lambda: provider() is not None)
+    clock[0] += dt.timedelta(days=8)
+    until(lambda: provider.current.code == "stale")
+    assert provider() is None
+
+
+def test_a_broken_file_takes_the_weights_out_of_force_and_a_good_one_brings_them_back(
+    tmp_path: Path, provider_of: Callable[..., WeightsProvider]
+) -> None:
+    """Invalid means 1.0, not the last good version."""
+    path = tmp_path / "weights.json"
+    path.write_bytes(document(1, 1.0, 2.0))
+    provider = provider_of(path)
+    until(lambda: provider() is not None)
+    path.write_bytes(b"{ broken")
+    until(lambda: provider.current.code == "invalid")
+    os.unlink(path)
+    until(lambda: provider.current.code == "missing")
+    path.write_bytes(document(3, 1.0, 2.0))
+    until(lambda: provider.current.version == 3)
+
+
+class _Stuck:
+    """A source that never answers."""
+
+    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
+        closed.wait(30.0)
+        yield None
+
+
+def test_a_decision_never_waits_for_the_source() -> None:
+    """A hanging source costs the rebalance nothing: 1.0 at once."""
+    provider = WeightsProvider("shop", WeightSettings(_Stuck()))
+    began = time.monotonic()
+    assert all(provider() is None for _ in range(100))
+    assert time.monotonic() - began < 1.0
+    assert provider.current.code == "loading"
+    provider.close()
+
+
+class _Failing:
+    """A source that raises what nobody expects, then recovers."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self.failure, self.failures = failure, 0
+
+    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
+        self.failures += 1
+        if self.failures < 3:
+            raise self.failure
+        yield document(4, 1.0, 2.0)
+        closed.wait(30.0)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("broker is away"), asyncio.CancelledError()])
+def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None:
+    """Told as missing, tried again; aiokafka's own cancelled tasks are a failure like any other."""
+    provider = WeightsProvider("shop", WeightSettings(_Failing(failure), poll_s=0.01))
+    provider.start()
+    until(lambda: provider.current.version == 4)
+    provider.close()
+
+
+def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
+    """An app that is gone leaves no thread behind."""
+    provider = WeightsProvider("shop", WeightSettings(FileSource(str(tmp_path / "none")), poll_s=0.01))
+    provider.start()
+    assert provider.wait(5.0)
+    thread = provider._thread
+    assert thread is not None
+    del provider
+    gc.collect()
+    thread.join(5.0)
+    assert not thread.is_alive()
+
+
+def decision() -> tuple[DecisionInputs, Any]:
+    """Two members, four partitions; the two heavy ones on one member."""
+    members = (Member("a", ["orders"], actives={"orders": [0, 1]}, generation=1),
+               Member("b", ["orders"], actives={"orders": [2, 3]}, generation=1))
+    inputs = DecisionInputs("shop", 2, members, {"orders": 4}, 0, frozenset())
+    return inputs, plan(members, {"orders": 4})
+
+
+def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
+    tmp_path: Path, provider_of: Callable[..., WeightsProvider]
+) -> None:
+    """The assignor gets None; the score says what the heaviest member carries."""
+    path = tmp_path / "weights.json"
+    path.write_bytes(document(1, 4.0, 4.0, 1.0, 1.0))
+    provider = provider_of(path, Mode.SHADOW)
+    until(lambda: provider.current.in_force)
+    assert provider() is None
+    provider.observe(*decision())
+    found = provider.last_shadow
+    assert found is not None
+    assert (found.members, found.tasks, found.counted_moves) == (2, 4, 0)
+    assert found.before == found.counted == pytest.approx(3.2 / 2.0)  # medians 2.5: 1.6, 1.6, 0.4, 0.4
+
+
+def app_of(**settings: Any) -> Any:
+    """An app that never starts."""
+    return faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor", **settings)
+
+
+def test_the_environment_or_the_app_says_where_the_weights_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path, a topic of the app's own brokers, a topic elsewhere; the environment goes first."""
+    assert configured(app_of()) is None
+    wanted = configured(app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow"))
+    assert wanted is not None
+    assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
+    brokers = "kafka://127.0.0.1:1;kafka://127.0.0.1:2"
+    wanted = configured(app_of(broker=brokers, faust_assigner_weights="file"))
+    assert wanted is not None
+    assert isinstance(wanted.source, TopicSource)
+    assert wanted.source.connection["bootstrap_servers"] == ["127.0.0.1:1", "127.0.0.1:2"]
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "kafka://127.0.0.1:3/weights")
+    wanted = configured(app_of())
+    assert wanted is not None
+    assert wanted.source.connection["bootstrap_servers"] == "127.0.0.1:3"
+
+
+@pytest.mark.parametrize("settings", [
+    {"faust_assigner_weights_mode": "maybe"}, {"faust_assigner_weights_max_age": "soon"},
+    {"faust_assigner_weights": "kafka://nowhere"}])
+def test_an_impossible_setting_is_an_error_at_start(settings: dict[str, str]) -> None:
+    """Not a silent 1.0."""
+    with pytest.raises(ConfigError, match="FAUST_ASSIGNER_WEIGHTS"):
+        configured(app_of(**{"faust_assigner_weights": "w.json", **settings}))
+
+
+def test_installing_gives_the_assignor_its_weights(tmp_path: Path) -> None:
+    """What the fixup does when the app is configured; in mode off it does nothing."""
+    app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
+    provider = install(app)
+    assert provider is not None
+    assert app.assignor.weights_provider is provider
+    provider.close()
+    assert install(app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="off")) is None

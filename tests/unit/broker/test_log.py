@@ -1,0 +1,310 @@
+"""Batches, idempotent producers, partition logs: on disk and in memory."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import uuid
+from pathlib import Path
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import records
+from faust_assigner.broker.log import PartitionLog
+from faust_assigner.broker.producers import MAX_SEQUENCE, ProducerBook
+from faust_assigner.broker.records import BadBatch, parse_batch
+from faust_assigner.broker.store import MemoryStore, RocksStore, Store, StoreFailed
+from tests.support.raw_client import batch, one_record
+
+FOREVER = 2**62
+TOPIC = uuid.UUID(int=1).bytes
+
+
+def append(log: PartitionLog, data: bytes, now_ms: int = 0) -> int:
+    """Check and append one batch."""
+    return log.append(parse_batch(data), data, now_ms, flush_every=FOREVER)
+
+
+def aiokafka_batch(timestamps: list[int], *, codec: int = 0) -> bytes:
+    """A batch as aiokafka builds it."""
+    builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1_000_000)
+    for number, timestamp in enumerate(timestamps):
+        builder.append(number, timestamp, b"key", b"value%d" % number, [])
+    return bytes(builder.build())
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Both kinds of store."""
+    return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0" * 60,
+        batch(magic=1),
+        batch()[:-1],
+        batch() + b"x",
+        batch() + batch(),
+        batch(count=0, body=b"x" * 9),
+        batch(count=-1, body=b"x" * 9),
+        batch(count=2, last_delta=5),
+        batch(count=100, body=one_record()),
+        batch(attributes=5),
+    ],
+)
+def test_a_batch_that_is_not_what_it_claims_is_refused(data: bytes) -> None:
+    """Framing, format, count, codec; more records than bytes could hold."""
+    with pytest.raises(BadBatch) as refused:
+        parse_batch(data)
+    assert not refused.value.corrupt
+
+
+def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
+    """One byte at a time."""
+    sound = batch()
+    for position in range(17, len(sound)):
+        broken = bytearray(sound)
+        broken[position] ^= 0x10
+        with pytest.raises(BadBatch) as refused:
+            parse_batch(bytes(broken))
+        assert refused.value.corrupt
+
+
+def test_placing_a_batch_keeps_its_checksum() -> None:
+    """aiokafka, which wrote it, still believes it, at the new offset."""
+    placed = records.place(aiokafka_batch([1, 2, 3]), 41, 0)
+    read = DefaultRecordBatch(bytearray(placed))
+    assert read.validate_crc()
+    assert [r.offset for r in read] == [41, 42, 43]
+
+
+def test_stamping_a_batch_makes_a_sound_batch_of_the_brokers_time() -> None:
+    """LogAppendTime: every record reads that time, and the checksum is right again."""
+    stamped = records.stamp(aiokafka_batch([1, 2]), 777)
+    read = DefaultRecordBatch(bytearray(stamped))
+    assert read.validate_crc()
+    assert {r.timestamp for r in read} == {777}
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_time_is_found_inside_a_batch(codec: int) -> None:
+    """The first record not older than it, also in gzip."""
+    data = records.place(aiokafka_batch([100, 300, 200, 400], codec=codec), 10, 0)
+    assert records.find_timestamp(data, 101) == (11, 300)
+    assert records.find_timestamp(data, 301) == (13, 400)
+
+
+def test_a_compressed_bomb_is_not_unpacked_beyond_its_cap() -> None:
+    """512 MiB of zeros in half a megabyte: the answer is the batch's first offset."""
+    bomb = batch(
+        gzip.compress(b"\0" * (64 * 2**20), 9), count=3, attributes=records.GZIP, max_timestamp=5_000
+    )
+    assert records.find_timestamp(bomb, 4_000) == (0, 5_000)
+
+
+def test_a_codec_not_unpacked_here_answers_with_the_first_offset() -> None:
+    """A reader sees a batch too much, and never misses a record."""
+    assert records.find_timestamp(batch(b"zzz", count=9, attributes=4, max_timestamp=50), 20) == (0, 50)
+
+
+def producer_batch(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7) -> records.Batch:
+    """What the book of producers looks at."""
+    return parse_batch(batch(count=count, producer_id=producer_id, epoch=epoch, sequence=sequence))
+
+
+def book_after(*sequences: int) -> ProducerBook:
+    """A book that saw these batches of one record, at offsets 100, 101, ..."""
+    book = ProducerBook()
+    for offset, sequence in enumerate(sequences, 100):
+        book.record(7, 0, sequence, 0, offset, 0)
+    return book
+
+
+def test_a_retry_of_one_of_the_last_five_batches_repeats_its_offset() -> None:
+    """Acknowledged with the offset the first copy got."""
+    book = book_after(0, 1, 2, 3, 4)
+    assert [book.judge(producer_batch(n)).duplicate_of for n in range(5)] == [100, 101, 102, 103, 104]
+
+
+@pytest.mark.parametrize("sequence", [0, 7, 100])
+def test_a_gap_and_an_old_retry_are_out_of_order(sequence: int) -> None:
+    """The next would be 6; batch 0 is forgotten."""
+    verdict = book_after(0, 1, 2, 3, 4, 5).judge(producer_batch(sequence))
+    assert verdict.error is ErrorCode.out_of_order_sequence_number
+
+
+def test_the_next_batch_is_taken_also_across_the_wrap() -> None:
+    """After 2**31 - 1 comes 0."""
+    assert book_after(MAX_SEQUENCE).judge(producer_batch(0)).error is ErrorCode.none
+    assert book_after(3).judge(producer_batch(4)).error is ErrorCode.none
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
+    """INVALID_PRODUCER_EPOCH; a bump with another first sequence is out of order."""
+    book = ProducerBook()
+    book.record(7, 2, 0, 0, 100, 0)
+    assert book.judge(producer_batch(1, epoch=1)).error is ErrorCode.invalid_producer_epoch
+    assert book.judge(producer_batch(0, epoch=3)).error is ErrorCode.none
+    assert book.judge(producer_batch(5, epoch=3)).error is ErrorCode.out_of_order_sequence_number
+
+
+def test_producers_without_an_id_and_unknown_ones_are_taken() -> None:
+    """No idempotence asked for; or the broker forgot an idle one."""
+    assert ProducerBook().judge(producer_batch(9)).error is ErrorCode.none
+    assert book_after(0).judge(producer_batch(-1, producer_id=-1)).error is ErrorCode.none
+
+
+def test_idle_producers_are_forgotten() -> None:
+    """producer.id.expiration.ms."""
+    book = ProducerBook()
+    book.record(1, 0, 0, 0, 0, 10)
+    book.record(2, 0, 0, 0, 0, 20)
+    book.expire(15)
+    assert len(book) == 1
+
+
+def test_offsets_are_contiguous_over_batches_of_any_size(store: Store) -> None:
+    """Each batch starts where the last one ended."""
+    log = PartitionLog(store, TOPIC, 0)
+    assert [append(log, batch(count=n)) for n in (3, 1, 5, 2)] == [0, 3, 4, 9]
+    assert (log.start_offset, log.end_offset) == (0, 11)
+
+
+def test_a_read_starts_with_the_batch_that_holds_the_offset(store: Store) -> None:
+    """Also in its middle; consumers skip what is before."""
+    log = PartitionLog(store, TOPIC, 0)
+    for count in (3, 3, 3):
+        append(log, batch(count=count))
+    size = len(batch(count=3))
+    assert struct.unpack(">q", log.read(4, 10**6, at_least_one=True)[:8]) == (3,)
+    assert len(log.read(4, 10**6, at_least_one=True)) == 2 * size == log.available(4)
+    assert log.read(9, 10**6, at_least_one=True) == b""
+
+
+def test_byte_limits_count_whole_batches_and_the_first_comes_in_any_case(store: Store) -> None:
+    """KIP-74: or a reader could never pass a large batch."""
+    log = PartitionLog(store, TOPIC, 0)
+    for _ in range(4):
+        append(log, batch())
+    size = len(batch())
+    assert len(log.read(1, 2 * size + 1, at_least_one=False)) == 2 * size
+    assert len(log.read(1, 1, at_least_one=True)) == size
+    assert log.read(1, 1, at_least_one=False) == b""
+
+
+def test_a_trimmed_log_starts_later_and_remembers_it(tmp_path: Path) -> None:
+    """DeleteRecords into the middle of a batch: the batch stays, the start offset does not."""
+    store = RocksStore(tmp_path)
+    log = PartitionLog(store, TOPIC, 0)
+    for _ in range(3):
+        append(log, batch(count=3))
+    log.trim(4)
+    assert (log.start_offset, log.available(4)) == (4, 2 * len(batch(count=3)))
+    again = PartitionLog(store, TOPIC, 0)
+    assert (again.start_offset, again.end_offset) == (4, 9)
+    again.trim(9)
+    empty = PartitionLog(store, TOPIC, 0)
+    assert (empty.start_offset, empty.end_offset, empty.size) == (9, 9, 0)
+    assert append(empty, batch()) == 9
+
+
+def test_retention_by_age_and_by_size_deletes_from_the_front(store: Store) -> None:
+    """Whole batches, never a hole."""
+    log = PartitionLog(store, TOPIC, 0)
+    for timestamp in (100, 200, 300, 400):
+        append(log, batch(timestamp=timestamp))
+    assert log.retain(1_000, retention_ms=850, retention_bytes=-1) == 1
+    assert log.start_offset == 1
+    assert log.retain(1_000, retention_ms=-1, retention_bytes=2 * len(batch())) == 1
+    assert (log.start_offset, log.end_offset) == (2, 4)
+    assert log.retain(1_000, retention_ms=-1, retention_bytes=-1) == 0
+    assert log.retain(10_000, retention_ms=0, retention_bytes=-1) == 2
+    assert (log.start_offset, log.end_offset) == (4, 4)
+
+
+def test_times_are_found_over_batches(store: Store) -> None:
+    """Earliest record not older; None past the end; the newest record."""
+    log = PartitionLog(store, TOPIC, 0)
+    for timestamps in ([10, 20], [30, 40], [5, 6]):
+        append(log, aiokafka_batch(timestamps))
+    assert log.find_time(0) == (0, 10)
+    assert log.find_time(21) == (2, 30)
+    assert log.find_time(41) is None
+    assert log.newest_time() == (3, 40)
+
+
+def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
+    """Records, offsets, and what is known of producers."""
+    store = RocksStore(tmp_path)
+    log = PartitionLog(store, TOPIC, 0)
+    for sequence in range(4):
+        append(log, batch(producer_id=7, epoch=0, sequence=sequence))
+    before = log.read(0, 10**6, at_least_one=True)
+    store.close()
+    again = PartitionLog(RocksStore(tmp_path), TOPIC, 0)
+    assert again.read(0, 10**6, at_least_one=True) == before
+    assert again.producers.judge(producer_batch(2)).duplicate_of == 2
+    assert again.producers.judge(producer_batch(4)).error is ErrorCode.none
+    assert again.producers.judge(producer_batch(9)).error is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_log_with_a_hole_is_cut_there_for_good(store: Store) -> None:
+    """What follows the hole was not acknowledged in order, and must never meet later appends."""
+    log = PartitionLog(store, TOPIC, 0)
+    for _ in range(4):
+        append(log, batch())
+    key = TOPIC + struct.pack(">iq", 0, 2)
+    store.write((), [b"b" + key, b"x" + key])
+    again = PartitionLog(store, TOPIC, 0)
+    assert again.end_offset == 2
+    append(again, batch())
+    append(again, batch())
+    assert PartitionLog(store, TOPIC, 0).end_offset == 4
+
+
+def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
+    """Neighbouring prefixes, and erasing one of them."""
+    logs = [PartitionLog(store, uuid.UUID(int=t).bytes, p) for t in (1, 2) for p in (0, 1)]
+    for count, log in enumerate(logs, 1):
+        append(log, batch(count=count))
+    logs[1].erase()
+    again = [PartitionLog(store, uuid.UUID(int=t).bytes, p).end_offset for t in (1, 2) for p in (0, 1)]
+    assert again == [1, 0, 3, 4]
+
+
+def test_a_failed_write_changes_nothing() -> None:
+    """No space left: the offset is not used up, the reader sees nothing, the next append works."""
+    store = MemoryStore()
+    log = PartitionLog(store, TOPIC, 0)
+    append(log, batch())
+    write = store.write
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("No space left on device")
+
+    store.write = full  # type: ignore[method-assign]
+    with pytest.raises(StoreFailed):
+        append(log, batch())
+    assert (log.end_offset, log.available(1)) == (1, 0)
+    store.write = write  # type: ignore[method-assign]
+    assert append(log, batch()) == 1
+
+
+def test_flush_interval_decides_which_writes_wait_for_the_disk() -> None:
+    """log.flush.interval.messages=3: every third record."""
+    synced: list[bool] = []
+
+    class Watched(MemoryStore):
+        def write(self, puts, deletes=(), *, sync=False):  # type: ignore[no-untyped-def]
+            synced.append(sync)
+            super().write(puts, deletes, sync=sync)
+
+    log = PartitionLog(Watched(), TOPIC, 0)
+    for _ in range(7):
+        log.append(parse_batch(batch()), batch(), 0, flush_every=3)
+    assert synced == [False, False, True, False, False, True, False]

@@ -1,0 +1,126 @@
+"""Settings: Kafka's names, typed, bounded; what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.broker.api import APIS
+from faust_assigner.broker.limits import topic_name_problem
+from faust_assigner.broker.serve import parse_assignments
+from faust_assigner.broker.settings import Settings, describe_settings
+from faust_assigner.broker.topic_configs import TOPIC_CONFIGS, check_configs, default_configs
+from faust_assigner.errors import ConfigError
+
+
+def test_values_are_text_or_typed() -> None:
+    """The command line gives text, a test gives numbers and booleans."""
+    text = Settings.parse({"num.partitions": "12", "auto.create.topics.enable": "FALSE"})
+    typed = Settings.parse({"num.partitions": 12, "auto.create.topics.enable": False})
+    assert text == typed
+    assert (text.num_partitions, text.auto_create_topics_enable) == (12, False)
+
+
+def test_an_unknown_name_is_refused_with_a_hint() -> None:
+    """A typo of a Kafka name."""
+    with pytest.raises(ConfigError, match=r"'num\.partition'.*did you mean 'num\.partitions'"):
+        Settings.parse({"num.partition": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num.partitions", "0"),
+        ("num.partitions", "many"),
+        ("num.partitions", "1.5"),
+        ("num.partitions", ""),
+        ("auto.create.topics.enable", "yes"),
+        ("log.cleanup.policy", "shred"),
+        ("group.initial.rebalance.delay.ms", "-1"),
+        ("offsets.retention.minutes", "0"),
+        ("message.max.bytes", str(2**40)),
+    ],
+)
+def test_an_impossible_value_is_refused_with_both_names(name: str, value: str) -> None:
+    """The message says which setting and what was given."""
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+        Settings.parse({name: value})
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    """A smallest session above the largest; a message that no frame could carry."""
+    with pytest.raises(ConfigError, match="above"):
+        Settings.parse({"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9})
+    with pytest.raises(ConfigError, match="does not fit"):
+        Settings.parse({"message.max.bytes": 2_000, "socket.request.max.bytes": 1_999})
+
+
+def test_defaults_are_kafkas_where_kafka_has_them() -> None:
+    """People compare."""
+    values = Settings().by_kafka_name()
+    expected = {
+        "num.partitions": "1",
+        "auto.create.topics.enable": "true",
+        "message.max.bytes": "1048588",
+        "group.initial.rebalance.delay.ms": "3000",
+        "group.min.session.timeout.ms": "6000",
+        "group.max.session.timeout.ms": "1800000",
+        "group.max.size": "2147483647",
+        "offsets.retention.minutes": "10080",
+        "offset.metadata.max.bytes": "4096",
+        "log.retention.bytes": "-1",
+        "connections.max.idle.ms": "600000",
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_every_setting_is_described() -> None:
+    """For --settings and the reference page."""
+    assert all(name and default and meaning for name, default, meaning in describe_settings())
+    assert len(describe_settings()) == len(Settings().by_kafka_name())
+
+
+def test_the_reference_page_names_every_setting_and_api_as_it_is() -> None:
+    """Generated once, kept true by this test."""
+    page = (Path(__file__).parents[3] / "docs/reference/broker.md").read_text()
+    for name, default, meaning in describe_settings():
+        assert f"| `{name}` | {default} | {meaning} |" in page
+    for api in APIS.values():
+        assert f"| {api.name} | {api.key} | {api.low}-{api.high} |" in page
+
+
+def test_assignments_need_an_equals_sign_and_distinct_names() -> None:
+    """--set a=1 --set a=2 is a mistake, not a choice."""
+    assert parse_assignments(("a=1", "b = x=y ")) == {"a": "1", "b": "x=y"}
+    for pairs in (("a",), ("a=1", "a=2")):
+        with pytest.raises(ConfigError):
+            parse_assignments(pairs)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b_c-D9", "x" * 249, "shop-orders-changelog"])
+def test_legal_topic_names(name: str) -> None:
+    """Letters, digits, dot, underscore, dash; up to 249."""
+    assert topic_name_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ü", "x" * 250, "a\n", "../etc", "a\0"])
+def test_illegal_topic_names(name: str) -> None:
+    """Nothing that could be a path, a terminator or a novel."""
+    assert topic_name_problem(name)
+
+
+def test_topic_configs_are_checked_by_name_and_value() -> None:
+    """Faust's own are fine; strangers and nonsense are named."""
+    assert check_configs({"cleanup.policy": "compact,delete", "retention.ms": "-1"}) is None
+    assert "retention.ms" in (check_configs({"retention.ms": "-2"}) or "")
+    assert "no.such" in (check_configs({"no.such": "1"}) or "")
+    assert "cleanup.policy" in (check_configs({"cleanup.policy": ""}) or "")
+
+
+def test_the_defaults_of_topics_pass_their_own_checks() -> None:
+    """And broker settings reach them."""
+    defaults = default_configs(Settings.parse({"log.retention.ms": 7}))
+    assert check_configs(defaults) is None
+    assert defaults["retention.ms"] == "7"
+    assert set(defaults) == set(TOPIC_CONFIGS)

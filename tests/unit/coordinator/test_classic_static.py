@@ -1,0 +1,170 @@
+"""Static members (KIP-345): a bounce disturbs nobody, and the old incarnation is fenced."""
+
+from __future__ import annotations
+
+from faust_assigner.coordinator.classic import State
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import Leaver, Protocol
+from tests.support.classic_bench import REBALANCE_MS, SESSION_MS, Bench
+
+
+def test_a_static_newcomer_needs_no_second_round_trip() -> None:
+    """Its instance id identifies it: it is a member at once."""
+    bench = Bench()
+    token = bench.join(instance_id="i0", needs_known_id=False)
+    bench.pass_time(0)
+    assert bench.joined(token).error is Code.NONE
+    assert bench.joined(token).members[0].instance_id == "i0"
+
+
+def test_a_bounced_follower_takes_its_place_back_without_a_rebalance() -> None:
+    """Same generation, new id, the assignment it had."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    follower = bench.group.roster[ids[1]]
+    generation, assignment = bench.group.generation, follower.assignment
+    reply = bench.joined(bench.join(instance_id=follower.instance_id))
+    assert reply.error is Code.NONE
+    assert (reply.generation, reply.leader) == (generation, ids[0])
+    assert reply.member_id not in ids
+    token = bench.sync(reply.member_id, instance_id=follower.instance_id)
+    assert bench.answers[token].assignment == assignment  # type: ignore[union-attr]
+    assert bench.group.state is State.STABLE
+
+
+def test_a_bounced_member_may_bring_other_metadata_as_long_as_the_protocol_stays() -> None:
+    """Kafka's rule: only a change of the selected protocol rebalances. Faust's bytes always differ."""
+    bench = Bench()
+    bench.stable(2, instances=True)
+    bench.join(instance_id="i1", protocols=(Protocol("range", b"fresh start"),))
+    assert bench.group.state is State.STABLE
+    assert b"fresh start" in {m.metadata("range") for m in bench.group.roster}
+
+
+def test_a_bounced_member_whose_protocols_change_the_choice_starts_a_rebalance() -> None:
+    """The group can no longer speak its protocol."""
+    bench = Bench()
+    both = (Protocol("range", b""), Protocol("sticky", b""))
+    first = bench.join(instance_id="i0", protocols=both)
+    bench.pass_time(0)
+    member = bench.joined(first).member_id
+    bench.sync(member)
+    bench.join(instance_id="i0", protocols=both[1:])
+    assert bench.group.state is State.COMPLETING
+    assert bench.group.protocol_name == "sticky"
+
+
+def test_the_old_incarnation_is_fenced_everywhere() -> None:
+    """Heartbeat, sync, commit and join with the replaced id: FENCED_INSTANCE_ID."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    old = ids[1]
+    instance = bench.group.roster[old].instance_id
+    bench.join(instance_id=instance)
+    assert bench.heartbeat(old, instance_id=instance) is Code.FENCED_INSTANCE_ID
+    assert bench.commit(old, bench.group.generation, instance) is Code.FENCED_INSTANCE_ID
+    assert bench.answers[bench.sync(old, instance_id=instance)].error is Code.FENCED_INSTANCE_ID
+    assert bench.joined(bench.join(old, instance_id=instance)).error is Code.FENCED_INSTANCE_ID
+    assert bench.leave(Leaver(old, instance)).results[0][2] is Code.FENCED_INSTANCE_ID
+
+
+def test_a_parked_join_of_the_old_incarnation_is_fenced_when_the_new_one_arrives() -> None:
+    """It does not wait for ever, and does not come back as a member."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    parked = bench.join(ids[0], instance_id=bench.group.roster[ids[0]].instance_id)
+    bench.join(instance_id=bench.group.roster[ids[0]].instance_id)
+    assert bench.joined(parked).error is Code.FENCED_INSTANCE_ID
+
+
+def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
+    """Version 9: it leads again, sees the members, and must not assign (KIP-814)."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    instance = bench.group.roster[ids[0]].instance_id
+    reply = bench.joined(bench.join(instance_id=instance, can_skip_assignment=True))
+    assert reply.skip_assignment
+    assert reply.leader == reply.member_id
+    assert len(reply.members) == 2
+
+
+def test_a_bounced_leader_of_an_older_version_sees_its_old_id_lead() -> None:
+    """So it does not assign, and nobody else thinks it leads."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    instance = bench.group.roster[ids[0]].instance_id
+    reply = bench.joined(bench.join(instance_id=instance))
+    assert (reply.skip_assignment, reply.leader, reply.members) == (False, ids[0], ())
+
+
+def test_a_bounce_while_the_leader_assigns_starts_over() -> None:
+    """The leader's assignment would name the old id."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    tokens = [
+        bench.join(m, instance_id=bench.group.roster[m].instance_id, protocols=(Protocol("range", b"n"),))
+        for m in ids
+    ]
+    assert bench.group.state is State.COMPLETING
+    generation = bench.joined(tokens[0]).generation
+    bench.join(instance_id="i1")
+    assert bench.group.state is State.PREPARING
+    assert bench.group.generation == generation
+
+
+def test_a_static_member_that_missed_the_join_phase_stays_until_its_session_ends() -> None:
+    """Completion drops dynamic members that did not rejoin and keeps static ones."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    active, absent = ids
+    instance = bench.group.roster[active].instance_id
+    token = bench.join(active, instance_id=instance)
+    for _ in range(REBALANCE_MS // 5_000):
+        bench.pass_time(5_000)
+        if absent in bench.group.roster:
+            bench.heartbeat(absent, instance_id=bench.group.roster[absent].instance_id)
+    assert {m.member_id for m in bench.joined(token).members} == {active, absent}
+    bench.sync(active, instance_id=instance, given={})
+    for _ in range(3):
+        bench.pass_time(SESSION_MS - 1)
+        bench.heartbeat(active, instance_id=instance)
+    assert absent not in bench.group.roster
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_id_alone() -> None:
+    """KIP-345's remove-members call."""
+    bench = Bench()
+    bench.stable(2, instances=True)
+    assert bench.leave(Leaver("", "i1")).results == (("", "i1", Code.NONE),)
+    assert bench.leave(Leaver("", "nobody")).results[0][2] is Code.UNKNOWN_MEMBER_ID
+    assert bench.group.state is State.PREPARING
+
+
+def test_an_instance_nobody_knows_with_a_member_id_is_unknown() -> None:
+    """It was removed or expired: join anew."""
+    bench = Bench()
+    bench.stable(1)
+    assert bench.joined(bench.join("m1", instance_id="ghost")).error is Code.UNKNOWN_MEMBER_ID
+    assert bench.heartbeat("m1", instance_id="ghost") is Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
+    """The old id stays in office, and the newcomer gets the error."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    before = bench.group.record()
+    bench.save_error = Code.NOT_COORDINATOR
+    reply = bench.joined(bench.join(instance_id="i1"))
+    assert reply.error is Code.NOT_COORDINATOR
+    assert bench.group.record() == before
+    assert {bench.heartbeat(m) for m in ids} == {Code.NONE}
+
+
+def test_two_bounces_in_a_row_leave_one_member_per_instance() -> None:
+    """The last one to arrive is the member."""
+    bench = Bench()
+    bench.stable(2, instances=True)
+    bench.join(instance_id="i1")
+    last = bench.joined(bench.join(instance_id="i1")).member_id
+    assert bench.group.roster.instances["i1"] == last
+    assert len(bench.group.roster) == 2

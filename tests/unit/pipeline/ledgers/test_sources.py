@@ -1,0 +1,175 @@
+"""Ledger files are found, cut, read and followed byte for byte; no Spark is started for it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from faust_assigner.ledger import MAX_LINE_BYTES
+from faust_assigner.pipeline.ledgers.files import (
+    Chunk,
+    LedgerPathError,
+    cut,
+    find_files,
+    last_line_start,
+    pack,
+    read_lines,
+)
+
+pytest.importorskip("pyspark")
+
+from faust_assigner.pipeline.ledgers.sources import LedgerStreamReader, advance
+
+Offset = dict[str, Any]
+
+
+def lines_of(path: Path, chunk_bytes: int) -> list[tuple[int, bytes]]:
+    """All lines of a file read in chunks."""
+    chunks = cut(str(path), 0, path.stat().st_size, chunk_bytes)
+    return [line for chunk in chunks for line in read_lines(chunk)]
+
+
+def test_folder_gives_its_ledgers_and_nothing_else(tmp_path: Path) -> None:
+    """``*.jsonl`` and ``*.jsonl.N`` at any depth; a file named by itself may have any name."""
+    for name in ("a.jsonl", "a.jsonl.1", "b/c.jsonl.12", "a.jsonl.gz", "a.jsonl.1.tmp", "x.json", "log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = find_files([str(tmp_path)])
+    ledgers = ("a.jsonl", "a.jsonl.1", "b/c.jsonl.12")
+    assert [file.name for file in found] == [str(tmp_path / name) for name in ledgers]
+    assert [file.name for file in find_files([str(tmp_path / "log")])] == [str(tmp_path / "log")]
+
+
+def test_file_reached_in_many_ways_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By folder, glob, link, relative and absolute path."""
+    (tmp_path / "a.jsonl").touch()
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "a.jsonl")
+    monkeypatch.chdir(tmp_path)
+    found = find_files([".", str(tmp_path), "a.jsonl", "*.jsonl", f"file://{tmp_path}/a.jsonl"])
+    assert [file.name for file in found] == [str(tmp_path / "a.jsonl")]
+
+
+def test_name_with_glob_characters_is_a_name_when_it_exists(tmp_path: Path) -> None:
+    """``[1]`` in a file's name is no pattern."""
+    (tmp_path / "led[1].jsonl").touch()
+    assert len(find_files([str(tmp_path / "led[1].jsonl")])) == 1
+
+
+@pytest.mark.parametrize("missing", ["nothing", "*.nothing", "no/such/folder/"])
+def test_path_that_is_not_there_is_named(tmp_path: Path, missing: str) -> None:
+    """Whatever else is there."""
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(LedgerPathError, match="no such ledger") as caught:
+        find_files([str(tmp_path / "a.jsonl"), f"{tmp_path}/{missing}"])
+    assert missing.rstrip("/") in str(caught.value)
+
+
+def test_ledgers_need_not_be_local() -> None:
+    """Any file system fsspec knows; names are URLs there."""
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file("/bucket/w.jsonl", b"one\ntwo")
+    fs.pipe_file("/bucket/other", b"x")
+    (file,) = find_files(["memory://bucket"])
+    assert file.name.startswith("memory://")
+    assert file.name.endswith("bucket/w.jsonl")
+    assert file.size == 7
+    assert [line for _, line in read_lines(Chunk(file.name, 0, file.size))] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_of_any_size_give_the_files_lines(tmp_path: Path, seed: int) -> None:
+    """Cut inside lines, between them, at newlines: the same lines at the same places, none twice."""
+    rng = random.Random(seed)
+    data = b"\n".join(bytes(rng.choices(b"ab\r ", k=rng.choice([0, 1, 5, 40]))) for _ in range(200))
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(data + rng.choice([b"", b"\n"]))
+    whole = path.read_bytes()
+    wanted = whole.split(b"\n")[: -1 if whole.endswith(b"\n") else None]
+    for size in (1, 7, 64, 10_000):
+        found = lines_of(path, size)
+        assert [line for _, line in found] == wanted
+        assert all(whole[at:].startswith(line) for at, line in found)
+        assert sorted(found) == found
+
+
+def test_long_line_is_cut_and_the_next_is_whole(tmp_path: Path) -> None:
+    """Memory stays bounded whatever a line's length; positions stay right."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(b"x" * (2 * MAX_LINE_BYTES) + b"\nnext\n")
+    (_, long), (at, after) = lines_of(path, 1 << 30)
+    assert len(long) == MAX_LINE_BYTES + 1
+    assert (at, after) == (2 * MAX_LINE_BYTES + 1, b"next")
+
+
+def test_loads_are_even_and_whole() -> None:
+    """Every chunk once; no load twice as heavy as need be."""
+    sizes = [1000, 10, 990, 500, 480, 0, 30]
+    chunks = [chunk for n, size in enumerate(sizes) for chunk in cut(f"f{n}", 0, size)]
+    loads = pack(chunks, 2)
+    assert sorted(chunk for load in loads for chunk in load) == sorted(chunks)
+    assert len(loads) == 2
+    assert pack([], 3) == []
+
+
+def test_open_line_is_found_from_the_end(tmp_path: Path) -> None:
+    """Where a half-written line starts; the size when none is."""
+    path = tmp_path / "w"
+    path.write_bytes(b"one\ntwo\nthr")
+    assert last_line_start(str(path), 0, 11) == 8
+    assert last_line_start(str(path), 0, 8) == 8
+    assert last_line_start(str(path), 9, 11) == 9
+    path.write_bytes(b"x" * 3_000_000)
+    assert last_line_start(str(path), 0, 3_000_000) == 0
+
+
+def spans(reader: LedgerStreamReader, start: Offset, end: Offset) -> list[tuple[str, int, int]]:
+    """What lies between two offsets, by file."""
+    chunks = [chunk for load in reader.partitions(start, end) for chunk in load.chunks()]
+    return sorted((Path(chunk.name).name, chunk.start, chunk.end) for chunk in chunks)
+
+
+def test_offsets_follow_growth_torn_lines_and_rotation(tmp_path: Path) -> None:
+    """Only news is read; an open line again; a new file under an old name from its start."""
+    path, reader = tmp_path / "w.jsonl", LedgerStreamReader([str(tmp_path)], 2)
+    first = reader.latestOffset({}, reader.getDefaultReadLimit())
+    assert first == {}
+    path.write_bytes(b"one\ntw")
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    assert spans(reader, first, second) == [("w.jsonl", 0, 6)]
+    assert reader.latestOffset(second, reader.getDefaultReadLimit()) == second
+    path.write_bytes(b"one\ntwo\nthree\n")
+    third = reader.latestOffset(second, reader.getDefaultReadLimit())
+    assert spans(reader, second, third) == [("w.jsonl", 4, 14)]
+    path.rename(tmp_path / "w.jsonl.1")
+    path.write_bytes(b"another file that is longer than the first\n")
+    fourth = reader.latestOffset(third, reader.getDefaultReadLimit())
+    assert spans(reader, third, fourth) == [("w.jsonl", 0, 43), ("w.jsonl.1", 0, 14)]
+    path.write_bytes(b"short\n")
+    fifth = reader.latestOffset(fourth, reader.getDefaultReadLimit())
+    assert spans(reader, fourth, fifth) == [("w.jsonl", 0, 6)]
+    path.unlink()
+    assert reader.latestOffset(fifth, reader.getDefaultReadLimit()) == fifth
+
+
+def test_visit_stops_at_what_was_there_when_it_began(tmp_path: Path) -> None:
+    """However fast files grow meanwhile."""
+    path, reader = tmp_path / "w.jsonl", LedgerStreamReader([str(tmp_path)], 2)
+    path.write_bytes(b"one\n")
+    reader.prepareForTriggerAvailableNow()
+    path.write_bytes(b"one\ntwo\n")
+    (entry,) = reader.latestOffset({}, reader.getDefaultReadLimit()).values()
+    assert entry["size"] == 4
+
+
+def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> None:
+    """The head and the size tell, not the clock."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(b"one\n")
+    (file,) = find_files([str(path)])
+    known = advance(file, None)
+    touched = type(file)(file.name, file.size, "later")
+    assert (advance(touched, known).life, advance(touched, known).at) == (0, 4)

@@ -1,0 +1,142 @@
+"""Scenarios: generated from a seed, or recorded in a ledger and varied."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faust_assigner.ledger import encode
+from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
+from faust_assigner.pipeline.simulate.recorded import NothingRecorded, facts_of, week
+from faust_assigner.pipeline.simulate.scenarios import Shape, generate, scenario_seed, zipf_shares
+from faust_assigner.simulation.fleet import Event, Kind
+
+MONDAY = dt.datetime(2026, 11, 16, 8, 0, tzinfo=dt.UTC).timestamp()
+
+
+@pytest.mark.parametrize("scenario_id", range(40))
+def test_a_generated_scenario_keeps_to_its_shape(scenario_id: int) -> None:
+    """Ranges hold, events go forward in time, nothing happens to a worker that is gone for good."""
+    scenario = generate(Shape(), scenario_id, scenario_seed(9, scenario_id))
+
+    assert 3 <= len(scenario.start) <= 6
+    assert 12 <= scenario.tasks <= 36
+    assert len(scenario.rates) == len(scenario.records) == len(scenario.learned_weights) == scenario.tasks
+    assert (scenario.records[~scenario.stateful] == 0).all()
+    assert [event.at_s for event in scenario.events] == sorted(event.at_s for event in scenario.events)
+    alive = set(scenario.start)
+    for event in scenario.events:
+        assert (event.member_id in alive) == (event.kind is not Kind.JOIN), event
+        if event.kind is Kind.JOIN:
+            alive.add(event.member_id)
+        elif event.kind in (Kind.LEAVE, Kind.CRASH):
+            alive.remove(event.member_id)
+    assert alive
+
+
+def test_all_kinds_of_incident_are_generated() -> None:
+    """Over 200 scenarios every event kind and several racks occur."""
+    scenarios = [generate(Shape(), number, scenario_seed(1, number)) for number in range(200)]
+    kinds = Counter(event.kind for scenario in scenarios for event in scenario.events)
+    assert set(kinds) == set(Kind)
+    assert {len({worker.rack_id for worker in scenario.workers}) for scenario in scenarios} >= {1, 3}
+
+
+def test_the_same_seed_gives_the_same_scenario_in_another_process() -> None:
+    """No hash order, no global randomness: a fresh interpreter draws the same numbers."""
+    program = ("from faust_assigner.pipeline.simulate.scenarios import *; import json;"
+               "s = generate(Shape(), 7, scenario_seed(3, 7));"
+               "print(json.dumps([s.rates.tolist(), s.records.tolist(), [repr(e) for e in s.events]]))")
+    seen = {subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, check=True,
+                           capture_output=True, text=True).stdout for seed in ("1", "2")}
+    here = generate(Shape(), 7, scenario_seed(3, 7))
+    assert seen == {json.dumps([here.rates.tolist(), here.records.tolist(),
+                                [repr(event) for event in here.events]]) + "\n"}
+
+
+def test_zipf_shares_follow_the_law() -> None:
+    """Exponent 1: the heaviest of four carries 12/25; exponent 0: all carry the same."""
+    assert zipf_shares(4, 1.0, np.array([2, 0, 1, 3]))[2] == pytest.approx(12 / 25)
+    assert zipf_shares(4, 0.0, np.arange(4)) == pytest.approx([0.25] * 4)
+
+
+def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
+    """A decision of group ``shop`` so many seconds into the week."""
+    return encode("decision", {
+        "group_id": "shop", "decision_id": f"d{number}", "ts": MONDAY + at_s, "generation": number,
+        "trigger": trigger, "policy": "ours", "config": {}, "solve_ms": 1.0,
+        "members": [{"member_id": name, "rack": None, "capacity": 1.0, "epoch": number} for name in members],
+    })
+
+
+def placement(topic: str, partition: int, role: str, member: str) -> bytes:
+    """A placement of the first decision."""
+    return encode("assignment", {
+        "group_id": "shop", "decision_id": "d0", "topic": topic, "partition": partition, "role": role,
+        "member_id": member, "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
+
+
+def sample(topic: str, partition: int, at_s: float, records: int, state_bytes: int = 0) -> bytes:
+    """A sample: 50 bytes a record."""
+    return encode("partition_sample", {
+        "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition, "end_offset": 1,
+        "committed_offset": 1, "bytes_in": records * 50, "records_in": records, "cpu_ms": 0.0,
+        "state_bytes": state_bytes})
+
+
+@pytest.fixture
+def recorded_week(tmp_path: Path) -> Path:
+    """Two topics of four partitions, one of one; a restart, a crash, a join; one line nobody can read."""
+    lines = [decision(0, 0, "first join", "a", "b")]
+    lines += [placement("orders", number, "active", "ab"[number % 2]) for number in range(4)]
+    lines += [placement("shop-totals-changelog", number, role, "ab"[(number + (role == "standby")) % 2])
+              for number in range(4) for role in ("active", "standby")]
+    lines += [placement("events", 0, "active", "a")]
+    lines += [decision(1, 100, "member left", "a"), decision(2, 110, "member joined", "a", "b2")]
+    lines += [decision(3, 500, "session expired", "b2"), decision(4, 9_000, "join", "b2", "c")]
+    lines += [sample("orders", 0, at, 6_000) for at in (60, 120, 180)]
+    lines += [sample("orders", 1, at, 600) for at in (60, 120, 180)]
+    lines += [sample("shop-totals-changelog", 0, 60, 0, 1_000_000)]
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join(lines) + b"no json\n" + lines[0])
+    return tmp_path
+
+
+def test_a_recorded_week_is_read_as_it_happened(recorded_week: Path) -> None:
+    """Who came back within minutes was restarted, whose session expired crashed, who is new joined."""
+    refused = Refused()
+    scenario = week(facts_of(accepted_rows([str(recorded_week)], refused))).scenario(0, 17)
+
+    assert refused.lines == 1
+    assert (scenario.group_id, scenario.dt, scenario.start) == ("shop", "2026-11-16", ("a", "b"))
+    assert scenario.events == (
+        Event(100.0, Kind.RESTART, "b", 10.0), Event(500.0, Kind.CRASH, "a"), Event(9_000.0, Kind.JOIN, "c"))
+    assert [(group.topic, group.partitions, group.changelog) for group in scenario.groups] == [
+        ("events", 1, None), ("orders", 4, "shop-totals-changelog")]
+    assert scenario.rates[1:3].tolist() == [100.0, 10.0]
+    assert scenario.records.tolist() == [0.0, 10_000.0, 10_000.0, 10_000.0, 10_000.0]
+
+
+def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(recorded_week: Path) -> None:
+    """The kinds and their order stay; over some variations somebody else crashes, and other times."""
+    source = week(facts_of(accepted_rows([str(recorded_week)])))
+    variations = [source.scenario(number, scenario_seed(1, number)) for number in range(1, 30)]
+
+    for varied in variations:
+        assert [event.kind for event in varied.events] == [Kind.RESTART, Kind.CRASH, Kind.JOIN]
+        assert sorted(varied.rates) == sorted(source.scenario(0, 0).rates)
+    assert {varied.events[1].member_id for varied in variations} == {"a", "b"}
+    assert len({varied.events[1].at_s for varied in variations}) == len(variations)
+
+
+def test_a_ledger_without_decisions_is_refused_by_name(tmp_path: Path) -> None:
+    """Nothing to replay is said, not simulated."""
+    (tmp_path / "empty.jsonl").write_bytes(sample("orders", 0, 60, 5))
+    with pytest.raises(NothingRecorded, match="no decision in the ledger"):
+        week(facts_of(accepted_rows([str(tmp_path)])))

@@ -1,0 +1,142 @@
+"""The fleet in virtual time: what each event costs, in seconds worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member
+from faust_assigner.pipeline.simulate.policies import Placement, load
+from faust_assigner.simulation.fleet import Arm, Costs, Event, Kind, Outcome, Scenario, TaskGroup, Worker
+from faust_assigner.simulation.simulator import PolicyError, simulate
+
+COSTS = Costs(session_timeout_s=60.0, rebalance_pause_s=0.7, warm_takeover_s=1.0,
+              replay_records_per_s=1_000.0)
+OURS = load("ours")
+
+
+def fleet(*events: Event, workers: int = 2, start: int | None = None, tasks: int = 2,
+          records: Sequence[float] | None = None) -> Scenario:
+    """``tasks`` stateful tasks without traffic, of 20,000 records each unless given."""
+    names = [f"w{number}" for number in range(workers)]
+    return Scenario(
+        0, 0, "test", "2000-01-01", tuple(Worker(name) for name in names), tuple(names[:start]),
+        (TaskGroup("t", tasks, "t-changelog"),), np.zeros(tasks) + 1e-9,
+        np.array(records if records is not None else [20_000.0] * tasks), tuple(events),
+    )
+
+
+def run(scenario: Scenario, replicas: int = 0, *, static: bool = False) -> Outcome:
+    """Our planner on ``scenario``."""
+    return simulate(scenario, Arm("ours", replicas, static=static), OURS, costs=COSTS)
+
+
+def test_a_crash_without_standby_costs_session_pause_takeover_and_replay() -> None:
+    """One of two tasks is orphaned: 81.7 s; the survivor's own waits for the replay."""
+    outcome = run(fleet(Event(100.0, Kind.CRASH, "w1")))
+    assert outcome.moved == outcome.cold_moves == 1
+    assert outcome.worst_gap_s == pytest.approx(81.7)
+    assert outcome.unavailable_s == pytest.approx(81.7 + 21.7)
+
+
+def test_a_crash_with_a_standby_costs_session_pause_and_takeover() -> None:
+    """The copy is complete: nothing is replayed, nothing is cold."""
+    outcome = run(fleet(Event(100.0, Kind.CRASH, "w1")), replicas=1)
+    assert (outcome.moved, outcome.cold_moves) == (1, 0)
+    assert outcome.unavailable_s == pytest.approx(61.7 + 1.7)
+
+
+def test_a_worker_that_leaves_is_missed_at_once() -> None:
+    """SIGTERM sends LeaveGroup: no session is waited for."""
+    outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1")), replicas=1)
+    assert outcome.worst_gap_s == pytest.approx(1.7)
+
+
+def test_a_static_worker_that_leaves_for_good_is_missed_a_session_later() -> None:
+    """Static members send no LeaveGroup: a scale-in costs what a crash costs."""
+    outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1")), replicas=1, static=True)
+    assert outcome.worst_gap_s == pytest.approx(61.7)
+
+
+def test_a_static_restart_within_the_session_stops_only_its_own_partitions() -> None:
+    """No rebalance, no move: 5 s away, then pause and takeover."""
+    outcome = run(fleet(Event(100.0, Kind.RESTART, "w1", 5.0)), static=True)
+    assert (outcome.rebalances, outcome.moved) == (0, 0)
+    assert outcome.unavailable_s == pytest.approx(5.0 + 1.7)
+
+
+def test_a_static_worker_that_stays_away_longer_than_its_session_is_replaced() -> None:
+    """The session ends first: one rebalance without it, one with it."""
+    outcome = run(fleet(Event(100.0, Kind.RESTART, "w1", 90.0)), static=True)
+    assert outcome.rebalances == 2
+
+
+def test_a_bounce_without_static_membership_stops_the_whole_group_for_the_session() -> None:
+    """The join waits for the dead member's session: w0's partition stands still too, from 102 to 160."""
+    outcome = run(fleet(Event(100.0, Kind.BOUNCE, "w1", 2.0)))
+    assert outcome.rebalances == 1
+    assert outcome.unavailable_s == pytest.approx((60 + 1.7) + (58 + 0.7))
+
+
+def test_a_rolling_restart_without_static_membership_is_two_rebalances_per_worker() -> None:
+    """LeaveGroup, then a join."""
+    outcome = run(fleet(Event(100.0, Kind.RESTART, "w0", 5.0), Event(200.0, Kind.RESTART, "w1", 5.0)))
+    assert outcome.rebalances == 4
+
+
+def test_one_cold_partition_stops_the_warm_ones_beside_it() -> None:
+    """Faust resumes a worker's partitions together: w0's own task waits for the replay."""
+    cold = run(fleet(Event(100.0, Kind.LEAVE, "w1"), records=[20_000.0, 20_000.0]))
+    nothing_to_replay = run(fleet(Event(100.0, Kind.LEAVE, "w1"), records=[20_000.0, 0.0]))
+    assert cold.unavailable_s == pytest.approx(2 * 21.7)
+    assert nothing_to_replay.unavailable_s == pytest.approx(2 * 1.7)
+
+
+@pytest.mark.parametrize(("leaves_at", "cold", "gap"), [(105.0, 1, 1.7 + 45.0), (10_000.0, 0, 1.7)])
+def test_a_standby_that_is_still_restoring_is_cold_by_what_is_missing(
+    leaves_at: float, cold: int, gap: float
+) -> None:
+    """The second worker restores 1,000 of 50,000 records a second from 100 on, then has to take over."""
+    script = (Event(100.0, Kind.JOIN, "w1"), Event(leaves_at, Kind.LEAVE, "w0"))
+    outcome = run(fleet(*script, start=1, tasks=1, records=[50_000.0]), 1)
+    assert (outcome.moved, outcome.cold_moves) == (1, cold)
+    assert outcome.worst_gap_s == pytest.approx(gap)
+
+
+def test_files_on_disk_make_a_return_warm() -> None:
+    """A worker that comes back with its files replays what it missed, and says so: nothing is cold."""
+    script = (Event(100.0, Kind.RESTART, "w1", 5.0),)
+    said = simulate(fleet(*script), Arm("ours", 0), OURS, costs=COSTS)
+    assert (said.moved, said.cold_moves) == (2, 1)  # away cold, back warm
+
+
+def test_a_second_stop_during_a_recovery_counts_no_second_twice() -> None:
+    """Two workers leave one second apart: the third's partitions stand still once, without overlap."""
+    outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1"), Event(101.0, Kind.LEAVE, "w2"), workers=3, tasks=3))
+    assert outcome.worst_gap_s == pytest.approx(1.0 + 0.7 + 1.0 + 39.0)  # 1 s of the replay was done
+    assert outcome.unavailable_s <= 3 * outcome.worst_gap_s
+
+
+def test_nobody_left_counts_as_down_until_the_end() -> None:
+    """The only worker crashes: its partitions stay down over the horizon."""
+    outcome = run(fleet(Event(100.0, Kind.CRASH, "w0"), workers=1))
+    assert outcome.unavailable_s == pytest.approx(2 * 660.0)
+
+
+def test_imbalance_is_the_heaviest_member_over_the_mean() -> None:
+    """Two workers, loads 3 and 1: the heavier carries 1.5 times the mean."""
+    scenario = replace(fleet(Event(10.0, Kind.RESTART, "w0", 5.0)), rates=np.array([3.0, 1.0]))
+    assert run(scenario, static=True).worst_load == pytest.approx(1.5)
+
+
+def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:
+    """A custom policy's mistake is said with scenario, policy and task."""
+
+    def forgetful(members: Sequence[Member], partitions: Mapping[str, int], **_: object) -> Placement:
+        return Placement({members[0].member_id: {"t": [0]}}, {})
+
+    with pytest.raises(PolicyError, match="scenario 0, policy mine: task 1 has 0 owners"):
+        simulate(fleet(), Arm("mine", 0), forgetful)

@@ -1,0 +1,69 @@
+"""Records on their way from Spark to files: partition and offset in one column, taken apart and checked."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from faust_assigner.pipeline.snapshots.run import (
+    OFFSET_BITS,
+    by_partition,
+    changelog_records,
+    compact_records,
+)
+from faust_assigner.pipeline.snapshots.spans import Job, Span
+from faust_assigner.snapshots.manifest import SnapshotError
+
+
+def batch(*places: tuple[int, int]) -> pa.RecordBatch:
+    """One record per (partition, offset)."""
+    return pa.RecordBatch.from_arrays(
+        [pa.array([partition << OFFSET_BITS | offset for partition, offset in places], pa.int64()),
+         pa.array([b"key-%d" % offset for _, offset in places], pa.binary()),
+         pa.array([b"v"] * len(places), pa.binary())],
+        names=["place", "key", "value"])
+
+
+def job(folder: Path, *spans: Span) -> Job:
+    """A job that writes to ``folder``."""
+    return Job("t-changelog", str(folder), spans, created_ms=0)
+
+
+def test_a_batch_is_cut_by_partition() -> None:
+    """The largest partition and offset included; nothing comes of an empty batch."""
+    most = ((1 << 63 - OFFSET_BITS) - 1, (1 << OFFSET_BITS) - 1)
+    cut = list(by_partition(batch((3, 5), (3, 9), (4, 0), most)))
+    assert [(number, offsets.tolist()) for number, offsets, _ in cut] == [
+        (3, [5, 9]), (4, [0]), (most[0], [most[1]])]
+    assert [part.column("key").to_pylist() for *_, part in cut] == [
+        [b"key-5", b"key-9"], [b"key-0"], [b"key-%d" % most[1]]]
+    assert not list(by_partition(batch()))
+
+
+@pytest.mark.parametrize("batches", [
+    [batch((0, 5), (0, 5))],
+    [batch((0, 5), (0, 4))],
+    [batch((0, 5)), batch((0, 5))],
+    [batch((0, 5)), batch((0, 4))],
+    [batch((0, 10))],
+])
+def test_records_out_of_place_fail_the_task(tmp_path: Path, batches: list[pa.RecordBatch]) -> None:
+    """Twice the same offset, one too early, within a batch and across two, one behind the span's end."""
+    with pytest.raises(SnapshotError, match="ascend"):
+        list(compact_records(job(tmp_path, Span(0, 0, 10)))(iter(batches)))
+
+
+def test_a_tasks_rows_say_what_was_written(tmp_path: Path) -> None:
+    """Records, keys and the next offset of each partition."""
+    batches = [batch((0, 2), (0, 7)), batch((0, 8), (1, 1))]
+    rows = compact_records(job(tmp_path, Span(0, 0, 12), Span(1, 1, 2)))(iter(batches))
+    fields = [row.to_pylist()[0] for row in rows]
+    assert [(row["partition"], row["records"], row["keys"], row["next_offset"]) for row in fields] == [
+        (0, 3, 3, 12), (1, 1, 1, 2)]
+
+
+@pytest.mark.parametrize("span", [Span(1 << 63 - OFFSET_BITS, 0, 1), Span(0, 0, (1 << OFFSET_BITS) + 1)])
+def test_places_that_do_not_fit_are_refused_before_the_read(tmp_path: Path, span: Span) -> None:
+    """They would end up in another partition."""
+    with pytest.raises(SnapshotError, match="connector 'python'"):
+        changelog_records(None, job(tmp_path, span), "127.0.0.1:1")  # type: ignore[arg-type]

@@ -1,0 +1,201 @@
+"""plan() and Plan by name: what a caller sees."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.errors import FaustAssignerError, PlanInputError
+from faust_assigner.views.placed import RULES
+
+
+def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
+    """The planner is for anybody."""
+    code = ("import sys, faust_assigner\n"
+            "from faust_assigner import Member, plan\n"
+            "plan([Member('a', ['t'])], {'t': 1}, changelogs=['t'], replicas=1).report()\n"
+            "bad = {'faust', 'mode', 'aiokafka', 'pyspark', 'rocksdict', 'ortools'} & set(sys.modules)\n"
+            "sys.exit(str(bad) if bad else 0)")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plan_prints_in_one_line() -> None:
+    """No page of arrays in a log or a debugger."""
+    assert repr(plan([Member("a", ["t"])], {"t": 3})) == "<Plan: 3 tasks on 1 members, 0 moves>"
+
+
+def test_a_fresh_plan_gives_whole_runs() -> None:
+    """Contiguous partitions per member: short to write down, quick to read."""
+    answer = plan([Member("a", ["t"]), Member("b", ["t"]), Member("c", ["t"])], {"t": 8})
+    assert [answer.actives(m)["t"] for m in "abc"] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_names_come_sorted_and_empty_topics_are_left_out() -> None:
+    """What a member does not have is not there."""
+    answer = plan([Member("a", ["z", "b"]), Member("c", ["z", "b"])], {"z": 3, "b": 1})
+    assert list(answer.actives("a")) == ["b", "z"]
+    assert "b" not in answer.actives("c")
+    assert plan([Member("idle", [])], {"t": 3}).actives("idle") == {}
+
+
+def test_lists_are_plain_and_fresh() -> None:
+    """Python ints, and changing one answer does not change the next."""
+    answer = plan([Member("a", ["t", "u"])], {"t": 2, "u": 2})
+    first = answer.actives("a")
+    assert all(type(p) is int for p in first["t"])
+    first["t"].append(99)
+    assert answer.actives("a")["t"] == answer.actives("a")["u"] == [0, 1]
+
+
+def test_standbys_are_given_for_changelogs_alone() -> None:
+    """The source of a table needs no copy."""
+    answer = plan([Member(m, ["s", "s-log"]) for m in "ab"], {"s": 2, "s-log": 2}, replicas=1,
+                  changelogs=["s-log"])
+    assert answer.standbys("a") == {"s-log": answer.actives("b")["s-log"]}
+
+
+def test_replicas_without_changelogs_give_no_standbys() -> None:
+    """Nothing carries state, nothing is copied."""
+    assert plan([Member(m, ["s"]) for m in "ab"], {"s": 2}, replicas=1).standbys("a") == {}
+
+
+def test_a_member_the_plan_does_not_know_is_a_key_error() -> None:
+    """With its name."""
+    with pytest.raises(KeyError, match="nobody"):
+        plan([Member("a", ["t"])], {"t": 1}).actives("nobody")
+
+
+def test_no_members_no_topics_no_partitions_are_fine() -> None:
+    """The empty cases are plans too."""
+    assert plan([], {"t": 3}).moves == 0
+    assert plan([Member("a", ["t"])], {}).actives("a") == {}
+    assert plan([Member("a", ["t"])], {"t": 0}).actives("a") == {}
+    assert str(plan([], {}).report())
+
+
+@pytest.mark.parametrize(("members", "partitions", "settings", "culprit"), [
+    ([Member("a", ["t"]), Member("a", ["t"])], {"t": 1}, {}, "'a'"),
+    ([Member("a", "topic")], {"t": 1}, {}, "'topic'"),
+    ([Member(7, ["t"])], {"t": 1}, {}, "7"),  # type: ignore[arg-type]
+    ([Member("a", ["t"])], {"t": -1}, {}, "-1"),
+    ([Member("a", ["t"])], {"t": 1.5}, {}, "1.5"),
+    ([Member("a", ["t"])], {"t": 1}, {"replicas": -1}, "-1"),
+    ([Member("a", ["t"])], {"t": 1}, {"replicas": "1"}, "'1'"),
+    ([Member("a", None)], {"t": 1}, {}, "None"),  # type: ignore[arg-type]
+    ([Member("a", ["t"])], {"t": 1}, {"changelogs": "t"}, "'t'"),
+    ([Member("a", ["t"], capacity=0)], {"t": 1}, {}, "0"),
+    ([Member("a", ["t"], capacity=-2.0)], {"t": 1}, {}, "-2"),
+    ([Member("a", ["t"], capacity=math.nan)], {"t": 1}, {}, "nan"),
+    ([Member("a", ["t"], capacity=math.inf)], {"t": 1}, {}, "inf"),
+])
+def test_the_callers_contradictions_are_named(
+    members: list[Member], partitions: dict[str, Any], settings: dict[str, Any], culprit: str
+) -> None:
+    """The error says which value; it is a FaustAssignerError and a ValueError."""
+    with pytest.raises(PlanInputError, match=culprit) as caught:
+        plan(members, partitions, **settings)
+    assert isinstance(caught.value, FaustAssignerError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """Counts, replicas and capacities as numpy hands them over; names and ids stay plain."""
+    answer = plan([Member("a", ["t"], capacity=np.float32(1)), Member("b", ["t"], capacity=np.int64(1))],
+                  {"t": np.int64(4)}, replicas=np.int64(1), changelogs=["t"])  # type: ignore[dict-item]
+    assert answer.actives("a") == {"t": [0, 1]}
+    assert all(type(g.group_id) is int for g in answer.groups)
+
+
+def test_more_replicas_than_members_are_as_many_as_there_are() -> None:
+    """A setting far too high costs no memory."""
+    answer = plan([Member(m, ["t"]) for m in "abc"], {"t": 3}, replicas=10**9, changelogs=["t"])
+    assert all(len(answer.standbys(m)["t"]) == 2 for m in "abc")
+
+
+def test_capacities_weigh_loads() -> None:
+    """Three threads carry three times as much as one."""
+    answer = plan([Member("big", ["t"], capacity=3), Member("small", ["t"])], {"t": 8})
+    assert len(answer.actives("big")["t"]) == 6
+
+
+def test_fractions_of_a_capacity_count_too() -> None:
+    """0.1 is a tenth, not the float next to it."""
+    answer = plan([Member("a", ["t"], capacity=0.1), Member("b", ["t"], capacity=0.3)], {"t": 40})
+    assert [len(answer.actives(m)["t"]) for m in "ab"] == [10, 30]
+
+
+def test_arrays_tell_the_same_as_names() -> None:
+    """owner, standby, prior_owner, target, rule per group, over member_ids."""
+    members = [Member("a", ["s", "s-log"], actives={"s": [0, 1, 2, 3]}),
+               Member("b", ["s", "s-log"], standbys={"s-log": [2, 3]})]
+    answer = plan(members, {"s": 4, "s-log": 4}, replicas=1, changelogs=["s-log"])
+    (owner,), (standby,), (before,) = answer.owner, answer.standby, answer.prior_owner
+    for m, name in enumerate(answer.member_ids):
+        assert answer.actives(name).get("s", []) == np.flatnonzero(owner == m).tolist()
+        assert answer.standbys(name).get("s-log", []) == np.flatnonzero((standby == m).any(axis=1)).tolist()
+    assert before.tolist() == [0, 0, 0, 0]
+    assert [RULES[r] for r in answer.rule[0]] == ["kept", "kept", "moved warm", "moved warm"]
+    assert answer.cold[0].tolist() == [False] * 4
+    assert answer.standby_hit[0].tolist() == [False, False, True, True]
+    assert answer.moves == 2
+
+
+def test_what_moves_is_what_is_warm_elsewhere() -> None:
+    """Of the tasks that may leave, those go whose state the receiver holds."""
+    members = [Member("a", ["s"], actives={"s": range(6)}), Member("b", ["s"], standbys={"s": [0, 4, 5]})]
+    assert plan(members, {"s": 6}, changelogs=["s"]).actives("b") == {"s": [0, 4, 5]}
+
+
+def test_previous_ids_are_carried_over() -> None:
+    """A caller that remembers group ids gets them back."""
+    answer = plan([Member("a", ["t"])], {"t": 4}, previous_ids={"t": 77})
+    assert [g.group_id for g in answer.groups] == [77]
+
+
+def test_explain_names_the_rule_and_what_it_beat() -> None:
+    """One placement, in prose and in fields."""
+    members = [Member("a", ["t"], actives={"t": [0, 1, 2]}), Member("b", ["t"])]
+    answer = plan(members, {"t": 3})
+    kept, moved = answer.explain("t", 0), answer.explain("t", 2)
+    assert (kept.rule, kept.member_id, kept.beaten[0].term) == ("kept", "a", "stickiness")
+    assert (moved.rule, moved.member_id, moved.previous) == ("moved", "b", "a")
+    assert (moved.beaten[0].member_id, moved.beaten[0].term) == ("a", "total balance")
+    assert "t-2 on b" in str(moved)
+
+
+def test_explain_tells_a_promotion_from_a_placement() -> None:
+    """An orphan beside its state, and what the others lack."""
+    members = [Member(m, ["s"]) for m in "abc"]
+    members[1] = Member("b", ["s"], standbys={"s": [0]})
+    found = plan(members, {"s": 3}, changelogs=["s"]).explain("s", 0)
+    assert (found.rule, found.member_id) == ("promoted", "b")
+    assert {place.term for place in found.beaten} == {"less of the state"}
+
+
+def test_explain_refuses_what_does_not_exist() -> None:
+    """Unknown topics and partitions are the caller's mistakes."""
+    answer = plan([Member("a", ["t"])], {"t": 3})
+    with pytest.raises(KeyError, match="nosuch"):
+        answer.explain("nosuch", 0)
+    with pytest.raises(IndexError, match=r"0\.\.2"):
+        answer.explain("t", 3)
+
+
+def test_the_report_counts_what_a_person_compares() -> None:
+    """Loads, spread, moves and their minimum, cold moves, standbys, deaths."""
+    members = [Member("a", ["s", "t"], actives={"s": [0, 1, 2, 3], "t": [0, 1]}),
+               Member("b", ["s", "t"]), Member("c", ["s", "t"])]
+    report = plan(members, {"s": 4, "t": 2}, replicas=1, changelogs=["s"]).report()
+    assert (report["load_min"], report["load_max"], report["group_spread"]) == (2, 2, 1)
+    assert report["moves"] == report["moves_minimum"] == 4
+    assert report["cold_moves"] == 2
+    assert report["standby_spread"] <= 1
+    assert report["worst_after_member_death"] <= report["ideal_after_member_death"]
+    assert report["worst_after_rack_death"] is None
+    assert "load_max" in str(report)

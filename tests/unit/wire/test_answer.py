@@ -1,0 +1,101 @@
+"""What the leader answers: one shared part, one part per member, always readable by stock Faust."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+from faust.assignor.client_assignment import ClientMetadata
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.answer import AnswerWriter, Stitch, decode_answer, own_topics, read_directory
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import KEY
+
+OWNER = np.array([0, 0, 1, 1], dtype=np.int64)
+DIRECTORY = Directory(("http://a", "http://b"), {"orders": OWNER, "log": OWNER}, (), frozenset({"log"}))
+ACTIVES = {"orders": [0, 1], "log": [0, 1]}
+STANDBYS = {"log": [2]}
+
+
+def writer(**more: object) -> AnswerWriter:
+    """A writer of generation 7."""
+    return AnswerWriter(DIRECTORY, {"orders": 4, "log": 4}, **{"generation": 7, "is_uniform": True, **more})
+
+
+def test_our_member_reads_its_part_and_the_directory() -> None:
+    """Assignment, generation, group ids, who owns what."""
+    answer = decode_answer(writer().for_ours(ACTIVES, STANDBYS, "http://a", writes={"log": [1]}))
+    assert {t: list(n) for t, n in answer.actives.items()} == ACTIVES
+    assert {t: list(n) for t, n in answer.standbys.items()} == STANDBYS
+    assert (answer.url, answer.generation, answer.is_uniform) == ("http://a", 7, True)
+    assert answer.group_ids == {"orders": 4, "log": 4}
+    assert {t: list(n) for t, n in answer.writes.items()} == {"log": [1]}
+    assert read_directory(answer.directory).url_of("orders", 3) == "http://b"
+
+
+def test_stock_members_get_the_distributions_in_full() -> None:
+    """Faust's own class loads the answer and finds the whole cluster."""
+    read = ClientMetadata.loads(zlib.decompress(writer().for_stock(ACTIVES, STANDBYS, "http://a")))
+    assert read.assignment.actives == ACTIVES
+    assert read.url == "http://a"
+    assert read.changelog_distribution == {"http://a": {"log": [0, 1]}, "http://b": {"log": [2, 3]}}
+    assert read.external_topic_distribution["http://b"] == {"orders": [2, 3]}
+    assert read.topic_groups == {"orders": 4, "log": 4}
+
+
+def test_stock_reads_even_the_answer_to_one_of_ours() -> None:
+    """A static member that comes back with stock Faust is given the answer to its former self."""
+    read = ClientMetadata.loads(zlib.decompress(writer().for_ours(ACTIVES, STANDBYS, "http://a")))
+    assert (read.assignment.actives, read.assignment.standbys, read.url) == (ACTIVES, STANDBYS, "http://a")
+    assert read.topic_groups == {"orders": 4, "log": 4}
+
+
+def test_we_read_what_a_stock_leader_answers() -> None:
+    """No generation and no directory, but both distributions."""
+    answer = decode_answer(writer().for_stock(ACTIVES, STANDBYS, "http://a"))
+    assert (answer.generation, answer.directory, answer.is_uniform) == (-1, b"", False)
+    assert answer.changelog_distribution["http://b"] == {"log": [2, 3]}
+
+
+def test_the_directory_can_be_left_out() -> None:
+    """Everything else is there."""
+    answer = decode_answer(writer().for_ours(ACTIVES, STANDBYS, "http://a", with_directory=False))
+    assert list(answer.actives["orders"]) == [0, 1]
+    assert read_directory(answer.directory).urls == ()
+
+
+def test_a_stitched_stream_is_plain_zlib() -> None:
+    """Head and tail, compressed apart, decompress as one; the checksum is right."""
+    tail = bytes(range(256)) * 50
+    stitch = Stitch(tail)
+    for head in (b"", b"x", b"head " * 1000, tail):
+        assert zlib.decompress(stitch.after(head)) == head + tail
+
+
+def test_synthetic_actives_of_a_global_table_are_never_claims() -> None:
+    """Of its changelog only what the member writes counts; after a stock leader, nothing."""
+    given = {"orders": [0], "log": [0, 1, 2, 3]}
+    ours = decode_answer(writer().for_ours(given, {}, "u", writes={"log": [2]}))
+    assert {t: list(n) for t, n in own_topics(["log"], ours).items()} == {"orders": [0], "log": [2]}
+    stock = decode_answer(writer().for_stock(given, {}, "u"))
+    assert {t: list(n) for t, n in own_topics(["log"], stock).items()} == {"orders": [0]}
+
+
+BOMB = zlib.compress(b'{"url": "' + b"x" * (64 << 20) + b'"}', 9)
+
+
+@pytest.mark.parametrize("raw", [
+    None, b"", b"noise", zlib.compress(b"[]"), zlib.compress(b"{}"), BOMB,
+    writer().for_ours(ACTIVES, {}, "u")[:-5],
+    zlib.compress(json.dumps({"assignment": {"actives": {"t": [-1]}, "standbys": {}}, "url": "u"}).encode()),
+    zlib.compress(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "u", KEY: 5}).encode()),
+    zlib.compress(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "u",
+                              "changelog_distribution": {"u": {"t": ["0"]}}}).encode()),
+], ids=range(10))
+def test_a_bad_answer_is_refused(raw: bytes | None) -> None:
+    """Bombs, cuts, wrong types; never more than 4 MiB in memory."""
+    with pytest.raises(MetadataRefused):
+        decode_answer(raw)

@@ -1,0 +1,89 @@
+"""The directory of owners: what the router of every member reads."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.directory import Directory, decode_directory, encode_directory
+from faust_assigner.wire.runs import Writer
+
+
+def column(*ranks: int) -> np.ndarray:
+    """Owners by rank."""
+    return np.array(ranks, dtype=np.int64)
+
+
+ORDERS = column(0, 0, 1, -1, 2)
+SOME = Directory(("http://a", "http://b", "http://c"),
+                 {"orders": ORDERS, "orders-log": ORDERS, "rates-log": column(2, 1)},
+                 ("x", "", "z"), frozenset({"orders-log", "rates-log"}), frozenset({"rates-log"}))
+
+
+def test_a_directory_comes_back() -> None:
+    """A round trip keeps owners, URLs, instance ids and kinds of topics."""
+    back = decode_directory(encode_directory(SOME))
+    assert (back.urls, back.instances) == (SOME.urls, SOME.instances)
+    assert (back.changelogs, back.globals_) == (SOME.changelogs, SOME.globals_)
+    assert {t: o.tolist() for t, o in back.owners.items()} == {t: o.tolist() for t, o in SOME.owners.items()}
+
+
+def test_by_url_names_what_each_owns() -> None:
+    """URL -> topic -> partitions; an unowned partition is nobody's, a global table everybody's."""
+    assert SOME.by_url(["orders"]) == {"http://a": {"orders": [0, 1]}, "http://b": {"orders": [2]},
+                                       "http://c": {"orders": [4]}}
+    assert SOME.by_url(["rates-log"]) == {url: {"rates-log": [0, 1]} for url in SOME.urls}
+
+
+def test_members_that_share_a_url_are_merged() -> None:
+    """Stock loses the partitions of all but the last member with the URL."""
+    shared = Directory(("http://a", "http://a"), {"orders": column(1, 0, 1)})
+    assert shared.by_url(["orders"]) == {"http://a": {"orders": [0, 1, 2]}}
+
+
+@pytest.mark.parametrize("partition", [-1, 3, 5])
+def test_url_of_knows_no_owner(partition: int) -> None:
+    """A partition that does not exist, or that nobody owns, is a KeyError."""
+    assert SOME.url_of("orders", 4) == "http://c"
+    with pytest.raises(KeyError):
+        SOME.url_of("orders", partition)
+
+
+def test_a_static_member_is_found_by_its_instance_id() -> None:
+    """What it held, topic by topic; an unknown or an empty name held nothing."""
+    assert {t: n.tolist() for t, n in SOME.held_by_instance("z").items()} == {
+        "orders": [4], "orders-log": [4], "rates-log": [0]}
+    assert SOME.held_by_instance("unknown") == {}
+
+
+def test_three_hundred_members_fit_into_a_kilobyte() -> None:
+    """Contiguous owners and numbered host names compress well; the whole group carries this 300 times."""
+    owner = np.repeat(np.arange(300), 4)[:1000]
+    urls = tuple(f"http://worker-{i}.shop.svc:6066" for i in range(300))
+    logs = {f"shop-t{i}-changelog": owner for i in range(3)}
+    assert len(encode_directory(Directory(urls, {"orders": owner, **logs}))) < 1024
+
+
+def fields(*pairs: tuple[int, bytes]) -> bytes:
+    """A compressed directory of hand-made fields."""
+    out = Writer()
+    for tag, body in pairs:
+        out.field(tag, body)
+    return zlib.compress(bytes(out.data))
+
+
+@pytest.mark.parametrize("raw", [
+    b"", b"noise", encode_directory(SOME)[:-4], zlib.compress(b"\0" * (5 << 20)),
+    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of one member
+    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x02\xff\xff\xff\xff\x07")),  # two billion owners
+    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\xff\xff\xff\xff\x07")),
+    fields((1, b"t"), (2, b"u"), (3, b"a\0b")),
+    fields((2, b"http://a\nb")),
+])
+def test_a_bad_directory_is_refused(raw: bytes) -> None:
+    """Cut off, oversized or contradictory: refused within the limits."""
+    with pytest.raises(MetadataRefused):
+        decode_directory(raw)

@@ -1,0 +1,218 @@
+"""The metadata of a joining member: what goes in comes out, stock Faust reads it, strangers cannot hurt."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+import pytest
+from faust.assignor.client_assignment import ClientMetadata
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.bounded import JSON_DEPTH, USER_DATA_BYTES
+from faust_assigner.wire.join import KEY, STOCK, VERSION, JoinData, decode_join, encode_join
+from faust_assigner.wire.runs import Runs, Writer
+
+TOPICS = ["orders", "shop-orders-changelog", "shop-rates-changelog"]
+SAID = JoinData(
+    "http://w1:6066",
+    {"orders": [0, 1, 2, 9], "shop-orders-changelog": {0, 1, 2, 9}},
+    {"shop-orders-changelog": range(3, 6)},
+    {"shop-orders-changelog": np.array([7, 11])},
+    generation=41, instance_id="worker-1", rack_id="eu-1a", capacity=2.5,
+    group_ids={"orders": 12, "shop-orders-changelog": 12}, changelogs=frozenset(TOPICS[1:]),
+    globals_={"shop-rates-changelog": True}, software="0.1.0",
+)
+
+
+def test_everything_said_comes_back() -> None:
+    """A round trip keeps every field."""
+    back = decode_join(encode_join(SAID, TOPICS), TOPICS)
+    assert {t: list(n) for t, n in back.actives.items()} == {t: [0, 1, 2, 9] for t in TOPICS[:2]}
+    assert {t: list(n) for t, n in back.standbys.items()} == {"shop-orders-changelog": [3, 4, 5]}
+    assert {t: list(n) for t, n in back.on_disk.items()} == {"shop-orders-changelog": [7, 11]}
+    for name in ("url", "generation", "instance_id", "rack_id", "capacity", "group_ids", "changelogs",
+                 "globals_", "software"):
+        assert getattr(back, name) == getattr(SAID, name), name
+    assert back.is_ours
+
+
+def test_stock_faust_reads_our_metadata() -> None:
+    """Faust's own class loads the bytes and finds claims, URL and empty distributions."""
+    read = ClientMetadata.loads(encode_join(SAID, TOPICS))
+    assert read.url == SAID.url
+    assert read.assignment.actives == {t: [0, 1, 2, 9] for t in TOPICS[:2]}
+    assert read.assignment.standbys == {"shop-orders-changelog": [3, 4, 5]}
+    assert read.changelog_distribution == {}
+    assert read.external_topic_distribution == {}
+
+
+def test_we_read_stock_metadata() -> None:
+    """Metadata without our key is a stock member's, claims and group ids included."""
+    stock = {"assignment": {"actives": {"orders": [2, 0]}, "standbys": {"orders": [1]}}, "url": "http://s",
+             "changelog_distribution": {"http://s": {"orders": [0, 2]}}, "external_topic_distribution": {},
+             "topic_groups": {"orders": 3}}
+    read = decode_join(json.dumps(stock).encode(), TOPICS)
+    assert (read.version, read.is_ours) == (STOCK, False)
+    assert list(read.actives["orders"]) == [0, 2]
+    assert read.group_ids == {"orders": 3}
+
+
+def test_a_newer_member_may_say_more() -> None:
+    """Unknown fields, unknown keys and a higher version are passed over; the lower version counts."""
+    newer = json.loads(encode_join(SAID, TOPICS))
+    version, _, text = newer[KEY].partition(":")
+    extra = Writer()
+    extra.field(200, b"something new")
+    newer[KEY] = f"{int(version) + 7}:" + text + b64encode(extra.data).decode()
+    newer["another_key"] = {"a": [1]}
+    # Base64 of two blocks joins only where the first needs no padding.
+    if not text.endswith("="):
+        read = decode_join(json.dumps(newer).encode(), TOPICS)
+        assert (read.version, read.generation) == (VERSION, 41)
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    """A field with a tag of the future changes nothing."""
+    fields = Writer()
+    fields.field(1, b"\x05")
+    fields.field(99, b"whatever")
+    raw = {"url": "http://w", KEY: f"3:{b64encode(fields.data).decode()}"}
+    assert decode_join(json.dumps(raw).encode(), TOPICS).generation == 4
+
+
+def test_claims_on_other_topics_are_not_sent() -> None:
+    """What the member does not subscribe to any more is left out of our part."""
+    back = decode_join(encode_join(SAID, ["orders"]), ["orders"])
+    assert set(back.actives) == {"orders"}
+    assert back.standbys == {}
+
+
+def test_without_a_stock_part_only_our_key_tells() -> None:
+    """The claims travel once when no stock leader may read them."""
+    packed = encode_join(SAID, TOPICS, for_stock=False)
+    assert json.loads(packed)["assignment"] == {"actives": {}, "standbys": {}}
+    assert list(decode_join(packed, TOPICS).actives["orders"]) == [0, 1, 2, 9]
+    assert len(packed) < len(encode_join(SAID, TOPICS))
+
+
+def test_a_run_of_a_million_costs_nothing() -> None:
+    """A contiguous claim is a few bytes and stays a range."""
+    claim = JoinData("http://w", {"orders": range(1_000_000)})
+    packed = encode_join(claim, TOPICS, for_stock=False)
+    assert len(packed) < 220
+    assert decode_join(packed, TOPICS).actives["orders"].numbers() == range(1_000_000)  # type: ignore[union-attr]
+
+
+def ours(fields: bytes) -> bytes:
+    """Metadata whose own part is ``fields``."""
+    return json.dumps({"url": "http://w", KEY: f"1:{b64encode(fields).decode()}"}).encode()
+
+
+def field(tag: int, body: bytes) -> bytes:
+    """One tagged field."""
+    out = Writer()
+    out.field(tag, body)
+    return bytes(out.data)
+
+
+def stock(assignment: Any, url: Any = "http://w", **more: Any) -> bytes:
+    """Stock metadata."""
+    return json.dumps({"assignment": assignment, "url": url, "changelog_distribution": {}, **more}).encode()
+
+
+GOOD = {"actives": {"orders": [0]}, "standbys": {}}
+FAR = b"\xff\xff\xff\xff\x07"  # 2**31 - 1
+
+HOSTILE: dict[str, bytes | None] = {
+    "nothing": None,
+    "empty": b"",
+    "noise": bytes(range(256)),
+    "not utf-8": b'{"url": "\xff\xfe"}',
+    "utf-16": json.dumps({"url": "x"}).encode("utf-16"),
+    "cut off": encode_join(SAID, TOPICS)[:-9],
+    "a list": b"[]",
+    "a number": b"1",
+    "a text": b'"x"',
+    "null": b"null",
+    "no assignment": b'{"url": "http://w"}',
+    "no url": json.dumps({"assignment": GOOD}).encode(),
+    "url a number": stock(GOOD, 7),
+    "url null": stock(GOOD, None),
+    "url with a newline": stock(GOOD, "http://w\r\nX: y"),
+    "url without end": stock(GOOD, "http://" + "w" * 5000),
+    "url of half a character": b'{"assignment": {"actives": {}, "standbys": {}}, "url": "\\ud800"}',
+    "assignment null": stock(None),
+    "assignment a list": stock([]),
+    "actives null": stock({"actives": None, "standbys": {}}),
+    "actives a list": stock({"actives": [1], "standbys": {}}),
+    "no standbys": stock({"actives": {}}),
+    "a partition as text": stock({"actives": {"orders": ["0"]}, "standbys": {}}),
+    "a partition as truth": stock({"actives": {"orders": [True]}, "standbys": {}}),
+    "half a partition": stock({"actives": {"orders": [0.5]}, "standbys": {}}),
+    "a partition below zero": stock({"actives": {"orders": [-1]}, "standbys": {}}),
+    "a partition of 400 digits": stock({"actives": {"orders": [10**400]}, "standbys": {}}),
+    "a partition of 9000 digits": b'{"assignment":{"actives":{"o":[' + b"9" * 9000 + b']},"standbys":{}}}',
+    "a list of lists": stock({"actives": {"orders": [[0]]}, "standbys": {}}),
+    "numbers for a list": stock({"actives": {"orders": 3}, "standbys": {}}),
+    "not a number": b'{"assignment": {"actives": {"o": [NaN]}, "standbys": {}}, "url": "x"}',
+    "infinite": b'{"assignment": {"actives": {"o": [Infinity]}, "standbys": {}}, "url": "x"}',
+    "too deep": stock(GOOD, more=json.loads("[" * JSON_DEPTH + "]" * JSON_DEPTH)),
+    "very deep": b'{"a":' * 40_000 + b"1" + b"}" * 40_000,
+    "deep without end": b"[" * 200_000,
+    "too long": stock(GOOD, more="x" * USER_DATA_BYTES),
+    "group ids a list": stock(GOOD, topic_groups=[1]),
+    "a group id as text": stock(GOOD, topic_groups={"orders": "1"}),
+    "a group id below zero": stock(GOOD, topic_groups={"orders": -1}),
+    "our key a number": stock(GOOD, **{KEY: 1}),
+    "our key an object": stock(GOOD, **{KEY: {"v": 1}}),
+    "our key without a version": stock(GOOD, **{KEY: "AAAA"}),
+    "our key of version x": stock(GOOD, **{KEY: "x:AAAA"}),
+    "our key of version 0": stock(GOOD, **{KEY: "0:AAAA"}),
+    "our key not base64": stock(GOOD, **{KEY: "1:????"}),
+    "our key not ascii": stock(GOOD, **{KEY: "1:\u00e4\u00e4\u00e4\u00e4"}),
+    "a field cut off": ours(b"\x02\x7f\x01"),
+    "a number without end": ours(b"\xff" * 40),
+    "a field twice": ours(field(1, b"\x01") * 2),
+    "a topic beyond the subscription": ours(field(2, b"\x02\x09\x00\x02\x00\x00")),
+    "a topic claimed twice": ours(field(2, b"\x02\x00\x00\x02\x00\x00" * 2)),
+    "more runs than bytes": ours(field(2, b"\x02\x00\x00" + FAR)),
+    "a generation beyond 31 bits": ours(field(1, b"\xff\xff\xff\xff\xff\x01")),
+    "an instance id not utf-8": ours(field(5, b"\xff\xfe")),
+    "an instance id of blanks": ours(field(5, b"a b")),
+    "a rack of 300 characters": ours(field(6, b"r" * 300)),
+    "capacity zero": ours(field(7, np.float64(0).tobytes())),
+    "capacity below zero": ours(field(7, np.float64(-1).tobytes())),
+    "capacity not a number": ours(field(7, np.float64(math.nan).tobytes())),
+    "capacity infinite": ours(field(7, np.float64(math.inf).tobytes())),
+    "capacity of three bytes": ours(field(7, b"abc")),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_metadata_is_refused(name: str) -> None:
+    """What cannot be taken is refused, at once, with a short reason that does not repeat the bytes."""
+    started = time.process_time()
+    with pytest.raises(MetadataRefused) as refused:
+        decode_join(HOSTILE[name], TOPICS)
+    assert time.process_time() - started < 0.5
+    assert len(str(refused.value)) < 200
+
+
+def test_a_claim_on_two_billion_partitions_costs_nothing() -> None:
+    """A run is kept as a run, and cut to what exists before it is laid out."""
+    bomb = ours(field(2, b"\x02\x00\x00\x02\x00" + FAR))
+    claim = decode_join(bomb, TOPICS).actives["orders"]
+    assert isinstance(claim, Runs)
+    assert claim.size == 2**31
+    assert list(claim.below(12)) == list(range(12))
+
+
+def test_depth_is_counted_outside_texts() -> None:
+    """Brackets inside a text are no depth, and 16 levels are allowed."""
+    decode_join(stock(GOOD, more="[" * 1000 + "\\\"["), TOPICS)
+    decode_join(stock(GOOD, more=json.loads("[" * (JSON_DEPTH - 1) + "]" * (JSON_DEPTH - 1))), TOPICS)
