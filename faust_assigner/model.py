@@ -107,7 +107,6 @@ class Prior:
     The K warm copies other than the owner's own, unique and ordered by (task, member):
     ``held_task``, ``held_member`` int64[K]; ``held_logs`` int64[K], how many of the task's changelogs
     the copy holds; ``held_was_standby`` bool[K], it was an assigned standby (or a file on disk).
-    ``refused`` counts claims that could not be read at all, per member.
     """
 
     owner: Ints
@@ -115,4 +114,3 @@ class Prior:
     held_member: Ints
     held_logs: Ints
     held_was_standby: Bools
-    refused: Mapping[str, int] = field(default_factory=dict)

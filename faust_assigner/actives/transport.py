@@ -176,8 +176,6 @@ class _Search:
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
-        self.ships = 0
-        self.scans = 0
 
     def reprice(self) -> None:
         """Move the potentials until the nearest deficit can be reached at no reduced cost."""
@@ -187,7 +185,6 @@ class _Search:
         open_ = distance.copy()
         lacking = np.flatnonzero(self.excess < 0)
         done: list[int] = []
-        self.ships += 1
         while True:
             u = int(open_.argmin())
             here = distance[u]
@@ -197,7 +194,6 @@ class _Search:
             open_[u] = FAR
             done.append(u)
             self._scan(u, here, distance, open_)
-        self.scans += len(done)
         self.potential[done] += distance[done] - nearest
 
     def ship_layers(self) -> bool:

@@ -13,11 +13,11 @@ import faust
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust.types import TP
-from faust_assigner.planner import Plan
 
 import faust_assigner
 from faust_assigner.app.assignor import kafka_generation
 from faust_assigner.app.round import leader
+from faust_assigner.planner import Plan
 from faust_assigner.wire.join import decode_join
 from tests.support.faust_group import PartitionAssignor, WireGroup, cluster_of, make_app
 from tests.unit.app.restore.test_disk import rocksdb_app, write
