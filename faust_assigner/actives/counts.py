@@ -7,13 +7,13 @@ from math import lcm
 
 import numpy as np
 
-from faust_assigner.actives.potentials import prices_fluid, prices_near
+from faust_assigner.actives.potentials import fluid_start, warm_start
 from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 
 #: The last assignment is the better place to start while less than this share of tasks, and no more than
 #: this many, have no owner or are in the wrong place.
-_NEAR_SHARE, _NEAR = 0.02, 500
+_WARM_SHARE, _WARM = 0.02, 500
 
 
 def quotas(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
@@ -71,21 +71,21 @@ def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
         return quota
     flow = Flow(Transport(sizes, np.ones_like(held, dtype=np.bool_), held, warm,
                           np.ones(members, dtype=np.int64)))
-    # The potentials are known: a seat past the floor costs the same everywhere, and so does the next
+    # The potentials are known: a task past the floor costs the same everywhere, and so does the next
     # task of any member. Only who gets the extras is open.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
-    seat = 2 * floor + (extra > 0)
+    cell = 2 * floor + (extra > 0)
     of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)
-    flow.respond(of_member[0] - flow.digits.group * seat, of_member, held)
-    return flow.settle()
+    flow.saturate(of_member[0] - flow.digits.group * cell, of_member, held)
+    return flow.augment()
 
 
 def _mixed(transport: Transport) -> Ints:
     flow = Flow(transport)
     tasks = int(transport.supply.sum())
-    if tasks - int(transport.kept.sum()) <= min(_NEAR, _NEAR_SHARE * tasks):
-        flow.respond(*prices_near(flow, transport.kept), transport.kept)
-        if flow.imbalance() <= _NEAR:
-            return flow.settle()
-    flow.respond(*prices_fluid(flow), transport.kept)
-    return flow.settle()
+    if tasks - int(transport.kept.sum()) <= min(_WARM, _WARM_SHARE * tasks):
+        flow.saturate(*warm_start(flow, transport.kept), transport.kept)
+        if flow.imbalance() <= _WARM:
+            return flow.augment()
+    flow.saturate(*fluid_start(flow), transport.kept)
+    return flow.augment()

@@ -10,27 +10,27 @@ from faust_assigner.model import Bools, Floats, Ints
 _ROUNDS = 48
 
 
-def prices_near(flow: Flow, seats: Ints) -> tuple[Ints, Ints]:
-    """Potentials under which ``seats`` int64[G, M] is as good as can be, by Bellman-Ford.
+def warm_start(flow: Flow, counts: Ints) -> tuple[Ints, Ints]:
+    """Potentials under which ``counts`` int64[G, M] is as good as can be, by Bellman-Ford.
 
-    Exact when ``seats`` is what survives of an optimal assignment (then no cycle of it pays); when some
+    Exact when ``counts`` is what survives of an optimal assignment (then no cycle of it pays); when some
     cycle does pay, the rounds end anyway and the potentials are merely good.
     """
     t = flow.t
-    load = seats.sum(axis=0)
-    up = np.where(t.allowed, flow.seat_cost(seats + 1, t.kept, t.warm), FAR)
-    down = np.where(seats > 0, -flow.seat_cost(seats, t.kept, t.warm), FAR)
+    load = counts.sum(axis=0)
+    up = np.where(t.allowed, flow.cell_cost(counts + 1, t.kept, t.warm), FAR)
+    down = np.where(counts > 0, -flow.cell_cost(counts, t.kept, t.warm), FAR)
     of_member = np.where(load > 0, -flow.load_cost(load, t.rate), FAR)
     for _ in range(_ROUNDS):
-        of_group = _near(down + of_member).min(axis=1)
-        closer = np.minimum(of_member, _near(up + of_group[:, None]).min(axis=0))
+        of_group = _capped(down + of_member).min(axis=1)
+        closer = np.minimum(of_member, _capped(up + of_group[:, None]).min(axis=0))
         if np.array_equal(closer, of_member):
             break
         of_member = closer
     return _reach_all(flow, of_group, of_member, up)
 
 
-def _near(costs: Ints) -> Ints:
+def _capped(costs: Ints) -> Ints:
     return np.minimum(costs, FAR)
 
 
@@ -43,62 +43,62 @@ def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[I
     return np.where(fresh, best, of_group), of_member
 
 
-def prices_fluid(flow: Flow) -> tuple[Ints, Ints]:
+def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     """Potentials near the optimum of the continuous problem: tasks as a fluid, claims left out.
 
-    First the loads, poured level; then, loads given, the seats of least sum of squares.
+    First the loads, filled level; then, loads given, the cells of least sum of squares.
     """
     t, d = flow.t, flow.digits
-    seats = _poured(t.supply, t.allowed, t.rate / t.rate.min())
-    load = seats.sum(axis=0)
-    level = _levels(load, t.rate, _joined(seats > 0.01))
+    fluid = _water_fill(t.supply, t.allowed, t.rate / t.rate.min())
+    load = fluid.sum(axis=0)
+    level = _levels(load, t.rate, _components(fluid > 0.01))
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
     tight = t.allowed & (level == cheapest[:, None])
-    of_group, of_member = _spread(t.supply.astype(np.float64), load, tight)
-    # Whole prices, those of groups even and those of members odd: then nearly every seat is a tie
+    of_group, of_member = _scale_duals(t.supply.astype(np.float64), load, tight)
+    # Whole numbers, those of groups even and those of members odd: then nearly every cell is a tie
     # between two values, and ties are what evens out groups and members without a search.
     member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
     group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
     return group, member
 
 
-def _poured(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
-    """float64[G, M], of least majorised fluid loads: each group in turn poured over its members anew."""
+def _water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
+    """float64[G, M], of least majorised fluid loads: each group in turn filled into its members anew."""
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
-    poured = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
+    filled = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
     load = np.zeros(rate.size)
-    for who, x in zip(members, poured, strict=True):
+    for who, x in zip(members, filled, strict=True):
         load[who] += x
     for _ in range(_ROUNDS):
         moved = 0.0
         for g in order:
             who = members[g]
-            rest = load[who] - poured[g]
-            poured[g] = _pour(float(supply[g]), rest, rate[who])
-            after = rest + poured[g]
+            rest = load[who] - filled[g]
+            filled[g] = _fill_one(float(supply[g]), rest, rate[who])
+            after = rest + filled[g]
             moved = max(moved, float(np.abs(after - load[who]).max()))
             load[who] = after
         if moved < 0.01:
             break
-    seats = np.zeros(allowed.shape)
+    fluid = np.zeros(allowed.shape)
     for g, who in enumerate(members):
-        seats[g, who] = poured[g]
-    return seats
+        fluid[g, who] = filled[g]
+    return fluid
 
 
-def _joined(used: Bools) -> Ints:
+def _components(used: Bools) -> Ints:
     """int64[M]: members that share a group's fluid, directly or through others, have one label."""
     label = np.arange(used.shape[1])
     while True:
         of_group = np.where(used, label, label.size).min(axis=1)
-        joined = np.minimum(label, np.where(used, of_group[:, None], label.size).min(axis=0))
-        if np.array_equal(joined, label):
+        lowest = np.minimum(label, np.where(used, of_group[:, None], label.size).min(axis=0))
+        if np.array_equal(lowest, label):
             return label
-        label = joined
+        label = lowest
 
 
-def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
+def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
     """``amount`` over members that carry ``rest``, up to one level of load * rate."""
     height = rest * rate
     order = np.argsort(height, kind="stable")
@@ -106,12 +106,12 @@ def _pour(amount: float, rest: Floats, rate: Floats) -> Floats:
     # The level if the k lowest members get some: as many as lie below it.
     level = (amount + np.cumsum(rest[order])) / width
     k = int(np.count_nonzero(height[order] < level))
-    poured: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
-    return poured
+    filled: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
+    return filled
 
 
-def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
-    """Prices u, v with x = max(0, u_g - v_m) on ``tight`` seats, rows ``supply``, columns ``load``."""
+def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
+    """Duals u, v with x = max(0, u_g - v_m) on ``tight`` cells, rows ``supply``, columns ``load``."""
     v = np.zeros(load.size)
     u = supply / np.maximum(tight.sum(axis=1), 1)
     for _ in range(_ROUNDS):
@@ -123,7 +123,7 @@ def _spread(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]
         used = tight & (gap > 0)
         step = (np.where(used, gap, 0).sum(axis=0) - load) / np.maximum(used.sum(axis=0), 1)
         v = v + step
-        if np.abs(step).max() < 0.05:  # prices are rounded to whole numbers anyway
+        if np.abs(step).max() < 0.05:  # duals are rounded to whole numbers anyway
             break
     return u, v
 

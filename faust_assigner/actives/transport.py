@@ -70,7 +70,7 @@ class Flow:
 
     # Costs ---------------------------------------------------------------------------------------
 
-    def seat_cost(self, k: Ints, kept: Ints, warm: Ints) -> Ints:
+    def cell_cost(self, k: Ints, kept: Ints, warm: Ints) -> Ints:
         """What the k-th task of a cell costs (k >= 1); strictly increasing in k."""
         d = self.digits
         bonus = np.where(k <= kept, d.stay, (k <= kept + warm).astype(np.int64))
@@ -82,15 +82,15 @@ class Flow:
         cost: Ints = self.digits.load * rate * (2 * k - 1)
         return cost
 
-    def seats_below(self, price: Ints) -> Ints:
+    def counts_below(self, price: Ints) -> Ints:
         """How many tasks of each cell cost no more than ``price``, int64[G, M]."""
         t, d = self.t, self.digits
         two = 2 * d.group
         plain = (price + d.group) // two
         warm = np.minimum((price + (d.group + 1)) // two, t.kept + t.warm)
         stay = np.minimum((price + (d.group + d.stay)) // two, t.kept)
-        seats = np.maximum(np.maximum(plain, warm), np.maximum(stay, 0))
-        below: Ints = np.where(t.allowed, seats, 0)
+        counts = np.maximum(np.maximum(plain, warm), np.maximum(stay, 0))
+        below: Ints = np.where(t.allowed, counts, 0)
         return below
 
     def loads_below(self, price: Ints) -> Ints:
@@ -101,19 +101,19 @@ class Flow:
 
     # Start ---------------------------------------------------------------------------------------
 
-    def respond(self, of_group: Ints, of_member: Ints, near: Ints) -> None:
+    def saturate(self, of_group: Ints, of_member: Ints, near: Ints) -> None:
         """Take every arc the potentials call profitable; of two equally good values the one ``near``."""
         self.of_group, self.of_member = of_group.copy(), of_member.copy()
         price = of_member[None, :] - of_group[:, None]
-        least, most = self.seats_below(price - 1), self.seats_below(price)
+        least, most = self.counts_below(price - 1), self.counts_below(price)
         self.x = np.clip(near, least, most)
         self.load = _level_loads(self.x.sum(axis=0), self.loads_below(-of_member - 1),
                                  self.loads_below(-of_member), int(self.t.supply.sum()))
         self._use_ties(least, most)
         t = self.t
-        self.up = np.where(t.allowed, self.seat_cost(self.x + 1, t.kept, t.warm), FAR)
+        self.up = np.where(t.allowed, self.cell_cost(self.x + 1, t.kept, t.warm), FAR)
         self.down = np.ascontiguousarray(
-            np.where(self.x > 0, -self.seat_cost(self.x, t.kept, t.warm), FAR).T
+            np.where(self.x > 0, -self.cell_cost(self.x, t.kept, t.warm), FAR).T
         )
 
     def _use_ties(self, least: Ints, most: Ints) -> None:
@@ -129,7 +129,7 @@ class Flow:
             self.x[g, take] += sign
             room[take] -= sign
 
-    # Shipping ------------------------------------------------------------------------------------
+    # Augmenting ---------------------------------------------------------------------------------
 
     def excess(self) -> Ints:
         """int64[G + M + 1]: what each group, each member and the sink has too much of; the sum is 0."""
@@ -143,13 +143,13 @@ class Flow:
         """How many units are still to be shipped."""
         return int(np.maximum(self.excess(), 0).sum())
 
-    def settle(self) -> Ints:
+    def augment(self) -> Ints:
         """Ship every imbalance along shortest paths; returns ``x``, optimal."""
         excess = self.excess()
         search = _Search(self, excess)
         while (excess > 0).any():
-            search.reprice()
-            while search.ship_layers():
+            search.shortest_paths()
+            while search.blocking_flow():
                 pass
         return self.x
 
@@ -177,7 +177,7 @@ class _Search:
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
 
-    def reprice(self) -> None:
+    def shortest_paths(self) -> None:
         """Move the potentials until the nearest deficit can be reached at no reduced cost."""
         size = self.sink + 1
         distance = np.full(size, FAR, dtype=np.int64)
@@ -193,10 +193,10 @@ class _Search:
                 break
             open_[u] = FAR
             done.append(u)
-            self._scan(u, here, distance, open_)
+            self._relax(u, here, distance, open_)
         self.potential[done] += distance[done] - nearest
 
-    def ship_layers(self) -> bool:
+    def blocking_flow(self) -> bool:
         """Ship along shortest paths of reduced cost zero until none is left (Dinic's blocking flow)."""
         p, g, flow = self.potential, self.groups, self.flow
         of_group, of_member = p[:g], p[g : self.sink]
@@ -209,7 +209,7 @@ class _Search:
             return False
         shipped = False
         for source in np.flatnonzero(self.excess > 0).tolist():
-            while self.excess[source] > 0 and (path := self._descend(source, layer)):
+            while self.excess[source] > 0 and (path := self._admissible_path(source, layer)):
                 self._push(path)
                 shipped = True
         return shipped
@@ -235,7 +235,7 @@ class _Search:
             depth += 1
         return None
 
-    def _descend(self, source: int, layer: Ints) -> list[int]:
+    def _admissible_path(self, source: int, layer: Ints) -> list[int]:
         """A path down the layers to a deficit; dead ends leave the layers."""
         g = self.groups
         path = [source]
@@ -267,11 +267,11 @@ class _Search:
 
     def _push(self, path: list[int]) -> None:
         for u, v in pairwise(path):
-            self._step(u, v)
+            self._push_arc(u, v)
         self.excess[path[0]] -= 1
         self.excess[path[-1]] += 1
 
-    def _scan(self, u: int, here: np.int64, distance: Ints, open_: Ints) -> None:
+    def _relax(self, u: int, here: np.int64, distance: Ints, open_: Ints) -> None:
         p, g, flow = self.potential, self.groups, self.flow
         base = here + p[u]
         if u < g:
@@ -291,7 +291,7 @@ class _Search:
             distance[better] = found
             open_[better] = found
 
-    def _step(self, u: int, v: int) -> None:
+    def _push_arc(self, u: int, v: int) -> None:
         g, flow = self.groups, self.flow
         if v == self.sink or u == self.sink:
             m = min(u, v) - g
@@ -304,6 +304,6 @@ class _Search:
         group, m = (u, v - g) if u < g else (v, u - g)
         flow.x[group, m] += 1 if u < g else -1
         x, kept, warm = flow.x[group, m], flow.t.kept[group, m], flow.t.warm[group, m]
-        flow.up[group, m] = flow.seat_cost(x + 1, kept, warm)
+        flow.up[group, m] = flow.cell_cost(x + 1, kept, warm)
         self.free_up[group, m] = self.free_down[m, group] = False
-        flow.down[m, group] = -flow.seat_cost(x, kept, warm) if x > 0 else FAR
+        flow.down[m, group] = -flow.cell_cost(x, kept, warm) if x > 0 else FAR

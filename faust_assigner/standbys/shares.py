@@ -144,14 +144,14 @@ def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
         racks = int(used.sum())
         low = used.astype(float) if outside >= racks else np.zeros(len(sizes))
         high = used.astype(float) if outside <= racks else away.astype(float)
-        per_rack = _poured(away.astype(float), low, high, float(outside))
+        per_rack = _apportion(away.astype(float), low, high, float(outside))
     per_member = np.divide(per_rack, away, out=np.zeros(len(sizes)), where=away > 0)
     if sizes[home] > 1:
         per_member[home] = (wanted - outside) / (sizes[home] - 1)
     return per_member
 
 
-def _poured(sizes: Floats, low: Floats, high: Floats, total: float) -> Floats:
+def _apportion(sizes: Floats, low: Floats, high: Floats, total: float) -> Floats:
     """Find the level L at which ``clip(L * sizes, low, high)`` sums to total (bisection)."""
     if (sizes * (total / sizes.sum()) <= high).all() and (sizes * (total / sizes.sum()) >= low).all():
         return np.asarray(sizes * (total / sizes.sum()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faust_assigner.actives.potentials import prices_fluid, prices_near
+from faust_assigner.actives.potentials import fluid_start, warm_start
 from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Ints
 from tests.property.exactness import run
@@ -46,19 +46,19 @@ def transport(rng: np.random.Generator, groups: int, members: int, most: int) ->
     return Transport(supply, allowed, kept, warm, rate)
 
 
-def value(t: Transport, seats: Ints) -> tuple[int, int, int, int]:
+def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
     """The four terms; all to be minimised."""
-    load = seats.sum(axis=0)
-    stay = np.minimum(seats, t.kept)
-    landed = np.minimum(seats - stay, t.warm)
-    return int((t.rate * load**2).sum()), int((seats**2).sum()), -int(stay.sum()), -int(landed.sum())
+    load = counts.sum(axis=0)
+    stay = np.minimum(counts, t.kept)
+    landed = np.minimum(counts - stay, t.warm)
+    return int((t.rate * load**2).sum()), int((counts**2).sum()), -int(stay.sum()), -int(landed.sum())
 
 
 def solved(t: Transport, start: str) -> Ints:
     """The flow's answer from one of its two starts."""
     flow = Flow(t)
-    flow.respond(*(prices_near(flow, t.kept) if start == "near" else prices_fluid(flow)), t.kept)
-    return flow.settle()
+    flow.saturate(*(warm_start(flow, t.kept) if start == "warm" else fluid_start(flow)), t.kept)
+    return flow.augment()
 
 
 def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
@@ -66,23 +66,23 @@ def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
     rng = np.random.default_rng(7)
     for _ in range(150):
         t = transport(rng, int(rng.integers(1, 12)), int(rng.integers(2, 20)), 30)
-        near, fluid = solved(t, "near"), solved(t, "fluid")
-        assert value(t, near) == value(t, fluid)
-        assert (near.sum(axis=1) == t.supply).all()
-        assert not near[~t.allowed].any()
+        warm, fluid = solved(t, "warm"), solved(t, "fluid")
+        assert value(t, warm) == value(t, fluid)
+        assert (warm.sum(axis=1) == t.supply).all()
+        assert not warm[~t.allowed].any()
 
 
-def test_warmth_of_the_quotas_is_the_best_of_all_assignments() -> None:
+def test_warmth_of_the_counts_is_the_best_of_all_assignments() -> None:
     """The fourth digit too, against every assignment of counts of tiny cases."""
     rng = np.random.default_rng(11)
     for _ in range(80):
         t = transport(rng, int(rng.integers(1, 3)), int(rng.integers(1, 4)), 4)
-        best = min(value(t, np.array(seats)) for seats in every_way(t, 0))
+        best = min(value(t, np.array(counts)) for counts in every_way(t, 0))
         assert value(t, solved(t, "fluid")) == best
 
 
 def every_way(t: Transport, g: int) -> list[list[list[int]]]:
-    """All seatings of groups g and later."""
+    """All counts of groups g and later."""
     if g == len(t.supply):
         return [[]]
     members = len(t.rate)
