@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.actives.copies import copies_of
-from faust_assigner.actives.numbers import counts, seats
+from faust_assigner.actives.numbers import assign_numbers, count_by_member
 from faust_assigner.model import NOBODY, Group, Ints, Layout, Prior
 
 
@@ -33,19 +33,19 @@ def _follow(group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints],
         number, member = copies
         open_ = row[number] != NOBODY
         number, member = row[number[open_]], member[open_]
-        held = counts(before[rest], members)
+        held = count_by_member(before[rest], members)
         warm = np.bincount(member, minlength=members)
-        quota = _even(group.members, rest.size, counts(here, members), held, warm)
-        here[rest] = seats(before[rest], quota, held, number, member)
+        counts = _even(group.members, rest.size, count_by_member(here, members), held, warm)
+        here[rest] = assign_numbers(before[rest], counts, held, number, member)
     return here
 
 
 def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
-    """``n`` seats within one of each other; the extras where the total is low, then where they stick
+    """``n`` numbers within one of each other; the extras where the total is low, then where they stick
     or are warm."""
-    quota = np.zeros(held.size, dtype=np.int64)
+    counts = np.zeros(held.size, dtype=np.int64)
     floor, extra = divmod(n, who.size)
-    quota[who] = floor
+    counts[who] = floor
     order = np.lexsort((who, -warm[who], held[who] <= floor, followed[who]))
-    quota[who[order[:extra]]] += 1
-    return quota
+    counts[who[order[:extra]]] += 1
+    return counts

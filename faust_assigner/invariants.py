@@ -237,19 +237,19 @@ class _Case:
         who = sorted(set().union(*(self.units[u].who for u in rows))) if rows else []
         if not who:
             return
-        seats, had, stayed = (np.zeros((len(rows), len(self.ids)), dtype=np.int64) for _ in range(3))
-        allowed = np.zeros(seats.shape, dtype=np.bool_)
+        counts, had, stayed = (np.zeros((len(rows), len(self.ids)), dtype=np.int64) for _ in range(3))
+        allowed = np.zeros(counts.shape, dtype=np.bool_)
         for row, u in enumerate(rows):
             allowed[row, sorted(self.units[u].who)] = True
             for owner, was in zip(target[u], self.before[u], strict=True):
-                seats[row, owner] += owner != NOBODY
+                counts[row, owner] += owner != NOBODY
                 had[row, was] += was != NOBODY
                 stayed[row, owner] += owner == was != NOBODY
         capacity = np.array([float(m.capacity) for m in self.members])
-        term = improvable(seats[:, who], allowed[:, who], had[:, who], capacity[who])
+        term = improvable(counts[:, who], allowed[:, who], had[:, who], capacity[who])
         if term is not None:
             yield Violation("A5" if term == "stickiness" else "A4", f"{term} could be better")
-        lost = np.minimum(seats, had) - stayed
+        lost = np.minimum(counts, had) - stayed
         if lost.any():
             row, m = np.argwhere(lost)[0].tolist()
             yield Violation("A5", f"{self.ids[m]} could keep {lost[row, m]} more of its own "

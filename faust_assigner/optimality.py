@@ -17,16 +17,16 @@ from faust_assigner.model import Bools, Floats, Ints
 _FAR = np.int64(1) << 60
 
 
-def improvable(seats: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str | None:
+def improvable(counts: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str | None:
     """The first term some chain of transfers would improve, or ``None``.
 
-    ``seats``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``capacity`` float64[M], read as fractions
+    ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``capacity`` float64[M], read as fractions
     with denominators up to 1,000. Cost O(G x M) a round, few rounds when optimal.
     """
-    if not seats.size:
+    if not counts.size:
         return None
     rate = _rates(capacity)
-    tasks, cells = int(seats.sum()), 2 * min(seats.shape) + 2
+    tasks, cells = int(counts.sum()), 2 * min(counts.shape) + 2
     stay = 1
     square = 2 * cells + 1
     load = square * (4 * (tasks + cells) + 1)
@@ -35,7 +35,7 @@ def improvable(seats: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str 
         ("group balance", (0, 1, square * (4 * (tasks + cells) + 1))),
         ("stickiness", (stay, square, load)),
     ):
-        if _has_negative_cycle(seats, allowed, had, rate, *digits):
+        if _has_negative_cycle(counts, allowed, had, rate, *digits):
             return term
     return None
 
@@ -47,17 +47,17 @@ def _rates(capacity: Floats) -> Ints:
 
 
 def _has_negative_cycle(
-    seats: Ints, allowed: Bools, had: Ints, rate: Ints, stay: int, square: int, load: int
+    counts: Ints, allowed: Bools, had: Ints, rate: Ints, stay: int, square: int, load: int
 ) -> bool:
-    total = seats.sum(axis=0)
-    gain = np.where(allowed, square * (2 * seats + 1) - stay * (seats < had), _FAR)
-    give = np.where(seats > 0, -square * (2 * seats - 1) + stay * (seats <= had), _FAR)
+    total = counts.sum(axis=0)
+    gain = np.where(allowed, square * (2 * counts + 1) - stay * (counts < had), _FAR)
+    give = np.where(counts > 0, -square * (2 * counts - 1) + stay * (counts <= had), _FAR)
     more = load * rate * (2 * total + 1)
     less = np.where(total > 0, -load * rate * (2 * total - 1), _FAR)
-    group = np.zeros(seats.shape[0], dtype=np.int64)
-    member = np.zeros(seats.shape[1], dtype=np.int64)
+    group = np.zeros(counts.shape[0], dtype=np.int64)
+    member = np.zeros(counts.shape[1], dtype=np.int64)
     sink = np.int64(0)
-    for _ in range(sum(seats.shape) + 2):
+    for _ in range(sum(counts.shape) + 2):
         to_group = np.minimum(group, (give + member).min(axis=1))
         to_member = np.minimum(member, (gain + to_group[:, None]).min(axis=0))
         to_member = np.minimum(to_member, less + sink)

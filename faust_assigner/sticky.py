@@ -7,33 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from faust_assigner.actives.copies import copies_of
-from faust_assigner.actives.counts import quotas
-from faust_assigner.actives.numbers import counts, seats
+from faust_assigner.actives.counts import optimal_counts
+from faust_assigner.actives.numbers import assign_numbers, count_by_member
 from faust_assigner.model import NOBODY, Ints, Layout, Prior
 
 
 class StickyAssignor:
     """The target: total balance, then group balance, then stickiness, then warmth, all exact.
 
-    Two steps: how many tasks of each group each member gets (:func:`quotas`), then which ones
-    (:func:`seats`). Warmth is exact for the quotas chosen; between equally good quotas it leans
-    towards members that hold copies.
+    Two steps: how many tasks of each group each member gets (:func:`optimal_counts`), then which ones
+    (:func:`assign_numbers`). Warmth is exact for the counts chosen; between equally good counts it
+    leans towards members that hold copies.
     """
 
     def assign(self, layout: Layout, prior: Prior) -> Ints:
         """int64[T], the owner of every task; ``NOBODY`` for the tasks of followers.
 
-        Cost: O(T) numpy work, plus the quotas'.
+        Cost: O(T) numpy work, plus that of the counts.
         """
         ordinary = [g for g, group in enumerate(layout.groups) if group.follows is None]
         members = len(layout.member_ids)
         copies = [copies_of(layout, prior, g) for g in ordinary]
-        held = _table([counts(layout.of(g, prior.owner), members) for g in ordinary], members)
+        held = _table([count_by_member(layout.of(g, prior.owner), members) for g in ordinary], members)
         warm = _table([np.bincount(member, minlength=members) for _, member in copies], members)
-        quota = quotas(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm, layout.capacity)
+        counts = optimal_counts(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm,
+                                layout.capacity)
         owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
         for row, g in enumerate(ordinary):
-            layout.of(g, owner)[:] = seats(layout.of(g, prior.owner), quota[row], held[row], *copies[row])
+            before = layout.of(g, prior.owner)
+            layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row])
         return owner
 
 

@@ -16,26 +16,26 @@ from faust_assigner.model import Bools, Floats, Ints
 _WARM_SHARE, _WARM = 0.02, 500
 
 
-def quotas(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
+def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
     """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
 
     ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
     ``held`` and ``warm`` int64[G, M], tasks a member owned and tasks it only holds a copy of;
-    ``capacity`` float64[M]. Among equally good quotas the lower member ids get more.
+    ``capacity`` float64[M]. Among equally good counts the lower member ids get more.
 
     Cost: O(G x M) when all subscriptions and capacities are equal, else a min-cost flow with G + M
     nodes.
     """
-    quota = np.zeros_like(held)
+    counts = np.zeros_like(held)
     who = np.flatnonzero(allowed.any(axis=0))
     if not who.size:
-        return quota
+        return counts
     mine, rate = allowed[:, who], rates(capacity[who])
     if mine.all() and (rate == rate[0]).all():
-        quota[:, who] = _equal(sizes, held[:, who], warm[:, who])
+        counts[:, who] = _equal(sizes, held[:, who], warm[:, who])
     else:
-        quota[:, who] = _mixed(Transport(sizes, mine, held[:, who], warm[:, who], rate))
-    return quota
+        counts[:, who] = _mixed(Transport(sizes, mine, held[:, who], warm[:, who], rate))
+    return counts
 
 
 def rates(capacity: Floats) -> Ints:
@@ -66,9 +66,9 @@ def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
     floor, extra = np.divmod(sizes, members)
     if sizes.size == 1:
         lucky = np.lexsort((-warm[0], -(held[0] > floor[0]).astype(np.int64)))[: extra[0]]
-        quota = np.full_like(held, floor[0])
-        quota[0, lucky] += 1
-        return quota
+        counts = np.full_like(held, floor[0])
+        counts[0, lucky] += 1
+        return counts
     flow = Flow(Transport(sizes, np.ones_like(held, dtype=np.bool_), held, warm,
                           np.ones(members, dtype=np.int64)))
     # The potentials are known: a task past the floor costs the same everywhere, and so does the next

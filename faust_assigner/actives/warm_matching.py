@@ -1,4 +1,4 @@
-"""Which of the tasks that must move land on a copy of their state: a maximum matching, quotas given."""
+"""Which of the tasks that must move land on a copy of their state: a maximum matching, counts given."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class _Matching:
         for p in sorted(self.holders, key=lambda p: (len(self.holders[p]), p)):
             m = min(self.holders[p], key=lambda m: (-self.room[m], m))
             if self.room[m] and self._may_go(p):
-                self._seat(p, m)
+                self._match(p, m)
                 if self.donor[p] != NOBODY:
                     self.spare[self.donor[p]] -= 1
 
     def _may_go(self, p: int) -> bool:
         return self.donor[p] == NOBODY or self.spare[self.donor[p]] > 0
 
-    def _seat(self, p: int, m: int) -> None:
+    def _match(self, p: int, m: int) -> None:
         self.at[p] = m
         self.guests[m].add(p)
         self.room[m] -= 1
 
-    def _unseat(self, p: int) -> int:
+    def _unmatch(self, p: int) -> int:
         m = self.at.pop(p)
         self.guests[m].discard(p)
         self.room[m] += 1
@@ -73,7 +73,7 @@ class _Matching:
         if not any(self.room.values()):
             return False
         queue = deque(p for p in sorted(self.holders) if p not in self.at and self._may_go(p))
-        came: dict[int, int | None] = dict.fromkeys(queue)  # number -> the seated one it displaces
+        came: dict[int, int | None] = dict.fromkeys(queue)  # number -> the matched one it displaces
         via: dict[int, int] = {}  # member -> the number that reached it
         asked: set[int] = set()
         while queue:
@@ -107,10 +107,10 @@ class _Matching:
             p = via[m]
             leaving = came[p]
             if leaving is None:
-                self._seat(p, m)
+                self._match(p, m)
                 if self.donor[p] != NOBODY:
                     self.spare[self.donor[p]] -= 1
                 return
-            freed = self._unseat(leaving)
-            self._seat(p, m)
+            freed = self._unmatch(leaving)
+            self._match(p, m)
             m = freed

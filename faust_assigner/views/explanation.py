@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faust_assigner.actives.numbers import counts
+from faust_assigner.actives.numbers import count_by_member
 from faust_assigner.model import NOBODY
 from faust_assigner.standbys.derive import active_load
 from faust_assigner.views.placed import RULES, Placed
@@ -112,7 +112,7 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
     here = int(plan.target[g][partition])
     before = int(plan.prior_owner[g][partition])
     load = active_load(layout, target)
-    seats = counts(plan.target[g], load.size)
+    counts = count_by_member(plan.target[g], load.size)
     held = plan.prior.held_member[plan.prior.held_task == layout.start[g] + partition]
     warm = np.isin(np.arange(load.size), held)
     capacity = layout.capacity
@@ -122,7 +122,7 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
             continue
         costs = (
             round(float((2 * load[m] + 1) / capacity[m] - (2 * load[here] - 1) / capacity[here]), 9),
-            float((2 * seats[m] + 1) - (2 * seats[here] - 1)),
+            float((2 * counts[m] + 1) - (2 * counts[here] - 1)),
             float((here == before) - (m == before)),
             float(int(warm[here]) - int(warm[m])),
         )

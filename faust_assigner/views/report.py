@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from faust_assigner.actives.numbers import counts
+from faust_assigner.actives.numbers import count_by_member
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.derive import active_load, standby_problem, stateful_tasks
 from faust_assigner.standbys.failover import Deaths, measure
@@ -80,9 +80,9 @@ def _actives(plan: Placed) -> dict[str, Any]:
     mine = load[subscribed]
     rows: list[dict[str, Any]] = []
     for group, owner in zip(layout.groups, plan.owner, strict=True):
-        seats = counts(owner, load.size)[group.members]
+        counts = count_by_member(owner, load.size)[group.members]
         rows.append({"id": group.group_id, "topics": group.topics, "partitions": group.partitions,
-                     "min": int(seats.min()), "max": int(seats.max())})
+                     "min": int(counts.min()), "max": int(counts.max())})
     return {
         "members": load.size,
         "idle_members": int((mine == 0).sum()),
@@ -115,7 +115,7 @@ def _standbys(plan: Placed) -> dict[str, Any]:
     problem = standby_problem(plan.layout, plan.prior, plan.flat_owner, plan.flat_target, plan.replicas)
     standbys = plan.flat_standby[stateful_tasks(plan.layout)]
     figures = measure(problem, standbys)
-    held = counts(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]
+    held = count_by_member(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]
     return {
         "standby_min": int(held.min()),
         "standby_max": int(held.max()),

@@ -31,7 +31,7 @@ def test_the_mixed_case_is_planned_exactly() -> None:
         answer = plan(members, case.partitions)
         size = len(answer.member_ids)
         had = [[int((row == m).sum()) for m in range(size)] for row in answer.prior_owner]
-        seats = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
+        counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
         best = min_cost([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
                         had, [1] * size)
-        assert score(seats, had, [1] * size) == best, event
+        assert score(counts, had, [1] * size) == best, event

@@ -24,11 +24,11 @@ def terms(case: Instance, answer: Plan) -> tuple[tuple[object, ...], tuple[objec
     n = [answer.groups[g].partitions for g in rows]
     who = [answer.groups[g].members.tolist() for g in rows]
     had = [_counts(answer.prior_owner[g], members) for g in rows]
-    seats = [_counts(answer.target[g], members) for g in rows]
+    counts = [_counts(answer.target[g], members) for g in rows]
     stayed = sum(int(((answer.prior_owner[g] == answer.target[g]) & (answer.target[g] >= 0)).sum())
                  for g in rows)
-    ours = score(seats, had, capacity)
-    assert stayed == ours[2], "the seats kept fewer tasks than their quotas allow"
+    ours = score(counts, had, capacity)
+    assert stayed == ours[2], "fewer tasks stayed than the counts allow"
     for g, row, group in zip(rows, who, (answer.groups[g] for g in rows), strict=True):
         assert set(answer.target[g].tolist()) <= set(row), f"{group.topics}: an owner that is no subscriber"
     small = members <= 4 and sum(n) <= 9

@@ -1,7 +1,7 @@
 """What the target must be: brute force on small cases, OR-tools' min-cost flow on larger ones.
 
 Both take plain lists and know nothing of the planner: n[g] tasks, who[g] subscribers, and had[g][m], how
-many of group g member m had. Both return (sum of load^2 / capacity, sum of seats^2, tasks that stay).
+many of group g member m had. Both return (sum of load^2 / capacity, sum of counts^2, tasks that stay).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ortools.graph.python import min_cost_flow
 Score = tuple[Fraction, int, int]
 
 
-def score(seats: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]) -> Score:
-    """The three terms of seats[g][m]; lower, lower, higher is better."""
-    loads = [sum(row[m] for row in seats) for m in range(len(capacity))]
+def score(counts: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]) -> Score:
+    """The three terms of counts[g][m]; lower, lower, higher is better."""
+    loads = [sum(row[m] for row in counts) for m in range(len(capacity))]
     balance = sum((Fraction(load * load, c) for load, c in zip(loads, capacity, strict=True)), Fraction())
-    squares = sum(x * x for row in seats for x in row)
-    stay = sum(min(x, h) for row, was in zip(seats, had, strict=True) for x, h in zip(row, was, strict=True))
+    squares = sum(x * x for row in counts for x in row)
+    stay = sum(min(x, h) for row, was in zip(counts, had, strict=True) for x, h in zip(row, was, strict=True))
     return balance, squares, stay
 
 
@@ -42,16 +42,16 @@ def brute_force(
     """The best score over every possible assignment of counts."""
     best: Score | None = None
 
-    def extend(seats: list[list[int]]) -> None:
+    def extend(counts: list[list[int]]) -> None:
         nonlocal best
-        g = len(seats)
+        g = len(counts)
         if g == len(n):
-            here = score(seats, had, capacity)
+            here = score(counts, had, capacity)
             if best is None or (here[0], here[1], -here[2]) < (best[0], best[1], -best[2]):
                 best = here
             return
         for row in _splits(n[g], who[g], len(capacity)):
-            extend([*seats, row])
+            extend([*counts, row])
 
     extend([])
     assert best is not None
@@ -86,8 +86,8 @@ def min_cost(
     flow.set_nodes_supplies(np.arange(groups + members + 1),
                             np.array([*n, *[0] * members, -tasks], dtype=np.int64))
     assert flow.solve() == flow.OPTIMAL
-    seats = [[0] * members for _ in range(groups)]
+    counts = [[0] * members for _ in range(groups)]
     for arc in np.flatnonzero(flow.flows(arcs)).tolist():
         if tail[arc] < groups:
-            seats[tail[arc]][head[arc] - groups] += 1
-    return score(seats, had, capacity)
+            counts[tail[arc]][head[arc] - groups] += 1
+    return score(counts, had, capacity)

@@ -16,10 +16,10 @@ def optimal(members: Sequence[Member], partitions: Mapping[str, int]) -> Plan:
     answer = plan(members, partitions)
     size = len(answer.member_ids)
     had = [[int((row == m).sum()) for m in range(size)] for row in answer.prior_owner]
-    seats = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
+    counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
     best = brute_force([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
                        had, [1] * size)
-    assert score(seats, had, [1] * size) == best
+    assert score(counts, had, [1] * size) == best
     return answer
 
 

@@ -171,8 +171,8 @@ def test_a6_and_a8_are_checked_with_a_planner() -> None:
 def test_the_certificate_finds_a_chain_of_three() -> None:
     """No single transfer helps, a chain does: m0 -> m1 -> m2 over two groups."""
     allowed = np.array([[True, True, False], [False, True, True]])
-    seats = np.array([[2, 1, 0], [0, 0, 0]])
-    zero = np.zeros_like(seats)
-    assert improvable(seats, allowed, zero, np.ones(3)) is None
-    seats = np.array([[3, 0, 0], [0, 2, 1]])
-    assert improvable(seats, allowed, zero, np.ones(3)) == "total balance"
+    counts = np.array([[2, 1, 0], [0, 0, 0]])
+    zero = np.zeros_like(counts)
+    assert improvable(counts, allowed, zero, np.ones(3)) is None
+    counts = np.array([[3, 0, 0], [0, 2, 1]])
+    assert improvable(counts, allowed, zero, np.ones(3)) == "total balance"
