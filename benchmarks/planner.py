@@ -76,7 +76,7 @@ def member_list(case: Case, last: Plan | None) -> list[Member]:
         return [Member(n, s) for n, s in zip(names, case.subscriptions, strict=True)]
     index = {name: m for m, name in enumerate(last.member_ids)}
     claims: list[dict[str, Any]] = [{} for _ in names]
-    for group, (numbers, offsets) in zip(last.groups, last.active_seats, strict=True):
+    for group, (numbers, offsets) in zip(last.groups, last.actives_by_member, strict=True):
         for claim, name in zip(claims, names, strict=True):
             mine = numbers[offsets[index[name]] : offsets[index[name] + 1]]
             if mine.size:

@@ -12,7 +12,7 @@ from faust_assigner.views.explanation import Explanation, explain
 from faust_assigner.views.placed import Placed
 from faust_assigner.views.report import Report, report
 
-Seats: TypeAlias = tuple[tuple[Ints, Ints], ...]
+ByMember: TypeAlias = tuple[tuple[Ints, Ints], ...]
 
 
 class Plan(Placed):
@@ -41,21 +41,21 @@ class Plan(Placed):
 
         Raises ``KeyError`` for a member the plan does not know.
         """
-        return self._named(self.active_seats, self._index(member_id), changelogs_only=False)
+        return self._named(self.actives_by_member, self._index(member_id), changelogs_only=False)
 
     def standbys(self, member_id: str) -> dict[str, list[int]]:
         """Changelog topic -> the partitions ``member_id`` keeps warm, ascending."""
-        return self._named(self.standby_seats, self._index(member_id), changelogs_only=True)
+        return self._named(self.standbys_by_member, self._index(member_id), changelogs_only=True)
 
     @cached_property
-    def active_seats(self) -> Seats:
+    def actives_by_member(self) -> ByMember:
         """Per group: (numbers int64[n] sorted by owner, offsets int64[M + 1] into them)."""
-        return tuple(_by_member(o, len(self.member_ids)) for o in self.owner)
+        return tuple(_sorted_by_member(o, len(self.member_ids)) for o in self.owner)
 
     @cached_property
-    def standby_seats(self) -> Seats:
+    def standbys_by_member(self) -> ByMember:
         """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty where stateless."""
-        return tuple(_by_member(s, len(self.member_ids)) for s in self.standby)
+        return tuple(_sorted_by_member(s, len(self.member_ids)) for s in self.standby)
 
     @cached_property
     def _indexes(self) -> dict[str, int]:
@@ -67,9 +67,9 @@ class Plan(Placed):
         except KeyError:
             raise KeyError(f"no member {member_id!r} in this plan") from None
 
-    def _named(self, seats: Seats, m: int, *, changelogs_only: bool) -> dict[str, list[int]]:
+    def _named(self, by_member: ByMember, m: int, *, changelogs_only: bool) -> dict[str, list[int]]:
         named: dict[str, list[int]] = {}
-        for group, (numbers, offsets) in zip(self.groups, seats, strict=True):
+        for group, (numbers, offsets) in zip(self.groups, by_member, strict=True):
             mine = numbers[offsets[m] : offsets[m + 1]]
             if mine.size:
                 for topic in group.changelogs if changelogs_only else group.topics:
@@ -77,7 +77,7 @@ class Plan(Placed):
         return dict(sorted(named.items()))
 
 
-def _by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
+def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
     """(numbers sorted by member then number, offsets) of int64[n] or int64[n, R] member indexes."""
     flat = who.reshape(-1)
     key = flat + 1

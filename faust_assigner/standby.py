@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from faust_assigner.model import NOBODY, Ints, Layout, Prior
-from faust_assigner.standbys.board import Seats
+from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.derive import standby_problem, stateful_tasks
 from faust_assigner.standbys.failover import in_order_of_promotion, standby_spread
 from faust_assigner.standbys.fill import deal_rows, fill_gaps, keep_copies, usable
@@ -73,18 +73,18 @@ class StandbyAssignor:
         """
         problem = _sound(problem)
         shares = fair_shares(problem)
-        seats = Seats(problem, shares)
-        if seats.columns:
-            keep_copies(seats)
-            refill(seats)
-            deal_rows(seats)
-            fill_gaps(seats)
-            repair(seats)
-            if seats.tighten():
-                repair(seats)
-            rehearse(seats)
-        placed = in_order_of_promotion(problem.owner, seats.holder, problem.load)
-        spare = max(problem.replicas, 0) - seats.columns
+        board = Board(problem, shares)
+        if board.columns:
+            keep_copies(board)
+            refill(board)
+            deal_rows(board)
+            fill_gaps(board)
+            repair(board)
+            if board.tighten():
+                repair(board)
+            rehearse(board)
+        placed = in_order_of_promotion(problem.owner, board.holder, problem.load)
+        spare = max(problem.replicas, 0) - board.columns
         return np.pad(placed, ((0, 0), (0, spare)), constant_values=NOBODY)
 
 

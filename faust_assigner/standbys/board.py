@@ -38,8 +38,8 @@ _TABLE_CELLS = 1 << 22
 Array = npt.NDArray[np.int64]
 
 
-class Seats:
-    """The standbys as they are being placed: a board of T rows and R' columns.
+class Board:
+    """The standbys as they are being placed: T rows of R' seats, a seat being (task, column).
 
     ``holder`` int64[T,R'] (``NOBODY``: empty); ``pinned`` bool[T,R'] (a wanted standby, it stays);
     ``load`` int64[M] standbys per member; ``pair`` int32[M,M] standbys of owner i on member j.

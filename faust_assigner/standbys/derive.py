@@ -49,13 +49,13 @@ def _affordable(
     and no member gets more than its even share. What is dropped moves later all the same.
     """
     rack, _ = settled_racks(racks)
-    seats = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
+    need = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
     same = rack[target[away]] == rack[owner[away]]
     inside = np.array([[int((row & (rack == r)).sum()) for r in range(rack.max(initial=0) + 1)]
                        for row in eligible]).reshape(len(eligible), -1)
     outside = eligible.sum(axis=1)[group[away]] - inside[group[away], rack[owner[away]]]
-    apart = ~same | (outside < seats[group[away]])
-    share = int(seats[group].sum()) // max(1, int(eligible.any(axis=0).sum()))
+    apart = ~same | (outside < need[group[away]])
+    share = int(need[group].sum()) // max(1, int(eligible.any(axis=0).sum()))
     order = np.lexsort((away, target[away], ~apart))
     mine = target[away][order]
     first = np.append(True, mine[1:] != mine[:-1]) if mine.size else np.zeros(0, dtype=np.bool_)

@@ -9,20 +9,20 @@ from math import gcd
 import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Ints
-from faust_assigner.standbys.board import Seats
+from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.problem import StandbyProblem
 
 #: A row is dealt in at most this many rounds, each over another order of the peers.
 _ROUNDS = 64
 
 
-def keep_copies(seats: Seats) -> None:
+def keep_copies(board: Board) -> None:
     """Seat the wanted standbys, then the standbys of before, then other warm copies.
 
     A copy is kept unless its task is full or its rack is no good to the task; whether too many
     sit on one member or one pair is for the repair to say. Cost O(K log K).
     """
-    problem = seats.problem
+    problem = board.problem
     wanted = len(problem.wanted_task)
     task = np.concatenate([problem.wanted_task, problem.held_task])
     member = np.concatenate([problem.wanted_member, problem.held_member])
@@ -32,51 +32,51 @@ def keep_copies(seats: Seats) -> None:
     while len(task):
         first = np.concatenate([[True], task[1:] != task[:-1]])
         must = first & (rank == 0)
-        _keep_one_each(seats, task[must], member[must], pinned=True)
+        _keep_one_each(board, task[must], member[must], pinned=True)
         may = first & (rank > 0)
-        _keep_one_each(seats, task[may], member[may], pinned=False)
-        later = ~first & (seats.filled[task] < seats.shares.need[task])
+        _keep_one_each(board, task[may], member[may], pinned=False)
+        later = ~first & (board.filled[task] < board.shares.need[task])
         task, member, rank = task[later], member[later], rank[later]
 
 
-def _keep_one_each(seats: Seats, task: Ints, member: Ints, *, pinned: bool) -> None:
+def _keep_one_each(board: Board, task: Ints, member: Ints, *, pinned: bool) -> None:
     """Offer each task one copy."""
-    fits = (seats.filled[task] < seats.shares.need[task]) & (
-        seats.holder[task] != member[:, None]
+    fits = (board.filled[task] < board.shares.need[task]) & (
+        board.holder[task] != member[:, None]
     ).all(axis=1)
-    if seats.shares.has_racks and not pinned:
-        fits &= _rack_is_of_use(seats, task, member)
-    seats.seat(task[fits], member[fits], pinned=pinned)
+    if board.shares.has_racks and not pinned:
+        fits &= _rack_is_of_use(board, task, member)
+    board.seat(task[fits], member[fits], pinned=pinned)
 
 
-def _rack_is_of_use(seats: Seats, task: Ints, member: Ints) -> Bools:
+def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
     """Whether a copy there leaves the task as many racks as it can have."""
-    shares = seats.shares
-    rack, home = shares.rack[member], shares.rack[seats.problem.owner[task]]
-    holder = seats.holder[task]
+    shares = board.shares
+    rack, home = shares.rack[member], shares.rack[board.problem.owner[task]]
+    holder = board.holder[task]
     racks = np.where(holder == NOBODY, NOBODY, shares.rack[holder])
     new = (racks != rack[:, None]).all(axis=1) & (rack != home)
     at_home = (racks == home[:, None]).sum(axis=1)
     ordered = np.sort(np.where(racks == home[:, None], NOBODY, racks), axis=1)
     steps = ordered[:, 1:] != ordered[:, :-1]
     distinct = steps.sum(axis=1) + (ordered[:, 0] != NOBODY)
-    doubled = seats.filled[task] - distinct
+    doubled = board.filled[task] - distinct
     may_double = doubled < shares.need[task] - shares.distinct[task]
     may_stay_home = at_home < shares.need[task] - shares.outside[task]
     of_use: Bools = new | (may_double & ((rack != home) | may_stay_home))
     return of_use
 
 
-def deal_rows(seats: Seats) -> None:
+def deal_rows(board: Board) -> None:
     """Give all standbys at once to the tasks that have none, owner by owner.
 
     Outside the active's rack first; what does not fit there goes inside. Cost O(M^2) and O(T).
     """
-    problem, shares = seats.problem, seats.shares
-    empty = np.flatnonzero((seats.filled == 0) & (shares.need > 0))
+    problem, shares = board.problem, board.shares
+    empty = np.flatnonzero((board.filled == 0) & (shares.need > 0))
     if not len(empty):
         return
-    dealer = _Dealer(seats)
+    dealer = _Dealer(board)
     row = shares.kind[empty] * problem.members + problem.owner[empty]
     order = np.argsort(row, kind="stable")
     starts = np.flatnonzero(np.diff(row[order], prepend=-1))
@@ -87,17 +87,17 @@ def deal_rows(seats: Seats) -> None:
 class _Dealer:
     """Deals one owner's tasks round its peers, the least burdened first."""
 
-    def __init__(self, seats: Seats) -> None:
-        self.seats = seats
-        members, racks = seats.problem.members, int(seats.shares.rack.max()) + 1
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        members, racks = board.problem.members, int(board.shares.rack.max()) + 1
         # With racks: standbys of each rack's actives on each member, for the day a rack dies.
-        self.from_rack = np.zeros((racks if seats.shares.has_racks else 0, members), dtype=np.int64)
-        if seats.shares.has_racks:
-            np.add.at(self.from_rack, seats.shares.rack, seats.pair)
+        self.from_rack = np.zeros((racks if board.shares.has_racks else 0, members), dtype=np.int64)
+        if board.shares.has_racks:
+            np.add.at(self.from_rack, board.shares.rack, board.pair)
 
     def deal(self, tasks: Ints) -> None:
         """Seat all standbys of these tasks, which have one owner, one class and none so far."""
-        shares, owner = self.seats.shares, int(self.seats.problem.owner[tasks[0]])
+        shares, owner = self.board.shares, int(self.board.problem.owner[tasks[0]])
         allowed = shares.eligible[shares.kind[tasks[0]]].copy()
         allowed[owner] = False
         away = shares.rack != shares.rack[owner]
@@ -109,7 +109,7 @@ class _Dealer:
         """Deal ``each`` standbys a task among the peers, in rounds of about one a peer."""
         if not each:
             return
-        owner = int(self.seats.problem.owner[tasks[0]])
+        owner = int(self.board.problem.owner[tasks[0]])
         # The ring begins behind the owner, so that ties do not all fall on the first member.
         peers = np.roll(peers, -int(np.searchsorted(peers, owner)))
         per_round = max(1, len(peers) // each, -(-len(tasks) // _ROUNDS))
@@ -117,30 +117,30 @@ class _Dealer:
             batch = tasks[start : start + per_round]
             counts = self._counts(owner, batch, peers, each, start)
             circle = _circle(len(peers), turn)
-            if self.seats.shares.has_racks:
-                circle = circle[np.argsort(self.seats.shares.rack[peers[circle]], kind="stable")]
+            if self.board.shares.has_racks:
+                circle = circle[np.argsort(self.board.shares.rack[peers[circle]], kind="stable")]
             dealt = np.repeat(peers[circle], counts[circle]).reshape(each, len(batch)).T
-            self.seats.seat_rows(owner, batch, dealt)
-            if self.seats.shares.has_racks:
-                home = self.seats.shares.rack[owner]
-                self.from_rack[home] += np.bincount(dealt.ravel(), minlength=self.seats.problem.members)
+            self.board.seat_rows(owner, batch, dealt)
+            if self.board.shares.has_racks:
+                home = self.board.shares.rack[owner]
+                self.from_rack[home] += np.bincount(dealt.ravel(), minlength=self.board.problem.members)
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
         """How many standbys of the batch each peer gets: even shares, the rest by burden."""
-        shares, seats = self.seats.shares, self.seats
-        pair = seats.pair[owner, peers].astype(np.int64)
+        shares, board = self.board.shares, self.board
+        pair = board.pair[owner, peers].astype(np.int64)
         slots = each * len(batch)
         if not shares.has_racks:
             base, extra = divmod(slots, len(peers))
             counts = np.full(len(peers), base, dtype=np.int64)
-            burden = (pair << 40) + seats.load[peers]
+            burden = (pair << 40) + board.load[peers]
             counts[np.argsort(burden, kind="stable")[:extra]] += 1
             return counts
         home = shares.rack[owner]
         ratio = shares.ratio[shares.kind[batch[0]], home, peers]
         due = np.floor(ratio * (done + len(batch)) + 1e-9).astype(np.int64)
         counts = np.clip(due - pair, 0, np.floor(ratio * len(batch) + 1e-9).astype(np.int64))
-        terms = (self.from_rack[home, peers], seats.load[peers])
+        terms = (self.from_rack[home, peers], board.load[peers])
         first, second = reversed(terms) if shares.lopsided else terms
         burden = (np.clip(pair + counts - due, 0, 1 << 10) << 48) + (first << 24) + second
         return _top_up(counts, burden, shares.rack[peers], slots, len(batch), each)
@@ -198,16 +198,16 @@ def _strides(count: int) -> tuple[int, ...]:
     return tuple(islice(coprime, _ROUNDS)) or (1,)
 
 
-def fill_gaps(seats: Seats) -> None:
+def fill_gaps(board: Board) -> None:
     """Fill the seats that are still empty one by one, each where it costs least."""
-    problem, shares = seats.problem, seats.shares
+    problem, shares = board.problem, board.shares
     everyone = np.arange(problem.members)
-    for task in np.flatnonzero(seats.filled < shares.need):
+    for task in np.flatnonzero(board.filled < shares.need):
         at = np.array([task])
-        while seats.filled[task] < shares.need[task]:
-            cost = seats.price(at, -1, everyone) + seats.balance(1)
+        while board.filled[task] < shares.need[task]:
+            cost = board.price(at, -1, everyone) + board.balance(1)
             ring = np.roll(everyone, -int(problem.owner[task]) - 1)
-            seats.seat(at, ring[np.argmin(cost[ring])][None])
+            board.seat(at, ring[np.argmin(cost[ring])][None])
 
 
 def usable(problem: StandbyProblem, pairs_task: Ints, pairs_member: Ints) -> Bools:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Ints
-from faust_assigner.standbys.board import Seats
+from faust_assigner.standbys.board import Board
 
 #: Fewer open seats than this are filled one by one, each where it costs least.
 _BULK = 512
@@ -13,78 +13,78 @@ _BULK = 512
 _SHIFTS = 8
 
 
-def refill(seats: Seats) -> None:
+def refill(board: Board) -> None:
     """Fill the last open seat of most tasks; what does not fit is left open. Cost O(M^2 + T log T).
 
     Copies that crowd a pair far beyond what its owner's death allows are given up first: with so
     many seats to fill there is a better place for them.
     """
-    shares = seats.shares
-    if int((shares.need - seats.filled).sum()) < _BULK:
+    shares = board.shares
+    if int((shares.need - board.filled).sum()) < _BULK:
         return
-    _uncrowd(seats)
-    gap = (shares.need - seats.filled == 1) & (seats.filled > 0)
+    _uncrowd(board)
+    gap = (shares.need - board.filled == 1) & (board.filled > 0)
     if shares.has_racks:
         gap &= shares.need <= shares.distinct
     tasks = np.flatnonzero(gap)
-    for group in _alike(seats, tasks):
-        _deal_one_each(seats, group)
+    for group in _alike(board, tasks):
+        _deal_one_each(board, group)
 
 
-def _uncrowd(seats: Seats) -> None:
+def _uncrowd(board: Board) -> None:
     """Empty the seats beyond the cap of their pair, the highest tasks first."""
-    task, column = np.nonzero((seats.holder != NOBODY) & ~seats.pinned)
-    member, owner = seats.holder[task, column], seats.problem.owner[task]
-    pair = owner * len(seats.load) + member
+    task, column = np.nonzero((board.holder != NOBODY) & ~board.pinned)
+    member, owner = board.holder[task, column], board.problem.owner[task]
+    pair = owner * len(board.load) + member
     order = np.argsort(pair, kind="stable")
     turn = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
-    surplus = order[turn >= seats.cap[owner[order], member[order]]]
+    surplus = order[turn >= board.cap[owner[order], member[order]]]
     if len(surplus):
-        seats.vacate(task[surplus], column[surplus])
+        board.vacate(task[surplus], column[surplus])
 
 
-def _alike(seats: Seats, tasks: Ints) -> list[Ints]:
+def _alike(board: Board, tasks: Ints) -> list[Ints]:
     """Split the tasks by class, owner and the racks they already use."""
     if not len(tasks):
         return []
-    keys = [seats.shares.kind[tasks], seats.problem.owner[tasks]]
-    if seats.shares.has_racks:
-        holder = seats.holder[tasks]
-        used = np.where(holder == NOBODY, NOBODY, seats.shares.rack[holder])
+    keys = [board.shares.kind[tasks], board.problem.owner[tasks]]
+    if board.shares.has_racks:
+        holder = board.holder[tasks]
+        used = np.where(holder == NOBODY, NOBODY, board.shares.rack[holder])
         keys += list(np.sort(used, axis=1).T)
     order = np.lexsort((tasks, *keys[::-1]))
     table = np.stack(keys, axis=1)[order]
     return np.split(tasks[order], np.flatnonzero((table[1:] != table[:-1]).any(axis=1)) + 1)
 
 
-def _deal_one_each(seats: Seats, tasks: Ints) -> None:
+def _deal_one_each(board: Board, tasks: Ints) -> None:
     """Deal one standby each to tasks of one owner that use the same racks."""
-    owner = int(seats.problem.owner[tasks[0]])
-    peers = np.flatnonzero(_may_hold(seats, int(tasks[0]), owner))
+    owner = int(board.problem.owner[tasks[0]])
+    peers = np.flatnonzero(_may_hold(board, int(tasks[0]), owner))
     if not len(peers):
         return
-    pair = seats.pair[owner, peers].astype(np.int64)
-    over = np.maximum(pair + 1 - seats.shares.even[owner, peers], 0)
-    burden = (over << 40) + (seats.load[peers] << 16) + np.minimum(pair, 0xFFFF)
+    pair = board.pair[owner, peers].astype(np.int64)
+    over = np.maximum(pair + 1 - board.shares.even[owner, peers], 0)
+    burden = (over << 40) + (board.load[peers] << 16) + np.minimum(pair, 0xFFFF)
     base, extra = divmod(len(tasks), len(peers))
     counts = np.full(len(peers), base, dtype=np.int64)
     counts[np.argsort(burden, kind="stable")[:extra]] += 1
     dealt = np.repeat(peers, counts)
     step = max(1, len(tasks) // _SHIFTS)
     ways = [np.roll(dealt, turn * step) for turn in range(_SHIFTS)]
-    clashes = [(seats.holder[tasks] == way[:, None]).any(axis=1) for way in ways]
+    clashes = [(board.holder[tasks] == way[:, None]).any(axis=1) for way in ways]
     best = min(range(_SHIFTS), key=lambda turn: (int(clashes[turn].sum()), turn))
     fits = ~clashes[best]
-    seats.seat(tasks[fits], ways[best][fits])
+    board.seat(tasks[fits], ways[best][fits])
 
 
-def _may_hold(seats: Seats, task: int, owner: int) -> Bools:
+def _may_hold(board: Board, task: int, owner: int) -> Bools:
     """Who may hold one more standby of this task: subscribers, in a rack it does not use yet."""
-    shares = seats.shares
+    shares = board.shares
     may: Bools = shares.eligible[shares.kind[task]].copy()
     may[owner] = False
     if shares.has_racks:
-        holders = seats.holder[task]
+        holders = board.holder[task]
         used = shares.rack[np.append(holders[holders != NOBODY], owner)]
         may &= ~np.isin(shares.rack, used)
     return may

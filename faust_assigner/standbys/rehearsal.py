@@ -15,35 +15,35 @@ from itertools import product
 import numpy as np
 
 from faust_assigner.model import NOBODY, Ints
-from faust_assigner.standbys.board import FRESH, Seats
+from faust_assigner.standbys.board import FRESH, Board
 
 #: Promotions replayed while looking for good trades, for one member and for all.
 _STEPS_A_MEMBER, _STEPS = 30_000, 300_000
 
 
-def rehearse(seats: Seats) -> None:
+def rehearse(board: Board) -> None:
     """Trade fresh copies until no death lands above its bound, or nothing helps within the budget."""
-    if seats.columns < 2:
+    if board.columns < 2:
         return
-    peak, bound = _play_all(seats)
+    peak, bound = _play_all(board)
     steps = _STEPS
-    short = 2 * np.bincount(seats.problem.owner[seats.filled > 0], minlength=len(peak)) < _STEPS_A_MEMBER
+    short = 2 * np.bincount(board.problem.owner[board.filled > 0], minlength=len(peak)) < _STEPS_A_MEMBER
     for dead in np.flatnonzero((peak > bound) & short).tolist():
-        drill = _Drill(seats, dead, float(bound[dead]))
+        drill = _Drill(board, dead, float(bound[dead]))
         steps -= drill.run(min(steps, _STEPS_A_MEMBER))
         if steps <= 0:
             return
 
 
-def _play_all(seats: Seats) -> tuple[Ints, Ints]:
+def _play_all(board: Board) -> tuple[Ints, Ints]:
     """Heaviest survivor of each member's death, promoting in task order, and the bound on it."""
-    problem, shares = seats.problem, seats.shares
+    problem, shares = board.problem, board.shares
     after = np.repeat(problem.load[None, :], problem.members, axis=0)
-    tasks = np.flatnonzero(seats.filled > 0)
+    tasks = np.flatnonzero(board.filled > 0)
     tasks = tasks[np.argsort(problem.owner[tasks], kind="stable")]
     owner = problem.owner[tasks]
     turn = np.arange(len(tasks)) - np.searchsorted(owner, owner)
-    holders = np.sort(np.where(seats.holder == NOBODY, problem.members, seats.holder), axis=1)
+    holders = np.sort(np.where(board.holder == NOBODY, problem.members, board.holder), axis=1)
     after = np.column_stack([after, np.full(problem.members, np.inf)])
     by_turn = np.argsort(turn, kind="stable")
     for at in np.split(by_turn, np.flatnonzero(np.diff(turn[by_turn])) + 1):
@@ -61,22 +61,22 @@ def _play_all(seats: Seats) -> tuple[Ints, Ints]:
 class _Drill:
     """One member's death, played again and again with other holders."""
 
-    def __init__(self, seats: Seats, dead: int, bound: float) -> None:
-        self.seats, self.dead, self.bound = seats, dead, bound
-        mine = (seats.problem.owner == dead) & (seats.filled > 0)
+    def __init__(self, board: Board, dead: int, bound: float) -> None:
+        self.board, self.dead, self.bound = board, dead, bound
+        mine = (board.problem.owner == dead) & (board.filled > 0)
         self.task = np.flatnonzero(mine)
-        self.holder = [[h for h in row if h != NOBODY] for row in seats.holder[self.task].tolist()]
-        self.kind = seats.shares.kind[self.task].tolist()
-        self.rack = seats.shares.rack.tolist()
-        everyone = np.arange(seats.problem.members)
-        cost = seats.copies.cost(self.task[:, None], everyone[None, :]) if len(self.task) else None
+        self.holder = [[h for h in row if h != NOBODY] for row in board.holder[self.task].tolist()]
+        self.kind = board.shares.kind[self.task].tolist()
+        self.rack = board.shares.rack.tolist()
+        everyone = np.arange(board.problem.members)
+        cost = board.copies.cost(self.task[:, None], everyone[None, :]) if len(self.task) else None
         self.is_fresh = (cost == FRESH).tolist() if cost is not None else []
-        self.pinned = seats.pinned[self.task].tolist()
+        self.pinned = board.pinned[self.task].tolist()
         self.loose = [
             [fresh[h] and not pin for h, pin in zip(row, pins, strict=False)]
             for row, fresh, pins in zip(self.holder, self.is_fresh, self.pinned, strict=True)
         ]
-        self.load = seats.problem.load.tolist()
+        self.load = board.problem.load.tolist()
 
     def run(self, steps: int) -> int:
         """Trade while it helps; return the promotions that were replayed."""
@@ -86,7 +86,7 @@ class _Drill:
             self.loose = [[not pin for pin in row] for row in self.pinned]
             used += self._improve(self.bound + 1, steps - used)
         for task, row in zip(self.task.tolist(), self.holder, strict=True):
-            self.seats.holder[task, : len(row)] = row
+            self.board.holder[task, : len(row)] = row
         return used
 
     def _improve(self, bound: float, steps: int) -> int:
@@ -145,7 +145,7 @@ class _Drill:
             and self.loose[other][place]
             and two not in self.holder[row]
             and one not in self.holder[other]
-            and (not self.seats.shares.has_racks or self.rack[one] == self.rack[two])
+            and (not self.board.shares.has_racks or self.rack[one] == self.rack[two])
         )
 
     def _swap(self, row: int, seat: int, other: int, place: int) -> None:

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Ints
-from faust_assigner.standbys.board import NEVER, Seats
+from faust_assigner.standbys.board import NEVER, Board
 
 #: Cells (seats x members) up to which the board counts as small.
 POLISHED_CELLS = 60_000
@@ -34,33 +34,33 @@ _LAYERED_MEMBERS = 24
 _FAR = NEVER >> 2
 
 
-def repair(seats: Seats) -> None:
+def repair(board: Board) -> None:
     """Level, relieve and polish; a board that went through this is left as it is."""
-    kin = _kin(seats)
+    kin = _kin(board)
     for _ in range(_PASSES):
         # The last round moves nothing: then nothing will move next time either.
-        if not (_level(seats, kin) | _relieve(seats) | _polish(seats)):
+        if not (_level(board, kin) | _relieve(board) | _polish(board)):
             break
 
 
-def _level(seats: Seats, kin: Ints) -> bool:
+def _level(board: Board, kin: Ints) -> bool:
     """Serve every member below the others, with up to 64 standbys in one look at 64 donors."""
     strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
     moved = False
-    stuck: Bools = np.bincount(np.nonzero(seats.shares.eligible)[1], minlength=len(seats.load)) == 0
+    stuck: Bools = np.bincount(np.nonzero(board.shares.eligible)[1], minlength=len(board.load)) == 0
     while not stuck.all():
-        adding = np.where(stuck, NEVER, seats.balance(1))
+        adding = np.where(stuck, NEVER, board.balance(1))
         receiver = int(np.argmin(adding))
-        donors = np.flatnonzero(-seats.balance(-1) > adding[receiver])
+        donors = np.flatnonzero(-board.balance(-1) > adding[receiver])
         if not len(donors):
             break
-        donors = donors[np.argsort(-seats.load[donors], kind="stable")]
+        donors = donors[np.argsort(-board.load[donors], kind="stable")]
         akin = kin[donors] == kin[receiver]
         near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
         if strikes[kin[receiver]] >= _STRIKES:
             # Its kin got nothing from outside: leave what is between the kin.
             far = far[:0]
-        if _take(seats, receiver, np.concatenate([near, far])) or _detour(seats, receiver, far[:2]):
+        if _take(board, receiver, np.concatenate([near, far])) or _detour(board, receiver, far[:2]):
             moved = True
         else:
             stuck[receiver] = True
@@ -68,32 +68,32 @@ def _level(seats: Seats, kin: Ints) -> bool:
     return moved
 
 
-def _kin(seats: Seats) -> Ints:
+def _kin(board: Board) -> Ints:
     """Members of one rack with the same subscriptions: what one cannot take, none can."""
-    alike = seats.shares.eligible.T.astype(np.int64)
-    if seats.shares.has_racks:
-        alike = np.column_stack([seats.shares.rack, alike])
+    alike = board.shares.eligible.T.astype(np.int64)
+    if board.shares.has_racks:
+        alike = np.column_stack([board.shares.rack, alike])
     return np.unique(alike, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
 
-def _take(seats: Seats, receiver: int, donors: Ints) -> bool:
+def _take(board: Board, receiver: int, donors: Ints) -> bool:
     """Move the cheapest standbys of different owners from different donors to the receiver.
 
     Being of different owners and donors they do not change each other's cost.
     """
     if not len(donors):
         return False
-    task, column = seats.seats_of(donors)
-    donor, owner = seats.holder[task, column], seats.problem.owner[task]
-    cost = seats.price(task, column, receiver) - seats.refund(task, column)
-    cost = cost + seats.balance(-1)[donor]
+    task, column = board.seats_of(donors)
+    donor, owner = board.holder[task, column], board.problem.owner[task]
+    cost = board.price(task, column, receiver) - board.refund(task, column)
+    cost = cost + board.balance(-1)[donor]
     order = np.argsort(cost, kind="stable")
-    order = order[: np.searchsorted(cost[order], -seats.balance(1)[receiver])]
+    order = order[: np.searchsorted(cost[order], -board.balance(1)[receiver])]
     chosen = _unlike(donor[order].tolist(), owner[order].tolist(), len(donors))
     picked = order[chosen]
     # Each one makes the receiver heavier, the later ones must be worth that.
-    picked = picked[cost[picked] + seats.balance(1, np.arange(len(picked)), receiver) < 0]
-    seats.move_all(task[picked], column[picked], receiver)
+    picked = picked[cost[picked] + board.balance(1, np.arange(len(picked)), receiver) < 0]
+    board.move_all(task[picked], column[picked], receiver)
     return bool(len(picked))
 
 
@@ -112,73 +112,73 @@ def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
     return chosen
 
 
-def _detour(seats: Seats, receiver: int, donors: Ints) -> bool:
+def _detour(board: Board, receiver: int, donors: Ints) -> bool:
     """Where no donor can give directly: donor -> somebody -> receiver."""
-    return any(_through_another(seats, *seats.seats_of(donors[at : at + 1]), receiver)
+    return any(_through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
                for at in range(len(donors)))
 
 
-def _through_another(seats: Seats, task: Ints, column: Ints, receiver: int) -> bool:
+def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
     """Move one of these seats, all of one donor, to some member w, and one of w's to the receiver."""
     if not len(task):
         return False
-    donor = int(seats.holder[task[0], column[0]])
-    ends = int(seats.balance(1)[receiver] + seats.balance(-1)[donor]) if donor != receiver else 0
-    everyone = np.arange(len(seats.load))
-    away = seats.price(task[:, None], column[:, None], everyone[None, :])
-    away = away - seats.refund(task, column)[:, None]
+    donor = int(board.holder[task[0], column[0]])
+    ends = int(board.balance(1)[receiver] + board.balance(-1)[donor]) if donor != receiver else 0
+    everyone = np.arange(len(board.load))
+    away = board.price(task[:, None], column[:, None], everyone[None, :])
+    away = away - board.refund(task, column)[:, None]
     away[:, receiver] = NEVER
     best, cost = np.argmin(away, axis=0), away.min(axis=0)
     middles = np.argsort(cost, kind="stable")[:_DONORS]
     middles = middles[cost[middles] < NEVER // 2]
-    next_task, next_column = seats.seats_of(middles)
-    onward = seats.price(next_task, next_column, receiver)
-    onward = onward - seats.refund(next_task, next_column)
-    total = onward + cost[seats.holder[next_task, next_column]] + ends
+    next_task, next_column = board.seats_of(middles)
+    onward = board.price(next_task, next_column, receiver)
+    onward = onward - board.refund(next_task, next_column)
+    total = onward + cost[board.holder[next_task, next_column]] + ends
     for at in np.argsort(total, kind="stable")[:_TRIES].tolist():
         if total[at] >= 0:
             break
-        middle = int(seats.holder[next_task[at], next_column[at]])
+        middle = int(board.holder[next_task[at], next_column[at]])
         first = int(best[middle])
         moves = [(int(task[first]), int(column[first]), middle),
                  (int(next_task[at]), int(next_column[at]), receiver)]
-        if moves[0][:2] != moves[1][:2] and seats.try_moves(moves):
+        if moves[0][:2] != moves[1][:2] and board.try_moves(moves):
             return True
     return False
 
 
-def _relieve(seats: Seats) -> bool:
+def _relieve(board: Board) -> bool:
     """Take standbys off the pairs above the failover cap, by a move or an exchange."""
     moved = False
-    for owner, member in np.argwhere(seats.pair > seats.cap).tolist():
-        while seats.pair[owner, member] > seats.cap[owner, member]:
-            task, column = seats.seats_of(np.array([member]))
-            mine = seats.problem.owner[task] == owner
+    for owner, member in np.argwhere(board.pair > board.cap).tolist():
+        while board.pair[owner, member] > board.cap[owner, member]:
+            task, column = board.seats_of(np.array([member]))
+            mine = board.problem.owner[task] == owner
             task, column = task[mine], column[mine]
-            if not (_give_away(seats, task, column) or _through_another(seats, task, column, member)):
+            if not (_give_away(board, task, column) or _through_another(board, task, column, member)):
                 break
             moved = True
     return moved
 
 
-def _give_away(seats: Seats, task: Ints, column: Ints) -> bool:
+def _give_away(board: Board, task: Ints, column: Ints) -> bool:
     """Make the best single move of these seats."""
-    everyone = np.arange(len(seats.load))
-    cost = seats.price(task[:, None], column[:, None], everyone[None, :])
-    cost = cost - seats.refund(task, column)[:, None] + seats.balance(1)[None, :]
+    everyone = np.arange(len(board.load))
+    cost = board.price(task[:, None], column[:, None], everyone[None, :])
+    cost = cost - board.refund(task, column)[:, None] + board.balance(1)[None, :]
     seat, member = divmod(int(np.argmin(cost)), len(everyone))
-    return seats.try_moves([(int(task[seat]), int(column[seat]), member)])
+    return board.try_moves([(int(task[seat]), int(column[seat]), member)])
 
 
-def _polish(seats: Seats) -> bool:
+def _polish(board: Board) -> bool:
     """On a small board, take the cheapest chain or ring of moves until none lowers the cost."""
-    task, column = np.nonzero(seats.holder >= 0)
-    members = len(seats.load)
+    task, column = np.nonzero(board.holder >= 0)
+    members = len(board.load)
     if not len(task) or len(task) * members > POLISHED_CELLS:
         return False
     for turn in range(2 * len(task) + 8):
-        board = _Handovers(seats, task, column)
-        if not any(seats.try_moves(chain) for chain in board.chains()):
+        handovers = _Handovers(board, task, column)
+        if not any(board.try_moves(chain) for chain in handovers.chains()):
             return turn > 0
     return True
 
@@ -190,12 +190,12 @@ class _Handovers:
     no room left on x or w: the pair (owner, x) then stays as it is.
     """
 
-    def __init__(self, seats: Seats, task: Ints, column: Ints) -> None:
-        self.seats, self.task, self.column = seats, task, column
-        members = len(seats.load)
+    def __init__(self, board: Board, task: Ints, column: Ints) -> None:
+        self.board, self.task, self.column = board, task, column
+        members = len(board.load)
         everyone = np.arange(members)
-        adding = seats.pair_cost(everyone[:, None], everyone[None, :], 1)
-        leaving = seats.pair_cost(everyone[:, None], everyone[None, :], 0)
+        adding = board.pair_cost(everyone[:, None], everyone[None, :], 1)
+        leaving = board.pair_cost(everyone[:, None], everyone[None, :], 0)
         self.single, self.seat = self._by_owner(adding, leaving)
         total = self.single + adding[:, None, :] - leaving[:, :, None]
         self.owner = np.argmin(total, axis=0)
@@ -207,12 +207,12 @@ class _Handovers:
 
     def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
         """Cheapest standby of owner o that u can hand to w, pairs not counted: [o, u, w], and which."""
-        seats, task, column = self.seats, self.task, self.column
-        members = len(seats.load)
-        owner, holder = seats.problem.owner[task], seats.holder[task, column]
+        board, task, column = self.board, self.task, self.column
+        members = len(board.load)
+        owner, holder = board.problem.owner[task], board.holder[task, column]
         everyone = np.arange(members)
-        cost = seats.price(task[:, None], column[:, None], everyone[None, :]) - adding[owner]
-        cost = cost - (seats.refund(task, column) - leaving[owner, holder])[:, None]
+        cost = board.price(task[:, None], column[:, None], everyone[None, :]) - adding[owner]
+        cost = cost - (board.refund(task, column) - leaving[owner, holder])[:, None]
         key = owner * members + holder
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -242,7 +242,7 @@ class _Handovers:
 
     def chains(self) -> list[list[tuple[int, int, int]]]:
         """Return the most promising chains, as moves; a ring is a chain that ends where it began."""
-        ends = self.seats.balance(-1)[:, None] + self.seats.balance(1)[None, :]
+        ends = self.board.balance(-1)[:, None] + self.board.balance(1)[None, :]
         np.fill_diagonal(ends, 0)
         reach, middles, found = self.cost, [], []
         for length in range(1, min(_CHAIN, len(self.cost)) + 1):
@@ -271,5 +271,5 @@ class _Handovers:
         """The one or two moves of a handover."""
         owner, middle = self.owner[u, w], int(self.middle[u, w])
         stops = [u, w] if middle == NOBODY else [u, middle, w]
-        seats = [(int(self.seat[owner, x, y]), y) for x, y in pairwise(stops)]
-        return [(int(self.task[seat]), int(self.column[seat]), y) for seat, y in seats]
+        steps = [(int(self.seat[owner, x, y]), y) for x, y in pairwise(stops)]
+        return [(int(self.task[seat]), int(self.column[seat]), y) for seat, y in steps]

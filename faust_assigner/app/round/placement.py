@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faust_assigner.assignment import Seats
+from faust_assigner.assignment import ByMember
 from faust_assigner.model import NOBODY, Ints, Member
 from faust_assigner.planner import Plan
 from faust_assigner.wire.directory import Directory
@@ -34,17 +34,17 @@ def of_plan(plan: Plan) -> Placement:
     """The planner's answer."""
     return Placement(
         plan.member_ids,
-        _by_member(plan, plan.active_seats, [group.topics for group in plan.groups]),
-        _by_member(plan, plan.standby_seats, [group.changelogs for group in plan.groups]),
+        _by_member(plan, plan.actives_by_member, [group.topics for group in plan.groups]),
+        _by_member(plan, plan.standbys_by_member, [group.changelogs for group in plan.groups]),
         {t: owner for group, owner in zip(plan.groups, plan.owner, strict=True) for t in group.topics},
         {t: group.group_id for group in plan.groups for t in group.topics},
     )
 
 
-def _by_member(plan: Plan, seats: Seats, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
+def _by_member(plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
     """``plan.actives`` or ``plan.standbys`` of all members at once; topics of a group share their lists."""
     found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
-    for named, (numbers, offsets) in zip(topics, seats, strict=True):
+    for named, (numbers, offsets) in zip(topics, placed, strict=True):
         flat, at = numbers.tolist(), offsets.tolist()
         for m, held in enumerate(found.values()):
             if at[m] < at[m + 1]:
