@@ -162,7 +162,7 @@ def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
     for event, members in situations(case):
         whole, answer = median_of(repeat, lambda members=members: plan(members, case.partitions))
         core, _ = median_of(
-            repeat, lambda answer=answer: StickyAssignor().assign(answer.layout, answer.prior))
+            repeat, lambda answer=answer: StickyAssignor().assign(answer.layout, answer.previous))
         other = beside(members, case.partitions, limit) if case.with_aiokafka else None
         load = np.bincount(answer.flat_owner, minlength=len(answer.member_ids))
         yield {"case": case.name, "event": event, "plan_ms": whole * 1e3, "core_ms": core * 1e3,

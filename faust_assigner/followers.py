@@ -6,17 +6,17 @@ import numpy as np
 
 from faust_assigner.actives.copies import copies_of
 from faust_assigner.actives.numbers import assign_numbers, count_by_member
-from faust_assigner.model import NOBODY, Group, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
-def place_followers(layout: Layout, owner: Ints, prior: Prior) -> Ints:
+def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
     """``owner`` int64[T] with the tasks of every follower filled in; sources do not move for them."""
     placed = owner.copy()
     for g, group in enumerate(layout.groups):
         if group.follows is not None:
             leader = layout.of(group.follows, placed)
-            before = layout.of(g, prior.owner)
-            copies = copies_of(layout, prior, g)
+            before = layout.of(g, previous.owner)
+            copies = copies_of(layout, previous, g)
             layout.of(g, placed)[:] = _follow(group, leader, before, copies, len(layout.member_ids))
     return placed
 

@@ -100,17 +100,17 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Prior:
-    """What is left of the last assignment once every claim is judged.
+class Previous:
+    """What is left of the last assignment once every claim is resolved.
 
     ``owner`` int64[T]: the living, subscribed member whose claim won, or ``NOBODY``.
     The K warm copies other than the owner's own, unique and ordered by (task, member):
-    ``held_task``, ``held_member`` int64[K]; ``held_logs`` int64[K], how many of the task's changelogs
-    the copy holds; ``held_was_standby`` bool[K], it was an assigned standby (or a file on disk).
+    ``copy_task``, ``copy_member`` int64[K]; ``copy_logs`` int64[K], how many of the task's changelogs
+    the copy holds; ``copy_was_standby`` bool[K], it was an assigned standby (or a file on disk).
     """
 
     owner: Ints
-    held_task: Ints
-    held_member: Ints
-    held_logs: Ints
-    held_was_standby: Bools
+    copy_task: Ints
+    copy_member: Ints
+    copy_logs: Ints
+    copy_was_standby: Bools

@@ -1,4 +1,4 @@
-"""The planner, in order: groups -> prior -> target actives -> this round's actives -> standbys.
+"""The planner, in order: groups -> previous -> target actives -> this round's actives -> standbys.
 
     subscriptions + counts -> groups -> target actives -> promotions -> standbys -> Plan
 
@@ -21,7 +21,7 @@ from faust_assigner.errors import PlanInputError
 from faust_assigner.followers import place_followers
 from faust_assigner.grouper import PartitionGrouper, starts
 from faust_assigner.model import NOBODY, Layout, Member
-from faust_assigner.previous import judge
+from faust_assigner.previous import resolve_claims
 from faust_assigner.promotion import promotable, promote
 from faust_assigner.standby import place_standbys
 from faust_assigner.sticky import StickyAssignor
@@ -52,16 +52,16 @@ def plan(
     counts = _counts(partitions)
     replicas = min(_count("replicas", replicas), len(ordered))
     layout = _layout(ordered, counts, changelogs, previous_ids)
-    prior = judge(layout, ordered)
-    counted = StickyAssignor().assign(layout, prior)
+    previous = resolve_claims(layout, ordered)
+    counted = StickyAssignor().assign(layout, previous)
     weighed = weigh(layout, weights)
-    target = counted if weighed is None else weighed.balance(layout, prior, counted)
-    promoted = promotable(layout, prior)
-    owner = promote(layout, target, prior, promoted, None if weighed is None else weighed.weight,
+    target = counted if weighed is None else weighed.balance(layout, previous, counted)
+    promoted = promotable(layout, previous)
+    owner = promote(layout, target, previous, promoted, None if weighed is None else weighed.weight,
                     even_state=replicas >= len(ordered) - 1)
-    owner, target = (place_followers(layout, flat, prior) for flat in (owner, target))
-    standby = place_standbys(layout, prior, owner, target, replicas)
-    return Plan(layout=layout, prior=prior, flat_target=target, flat_owner=owner, flat_standby=standby,
+    owner, target = (place_followers(layout, flat, previous) for flat in (owner, target))
+    standby = place_standbys(layout, previous, owner, target, replicas)
+    return Plan(layout=layout, previous=previous, flat_target=target, flat_owner=owner, flat_standby=standby,
                 flat_counted=counted, promoted=promoted, partitions=counts, replicas=replicas,
                 weighed=weighed)
 

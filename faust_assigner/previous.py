@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from faust_assigner.claims import TopicClaims, items_of
-from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Prior
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Previous
 
 #: What was claimed of one topic: (numbers, members), the eldest generation first.
 _Pairs: TypeAlias = tuple[Ints, Ints]
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
 
 
-def judge(layout: Layout, members: Sequence[Member]) -> Prior:
-    """Judge every claim of ``members`` (in layout order).
+def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
+    """Resolve every claim of ``members`` (in layout order).
 
     Cost: O(claims); contested partitions and the standbys of stateful groups cost a sort.
     """
@@ -43,7 +43,7 @@ def judge(layout: Layout, members: Sequence[Member]) -> Prior:
             spares = [of_subscribers.pairs(standbys.get(t)) for t in group.changelogs]
             others = [] if agreed else list(claims.values())
             copies.append(_copies(group, int(layout.start[g]), here, others, spares))
-    return _prior(owner, copies)
+    return _assembled(owner, copies)
 
 
 def _generation(member: Member) -> int:
@@ -182,10 +182,10 @@ def _merge(start: int, every: int, number: Ints, member: Ints, weight: Ints, spa
     return _Copies(number[first] + start, member[first], logs, np.logical_or.reduceat(spare, first))
 
 
-def _prior(owner: Ints, copies: list[_Copies]) -> Prior:
+def _assembled(owner: Ints, copies: list[_Copies]) -> Previous:
     if not copies:
-        return Prior(owner, _NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
-    return Prior(
+        return Previous(owner, _NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
+    return Previous(
         owner,
         np.concatenate([c.task for c in copies]),
         np.concatenate([c.member for c in copies]),

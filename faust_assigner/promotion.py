@@ -6,19 +6,19 @@ from collections import deque
 
 import numpy as np
 
-from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 
 
-def promotable(layout: Layout, prior: Prior) -> Bools:
+def promotable(layout: Layout, previous: Previous) -> Bools:
     """bool[T]: stateful tasks of ordinary groups whose owner is gone while a copy lives."""
     held = np.zeros(layout.tasks, dtype=np.bool_)
-    held[prior.held_task] = True
+    held[previous.copy_task] = True
     ordinary = layout.per_task(lambda group: group.is_stateful and group.follows is None)
-    able: Bools = held & ordinary & (prior.owner == NOBODY)
+    able: Bools = held & ordinary & (previous.owner == NOBODY)
     return able
 
 
-def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Floats | None = None, *,
+def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weight: Floats | None = None, *,
             even_state: bool = False) -> Ints:
     """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders.
 
@@ -35,7 +35,7 @@ def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Flo
     each = np.ones(now.size) if weight is None else weight
     settled = np.flatnonzero((now != NOBODY) & layout.per_task(lambda group: group.follows is None))
     load = np.bincount(now[settled], each[settled], minlength=len(layout.member_ids)).astype(np.float64)
-    task, member = _best_holders(prior, able)
+    task, member = _best_holders(previous, able)
     alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)
     now[task[alone]] = member[alone]
     load += np.bincount(member[alone], each[task[alone]], minlength=load.size)
@@ -52,10 +52,10 @@ def promote(layout: Layout, target: Ints, prior: Prior, able: Bools, weight: Flo
     return now
 
 
-def _best_holders(prior: Prior, able: Bools) -> tuple[Ints, Ints]:
+def _best_holders(previous: Previous, able: Bools) -> tuple[Ints, Ints]:
     """(task, member), ordered, of the copies with the most changelogs of each task of ``able``."""
-    rows = np.flatnonzero(able[prior.held_task])
-    task, member, logs = prior.held_task[rows], prior.held_member[rows], prior.held_logs[rows]
+    rows = np.flatnonzero(able[previous.copy_task])
+    task, member, logs = previous.copy_task[rows], previous.copy_member[rows], previous.copy_logs[rows]
     most = np.zeros(able.size, dtype=np.int64)
     np.maximum.at(most, task, logs)
     best = logs == most[task]

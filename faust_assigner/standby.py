@@ -1,4 +1,4 @@
-"""StandbyAssignor: actives + prior replicas + racks -> standbys.
+"""StandbyAssignor: actives + previous replicas + racks -> standbys.
 
 The objective, in order: R' distinct members; as many racks as can be; standby loads within one;
 each member's actives spread over all its peers, so that a death overloads nobody; the fewest
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from faust_assigner.model import NOBODY, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Ints, Layout, Previous
 from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.derive import standby_problem, stateful_tasks
 from faust_assigner.standbys.failover import in_order_of_promotion, standby_spread
@@ -27,12 +27,12 @@ from faust_assigner.standbys.shares import fair_shares, settled_racks
 __all__ = ["StandbyAssignor", "StandbyProblem", "place_standbys"]
 
 
-def place_standbys(layout: Layout, prior: Prior, owner: Ints, target: Ints, replicas: int) -> Ints:
+def place_standbys(layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int) -> Ints:
     """int64[T, R], ``NOBODY``-padded: who keeps a copy of each task; nobody where there is no state."""
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
     if replicas and tasks.size:
-        placed[tasks] = _place(standby_problem(layout, prior, owner, target, replicas))
+        placed[tasks] = _place(standby_problem(layout, previous, owner, target, replicas))
     return placed
 
 
@@ -57,8 +57,8 @@ class StandbyAssignor:
     >>> none = np.zeros(0, dtype=np.int64)
     >>> problem = StandbyProblem(
     ...     owner=np.array([0, 0, 1, 1, 2, 2]), group=np.zeros(6, dtype=np.int64),
-    ...     eligible=np.ones((1, 3), dtype=bool), held_task=none, held_member=none,
-    ...     held_was_standby=none.astype(bool), wanted_task=none, wanted_member=none,
+    ...     eligible=np.ones((1, 3), dtype=bool), copy_task=none, copy_member=none,
+    ...     copy_was_standby=none.astype(bool), wanted_task=none, wanted_member=none,
     ...     rack=np.full(3, -1), capacity=np.ones(3), load=np.full(3, 2.0), replicas=1)
     >>> StandbyAssignor().place(problem).ravel().tolist()
     [1, 2, 2, 0, 0, 1]
@@ -68,7 +68,7 @@ class StandbyAssignor:
         """Return int64[T, R] member indexes, ``NOBODY`` beyond a task's own R'.
 
         A row's standbys are distinct, eligible and never the owner, the one to promote first in
-        front. Placing again with the answer as ``held`` gives the same answer. Cost O(T + M^2) in
+        front. Placing again with the answer as the copies gives the same answer. Cost O(T + M^2) in
         numpy when little has changed, a few milliseconds more for every 64 standbys that move.
         """
         problem = _sound(problem)
@@ -90,14 +90,14 @@ class StandbyAssignor:
 
 def _sound(problem: StandbyProblem) -> StandbyProblem:
     """Drop the copies that can be nobody's standby: of no owner, of the owner, of no subscriber."""
-    held = usable(problem, problem.held_task, problem.held_member)
+    copies = usable(problem, problem.copy_task, problem.copy_member)
     wanted = usable(problem, problem.wanted_task, problem.wanted_member)
     capacity = np.where(problem.capacity > 0, problem.capacity, 1.0)
     return replace(
         problem,
-        held_task=problem.held_task[held],
-        held_member=problem.held_member[held],
-        held_was_standby=problem.held_was_standby[held],
+        copy_task=problem.copy_task[copies],
+        copy_member=problem.copy_member[copies],
+        copy_was_standby=problem.copy_was_standby[copies],
         wanted_task=problem.wanted_task[wanted],
         wanted_member=problem.wanted_member[wanted],
         capacity=capacity,

@@ -1,4 +1,4 @@
-"""StickyAssignor: groups + prior owners -> the target assignment of the actives (KIP-54, exact)."""
+"""StickyAssignor: groups + previous owners -> the target assignment of the actives (KIP-54, exact)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from faust_assigner.actives.copies import copies_of
 from faust_assigner.actives.counts import optimal_counts
 from faust_assigner.actives.numbers import assign_numbers, count_by_member
-from faust_assigner.model import NOBODY, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Ints, Layout, Previous
 
 
 class StickyAssignor:
@@ -20,21 +20,21 @@ class StickyAssignor:
     leans towards members that hold copies.
     """
 
-    def assign(self, layout: Layout, prior: Prior) -> Ints:
+    def assign(self, layout: Layout, previous: Previous) -> Ints:
         """int64[T], the owner of every task; ``NOBODY`` for the tasks of followers.
 
         Cost: O(T) numpy work, plus that of the counts.
         """
         ordinary = [g for g, group in enumerate(layout.groups) if group.follows is None]
         members = len(layout.member_ids)
-        copies = [copies_of(layout, prior, g) for g in ordinary]
-        held = _table([count_by_member(layout.of(g, prior.owner), members) for g in ordinary], members)
+        copies = [copies_of(layout, previous, g) for g in ordinary]
+        held = _table([count_by_member(layout.of(g, previous.owner), members) for g in ordinary], members)
         warm = _table([np.bincount(member, minlength=members) for _, member in copies], members)
         counts = optimal_counts(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm,
                                 layout.capacity)
         owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
         for row, g in enumerate(ordinary):
-            before = layout.of(g, prior.owner)
+            before = layout.of(g, previous.owner)
             layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row])
         return owner
 

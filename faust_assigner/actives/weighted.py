@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 
 #: Nothing that has a living owner moves while the members that can be helped are within this of the mean ...
 _CALM = 1.10
@@ -82,30 +82,30 @@ class Weighed:
         bound = self.bound()
         return {"weight_max": top, "weight_bound": bound, "weight_gap": top / bound - 1 if bound else 0.0}
 
-    def balance(self, layout: Layout, prior: Prior, counted: Ints) -> Ints:
+    def balance(self, layout: Layout, previous: Previous, counted: Ints) -> Ints:
         """int64[T]: the weighted target; ``counted`` is the exact target without weights.
 
         Cost: O(T log M), and O(M + tasks of one member) for each task moved.
         """
         ordinary = layout.per_task(lambda group: group.follows is None)
-        shift = _Shift(self, prior, ordinary, _budget(prior, counted, ordinary))
+        shift = _Shift(self, previous, ordinary, _budget(previous, counted, ordinary))
         shift.place_orphans()
         shift.lighten()
         return np.where(ordinary, shift.owner, NOBODY)
 
 
-def _budget(prior: Prior, counted: Ints, ordinary: Bools) -> int:
-    needed = int(np.count_nonzero(ordinary & (prior.owner != NOBODY) & (prior.owner != counted)))
+def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
+    needed = int(np.count_nonzero(ordinary & (previous.owner != NOBODY) & (previous.owner != counted)))
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
 class _Shift:
     """The owners while they change: loads, and how many moves from living owners are left."""
 
-    def __init__(self, weighed: Weighed, prior: Prior, ordinary: Bools, budget: int) -> None:
+    def __init__(self, weighed: Weighed, previous: Previous, ordinary: Bools, budget: int) -> None:
         layout = weighed.layout
         self.weight, self.capacity = weighed.weight, layout.capacity
-        self.home = np.where(ordinary, prior.owner, NOBODY)
+        self.home = np.where(ordinary, previous.owner, NOBODY)
         self.owner = self.home.copy()
         self.open = np.flatnonzero(ordinary & (self.owner == NOBODY))
         self.load = weighed.load(self.owner)

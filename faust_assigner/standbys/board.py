@@ -211,8 +211,8 @@ class _Copies:
 
     def __init__(self, problem: StandbyProblem) -> None:
         self._members = problem.members
-        key = problem.held_task * problem.members + problem.held_member
-        cost = np.where(problem.held_was_standby, 0, CHANGED)
+        key = problem.copy_task * problem.members + problem.copy_member
+        cost = np.where(problem.copy_was_standby, 0, CHANGED)
         order = np.argsort(key, kind="stable")
         self._keys, self._costs = key[order], cost[order]
         self._table: Ints | None = None

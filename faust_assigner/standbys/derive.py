@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from faust_assigner.model import NOBODY, Bools, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Bools, Ints, Layout, Previous
 from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import settled_racks
 
 
-def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, replicas: int) -> StandbyProblem:
+def standby_problem(
+    layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
+) -> StandbyProblem:
     """The flat arrays of :class:`StandbyProblem` over the stateful tasks, in task order."""
     stateful = [g for g, group in enumerate(layout.groups) if group.is_stateful]
     members = len(layout.member_ids)
@@ -19,7 +21,7 @@ def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, rep
     eligible = np.zeros((len(stateful), members), dtype=bool)
     for k, g in enumerate(stateful):
         eligible[k, layout.groups[g].members] = True
-    task, member, was_standby = _copies(prior, owner, row)
+    task, member, was_standby = _copies(previous, owner, row)
     group = np.repeat(np.arange(len(stateful)), np.diff(layout.start)[stateful])
     away = np.flatnonzero((target[tasks] != owner[tasks]) & (target[tasks] >= 0))
     afford = _affordable(layout.rack, eligible, group, away, owner[tasks], target[tasks], replicas)
@@ -28,9 +30,9 @@ def standby_problem(layout: Layout, prior: Prior, owner: Ints, target: Ints, rep
         owner=owner[tasks],
         group=group,
         eligible=eligible,
-        held_task=row[task],
-        held_member=member,
-        held_was_standby=was_standby,
+        copy_task=row[task],
+        copy_member=member,
+        copy_was_standby=was_standby,
         wanted_task=row[wanted],
         wanted_member=target[wanted],
         rack=layout.rack,
@@ -77,12 +79,12 @@ def active_load(layout: Layout, owner: Ints) -> np.ndarray[tuple[int], np.dtype[
     return np.bincount(mine[mine >= 0], minlength=len(layout.member_ids)).astype(np.float64)
 
 
-def _copies(prior: Prior, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
+def _copies(previous: Previous, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
     """Warm copies apart from the new owners': what was held, and what the old owners left behind."""
-    vacated = np.flatnonzero((prior.owner >= 0) & (prior.owner != owner) & (row >= 0))
-    task = np.concatenate((prior.held_task, vacated))
-    member = np.concatenate((prior.held_member, prior.owner[vacated]))
-    was_standby = np.concatenate((prior.held_was_standby, np.zeros(vacated.size, dtype=bool)))
+    vacated = np.flatnonzero((previous.owner >= 0) & (previous.owner != owner) & (row >= 0))
+    task = np.concatenate((previous.copy_task, vacated))
+    member = np.concatenate((previous.copy_member, previous.owner[vacated]))
+    was_standby = np.concatenate((previous.copy_was_standby, np.zeros(vacated.size, dtype=bool)))
     spare = member != owner[task]
     task, member, was_standby = task[spare], member[spare], was_standby[spare]
     order = np.lexsort((member, task))

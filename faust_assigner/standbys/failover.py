@@ -97,7 +97,7 @@ def fresh_copies(problem: StandbyProblem, standbys: Ints) -> int:
     """How many standbys start from nothing: no standby, vacated active or file was there."""
     task, column = np.nonzero(standbys != NOBODY)
     placed = task * problem.members + standbys[task, column]
-    held = problem.held_task * problem.members + problem.held_member
+    held = problem.copy_task * problem.members + problem.copy_member
     return int((~np.isin(placed, held)).sum())
 
 

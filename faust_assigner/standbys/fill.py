@@ -24,9 +24,9 @@ def keep_copies(board: Board) -> None:
     """
     problem = board.problem
     wanted = len(problem.wanted_task)
-    task = np.concatenate([problem.wanted_task, problem.held_task])
-    member = np.concatenate([problem.wanted_member, problem.held_member])
-    rank = np.concatenate([np.zeros(wanted, np.int64), np.where(problem.held_was_standby, 1, 2)])
+    task = np.concatenate([problem.wanted_task, problem.copy_task])
+    member = np.concatenate([problem.wanted_member, problem.copy_member])
+    rank = np.concatenate([np.zeros(wanted, np.int64), np.where(problem.copy_was_standby, 1, 2)])
     order = np.lexsort((member, rank, task))
     task, member, rank = task[order], member[order], rank[order]
     while len(task):

@@ -17,9 +17,9 @@ class StandbyProblem:
     ``owner``      int64[T]   the active's member, ``NOBODY`` where there is none (no standby then)
     ``group``      int64[T]   row of ``eligible`` for each task
     ``eligible``   bool[G',M] who may hold a standby: the subscribers of the group's changelogs
-    ``held_task``, ``held_member``  int64[K]  warm copies that exist: standbys of before, vacated
+    ``copy_task``, ``copy_member``  int64[K]  warm copies that exist: standbys of before, vacated
                    actives, files on disk; unique pairs, never the owner itself
-    ``held_was_standby`` bool[K]  the copy was an assigned standby before (it stays rather than moves)
+    ``copy_was_standby`` bool[K]  the copy was an assigned standby before (it stays rather than moves)
     ``wanted_task``, ``wanted_member`` int64[W]  standbys that must be placed: the target member of a
                    task that was promoted elsewhere this round
     ``rack``       int64[M]   rack index, ``NOBODY`` where the member named none
@@ -31,9 +31,9 @@ class StandbyProblem:
     owner: Ints
     group: Ints
     eligible: Bools
-    held_task: Ints
-    held_member: Ints
-    held_was_standby: Bools
+    copy_task: Ints
+    copy_member: Ints
+    copy_was_standby: Bools
     wanted_task: Ints
     wanted_member: Ints
     rack: Ints

@@ -68,7 +68,7 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     ratio = _ratios(eligible, rack, has_racks, problem.replicas)
     even, lopsided, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
     held = np.zeros_like(bound)
-    np.add.at(held, (problem.owner[problem.held_task], problem.held_member), 1)
+    np.add.at(held, (problem.owner[problem.copy_task], problem.copy_member), 1)
     cap = np.maximum(bound, np.minimum(bound + 1, held))
     return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, lopsided, bound, cap)
 

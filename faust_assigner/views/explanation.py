@@ -68,7 +68,7 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
     if not 0 <= partition < count:
         raise IndexError(f"{topic!r} has partitions 0..{count - 1}, not {partition}")
     rule = RULES[plan.rule[g][partition]]
-    before = int(plan.prior_owner[g][partition])
+    before = int(plan.previous_owner[g][partition])
     beaten = _beaten(plan, g, partition, rule)
     return Explanation(
         topic,
@@ -93,8 +93,9 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
 
 def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
     """Members with less of the state, or as much and no lighter."""
-    rows = np.flatnonzero(plan.prior.held_task == plan.layout.start[g] + partition)
-    logs = dict(zip(plan.prior.held_member[rows].tolist(), plan.prior.held_logs[rows].tolist(), strict=True))
+    previous = plan.previous
+    rows = np.flatnonzero(previous.copy_task == plan.layout.start[g] + partition)
+    logs = dict(zip(previous.copy_member[rows].tolist(), previous.copy_logs[rows].tolist(), strict=True))
     owner = int(plan.owner[g][partition])
     load = active_load(plan.layout, plan.flat_owner) / plan.layout.capacity
     ranked = sorted(others, key=lambda m: (logs[owner] - logs.get(m, 0), load[m], m))
@@ -110,10 +111,10 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
     """What moving this one task would cost in each term of the objective, the cheapest first."""
     layout, target = plan.layout, plan.flat_target
     here = int(plan.target[g][partition])
-    before = int(plan.prior_owner[g][partition])
+    before = int(plan.previous_owner[g][partition])
     load = active_load(layout, target)
     counts = count_by_member(plan.target[g], load.size)
-    held = plan.prior.held_member[plan.prior.held_task == layout.start[g] + partition]
+    held = plan.previous.copy_member[plan.previous.copy_task == layout.start[g] + partition]
     warm = np.isin(np.arange(load.size), held)
     capacity = layout.capacity
     ranked = []

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from faust_assigner.actives.weighted import Weighed
-from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Prior
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous
 
 #: Why a task is where it is; ``Plan.rule`` holds indexes into this.
 RULES = (
@@ -33,19 +33,19 @@ class Placed:
     Members are indexes into ``member_ids`` (ids ascending), ``NOBODY`` (-1) is none; group ``g`` of
     ``groups`` has n_g numbers:
 
-    ``owner[g]``        int64[n_g]     the active's member
-    ``standby[g]``      int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 where stateless
-    ``prior_owner[g]``  int64[n_g]     the living, subscribed member whose claim was believed
-    ``target[g]``       int64[n_g]     where the task belongs; differs from ``owner`` while promoted
-    ``rule[g]``         int8[n_g]      why it is where it is: an index into ``RULES``
-    ``cold[g]``         bool[n_g]      stateful, and placed where none of its state is
-    ``standby_hit[g]``  bool[n_g]      placed on a member that held a copy without being the owner
-    ``layout``, ``prior``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks;
+    ``owner[g]``           int64[n_g]     the active's member
+    ``standby[g]``         int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 where stateless
+    ``previous_owner[g]``  int64[n_g]     the living, subscribed member whose claim was believed
+    ``target[g]``          int64[n_g]     where the task belongs; differs from ``owner`` while promoted
+    ``rule[g]``            int8[n_g]      why it is where it is: an index into ``RULES``
+    ``cold[g]``            bool[n_g]      stateful, and placed where none of its state is
+    ``standby_hit[g]``     bool[n_g]      placed on a member that held a copy without being the owner
+    ``layout``, ``previous``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks;
     ``flat_counted`` is the target before weights, ``weighed`` what they are
     """
 
     layout: Layout
-    prior: Prior
+    previous: Previous
     flat_target: Ints
     flat_owner: Ints
     flat_standby: Ints
@@ -79,9 +79,9 @@ class Placed:
         )
 
     @cached_property
-    def prior_owner(self) -> tuple[Ints, ...]:
+    def previous_owner(self) -> tuple[Ints, ...]:
         """See the class."""
-        return self._split(self.prior.owner)
+        return self._split(self.previous.owner)
 
     @cached_property
     def target(self) -> tuple[Ints, ...]:
@@ -107,27 +107,27 @@ class Placed:
     def flat_hit(self) -> Bools:
         """bool[T]: the owner held a copy of the task's state without having been its owner."""
         hit = np.zeros(self.layout.tasks, dtype=np.bool_)
-        held = self.prior.held_task
-        hit[held[self.prior.held_member == self.flat_owner[held]]] = True
+        held = self.previous.copy_task
+        hit[held[self.previous.copy_member == self.flat_owner[held]]] = True
         return hit
 
     @cached_property
     def flat_cold(self) -> Bools:
         """bool[T]: state exists or existed somewhere living, and the new owner has none of it."""
-        somewhere = self.prior.owner != NOBODY
-        somewhere[self.prior.held_task] = True
+        somewhere = self.previous.owner != NOBODY
+        somewhere[self.previous.copy_task] = True
         stateful = self.layout.per_task(lambda group: group.is_stateful)
-        cold: Bools = stateful & somewhere & (self.prior.owner != self.flat_owner) & ~self.flat_hit
+        cold: Bools = stateful & somewhere & (self.previous.owner != self.flat_owner) & ~self.flat_hit
         return cold
 
     @cached_property
     def flat_rule(self) -> npt.NDArray[np.int8]:
         """int8[T], indexes into ``RULES``."""
-        rule = np.where(self.prior.owner == NOBODY, PLACED, MOVED) + self.flat_hit
+        rule = np.where(self.previous.owner == NOBODY, PLACED, MOVED) + self.flat_hit
         rule[self.promoted] = PROMOTED
         followers = np.flatnonzero(self.layout.per_task(lambda group: group.follows is not None))
         rule[followers[self._leader_owner(followers) == self.flat_owner[followers]]] = FOLLOWS
-        rule[self.prior.owner == self.flat_owner] = KEPT
+        rule[self.previous.owner == self.flat_owner] = KEPT
         return rule.astype(np.int8)
 
     def _leader_owner(self, tasks: Ints) -> Ints:
@@ -145,5 +145,5 @@ class Placed:
     @cached_property
     def moves(self) -> int:
         """How many tasks left a previous owner that lives and still subscribes to them."""
-        before = self.prior.owner
+        before = self.previous.owner
         return int(np.count_nonzero((before != NOBODY) & (before != self.flat_owner)))

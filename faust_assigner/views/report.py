@@ -95,7 +95,7 @@ def _actives(plan: Placed) -> dict[str, Any]:
 
 
 def _movement(plan: Placed) -> dict[str, Any]:
-    before = plan.prior.owner
+    before = plan.previous.owner
     ordinary = plan.layout.per_task(lambda group: group.follows is None)
     followed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
     return {
@@ -112,7 +112,7 @@ def _moved(before: Ints, after: Ints) -> int:
 
 
 def _standbys(plan: Placed) -> dict[str, Any]:
-    problem = standby_problem(plan.layout, plan.prior, plan.flat_owner, plan.flat_target, plan.replicas)
+    problem = standby_problem(plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas)
     standbys = plan.flat_standby[stateful_tasks(plan.layout)]
     figures = measure(problem, standbys)
     held = count_by_member(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]

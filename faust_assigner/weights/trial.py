@@ -59,10 +59,10 @@ def score(
     weighted = plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights,
                     previous_ids=previous_ids)
     capacity = counted.layout.capacity
-    prior = np.concatenate([*counted.prior_owner, np.zeros(0, np.int64)]).astype(np.int64)
+    previous = np.concatenate([*counted.previous_owner, np.zeros(0, np.int64)]).astype(np.int64)
     costs = task_costs(counted.groups, weights)
     return ShadowScore(
-        len(capacity), len(costs), _heaviest(prior, costs, capacity),
+        len(capacity), len(costs), _heaviest(previous, costs, capacity),
         _heaviest(counted.flat_owner, costs, capacity), _heaviest(weighted.flat_owner, costs, capacity),
         _moves(counted), _moves(weighted),
     )
@@ -87,4 +87,4 @@ def _heaviest(owner: Any, costs: Floats, capacity: Floats) -> float:
 
 
 def _moves(made: Plan) -> int:
-    return int(np.count_nonzero((made.prior.owner >= 0) & (made.prior.owner != made.flat_owner)))
+    return int(np.count_nonzero((made.previous.owner >= 0) & (made.previous.owner != made.flat_owner)))

@@ -30,7 +30,7 @@ def test_the_mixed_case_is_planned_exactly() -> None:
     for event, members in situations(case):
         answer = plan(members, case.partitions)
         size = len(answer.member_ids)
-        had = [[int((row == m).sum()) for m in range(size)] for row in answer.prior_owner]
+        had = [[int((row == m).sum()) for m in range(size)] for row in answer.previous_owner]
         counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
         best = min_cost([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
                         had, [1] * size)

@@ -23,9 +23,9 @@ def terms(case: Instance, answer: Plan) -> tuple[tuple[object, ...], tuple[objec
     capacity = [{m.member_id: int(m.capacity) for m in case.members}[i] for i in answer.member_ids]
     n = [answer.groups[g].partitions for g in rows]
     who = [answer.groups[g].members.tolist() for g in rows]
-    had = [_counts(answer.prior_owner[g], members) for g in rows]
+    had = [_counts(answer.previous_owner[g], members) for g in rows]
     counts = [_counts(answer.target[g], members) for g in rows]
-    stayed = sum(int(((answer.prior_owner[g] == answer.target[g]) & (answer.target[g] >= 0)).sum())
+    stayed = sum(int(((answer.previous_owner[g] == answer.target[g]) & (answer.target[g] >= 0)).sum())
                  for g in rows)
     ours = score(counts, had, capacity)
     assert stayed == ours[2], "fewer tasks stayed than the counts allow"

@@ -36,8 +36,8 @@ def pair_caps(given: StandbyProblem) -> dict[tuple[int, int], int]:
         peers = sum(r != racks[owner] for r in racks) or given.members - 1
         tasks = int((given.owner == owner).sum())
         bound = heaviest - int(given.load[member]) + -(-tasks // max(peers, 1))
-        mine = given.owner[given.held_task] == owner
-        copies = int((mine & (given.held_member == member)).sum())
+        mine = given.owner[given.copy_task] == owner
+        copies = int((mine & (given.copy_member == member)).sum())
         caps[owner, member] = max(bound, min(bound + 1, copies))
     return caps
 
@@ -54,7 +54,7 @@ def terms(given: StandbyProblem, placed: Ints, caps: dict[tuple[int, int], int])
     uneven = int((loads**2).sum())
     pairs = [(owner, m) for owner, row in zip(owners, rows, strict=True) for m in row]
     over = sum(sum(range(1, pairs.count(pair) - cap + 1)) for pair, cap in caps.items())
-    held = set(zip(given.held_task.tolist(), given.held_member.tolist(), strict=True))
+    held = set(zip(given.copy_task.tolist(), given.copy_member.tolist(), strict=True))
     restored = sum((task, m) not in held for task, row in enumerate(rows) for m in row)
     has_racks = len(set(racks)) < given.members
     middle = (over, uneven) if has_racks else (uneven, over)
@@ -88,7 +88,7 @@ def least_cost(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tuple
     sink, column = given.tasks, [given.tasks + 1 + m for m in range(members)]
     pair = {key: given.tasks + 1 + members + n for n, key in enumerate(caps)}
     node = given.tasks + 1 + members + len(caps)
-    held = set(zip(given.held_task.tolist(), given.held_member.tolist(), strict=True))
+    held = set(zip(given.copy_task.tolist(), given.copy_member.tolist(), strict=True))
 
     def arc(tail: int, head: int, capacity: int, cost: int) -> None:
         flow.add_arc_with_capacity_and_unit_cost(tail, head, capacity, cost)

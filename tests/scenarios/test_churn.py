@@ -54,7 +54,7 @@ def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, 
             report = now.report()
             assert report["load_max"] - report["load_min"] <= 1, f"step {step}"
             assert report["group_spread"] <= 1, f"step {step}"
-        orphans = (now.prior.owner == -1) & now.flat_cold
+        orphans = (now.previous.owner == -1) & now.flat_cold
         assert not orphans.any(), f"step {step}: an orphan landed cold while a member with its state lives"
         last = now
 

@@ -15,7 +15,7 @@ def optimal(members: Sequence[Member], partitions: Mapping[str, int]) -> Plan:
     """The planner's answer, proven against brute force over every assignment of counts."""
     answer = plan(members, partitions)
     size = len(answer.member_ids)
-    had = [[int((row == m).sum()) for m in range(size)] for row in answer.prior_owner]
+    had = [[int((row == m).sum()) for m in range(size)] for row in answer.previous_owner]
     counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
     best = brute_force([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
                        had, [1] * size)
@@ -115,4 +115,4 @@ def test_two_claims_of_one_generation_void_each_other() -> None:
     both = [Member(n, ["t"], actives={"t": [0]}, generation=4) for n in "ab"]
     answer = plan(both, {"t": 1})
     assert answer.moves == 0
-    assert answer.prior_owner[0].tolist() == [-1]
+    assert answer.previous_owner[0].tolist() == [-1]

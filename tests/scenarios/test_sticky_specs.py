@@ -77,7 +77,7 @@ def test_spec(spec: Spec) -> None:
     answer = plan(members, spec.partitions)
     now = {m: answer.actives(m) for m in spec.wants}
     assert sorted(sum(map(len, mine.values())) for mine in now.values()) == spec.loads
-    believed = sum(int((row >= 0).sum()) for row in answer.prior_owner)
+    believed = sum(int((row >= 0).sum()) for row in answer.previous_owner)
     assert believed - answer.moves == spec.stay
     assert sum(len(set(ps) & set(spec.had.get(m, {}).get(t, ()))) for m, mine in now.items()
                for t, ps in mine.items()) >= spec.stay

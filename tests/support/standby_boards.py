@@ -39,9 +39,9 @@ def problem(
         owner=actives,
         group=np.zeros(len(actives), np.int64) if group is None else np.array(list(group), np.int64),
         eligible=np.ones((1, members), bool) if eligible is None else np.array(eligible, dtype=bool),
-        held_task=np.array([task for task, _, _ in held], dtype=np.int64),
-        held_member=np.array([member for _, member, _ in held], dtype=np.int64),
-        held_was_standby=np.array([was for _, _, was in held], dtype=bool),
+        copy_task=np.array([task for task, _, _ in held], dtype=np.int64),
+        copy_member=np.array([member for _, member, _ in held], dtype=np.int64),
+        copy_was_standby=np.array([was for _, _, was in held], dtype=bool),
         wanted_task=np.array([task for task, _ in wishes], dtype=np.int64),
         wanted_member=np.array([member for _, member in wishes], dtype=np.int64),
         rack=np.full(members, NOBODY) if rack is None else np.array(list(rack), dtype=np.int64),
@@ -96,9 +96,9 @@ def with_answer(given: StandbyProblem, placed: Ints) -> StandbyProblem:
     none = np.zeros(0, dtype=np.int64)
     return replace(
         given,
-        held_task=task,
-        held_member=placed[task, column],
-        held_was_standby=np.ones(len(task), dtype=bool),
+        copy_task=task,
+        copy_member=placed[task, column],
+        copy_was_standby=np.ones(len(task), dtype=bool),
         wanted_task=none,
         wanted_member=none,
     )
@@ -125,14 +125,14 @@ def after_death(given: StandbyProblem, placed: Ints, dead: int) -> StandbyProble
         owner[task] = taker
         load[taker] += 1
     shifted = _changed(given, placed, owner, given.rack)
-    alive = shifted.held_member != dead
+    alive = shifted.copy_member != dead
     return replace(
         shifted,
         owner=owner - (owner > dead),
         eligible=np.delete(shifted.eligible, dead, axis=1),
-        held_task=shifted.held_task[alive],
-        held_member=shifted.held_member[alive] - (shifted.held_member[alive] > dead),
-        held_was_standby=shifted.held_was_standby[alive],
+        copy_task=shifted.copy_task[alive],
+        copy_member=shifted.copy_member[alive] - (shifted.copy_member[alive] > dead),
+        copy_was_standby=shifted.copy_was_standby[alive],
         rack=np.delete(given.rack, dead),
         capacity=np.delete(given.capacity, dead),
         load=np.delete(shifted.load, dead),

@@ -131,11 +131,11 @@ def test_fractions_of_a_capacity_count_too() -> None:
 
 
 def test_arrays_tell_the_same_as_names() -> None:
-    """owner, standby, prior_owner, target, rule per group, over member_ids."""
+    """owner, standby, previous_owner, target, rule per group, over member_ids."""
     members = [Member("a", ["s", "s-log"], actives={"s": [0, 1, 2, 3]}),
                Member("b", ["s", "s-log"], standbys={"s-log": [2, 3]})]
     answer = plan(members, {"s": 4, "s-log": 4}, replicas=1, changelogs=["s-log"])
-    (owner,), (standby,), (before,) = answer.owner, answer.standby, answer.prior_owner
+    (owner,), (standby,), (before,) = answer.owner, answer.standby, answer.previous_owner
     for m, name in enumerate(answer.member_ids):
         assert answer.actives(name).get("s", []) == np.flatnonzero(owner == m).tolist()
         assert answer.standbys(name).get("s-log", []) == np.flatnonzero((standby == m).any(axis=1)).tolist()

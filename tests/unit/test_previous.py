@@ -13,14 +13,14 @@ TOPICS = ["a", "b", "c-log"]
 
 
 def judged(members: Sequence[Member], count: int = 1) -> Plan:
-    """The plan whose prior is looked at."""
+    """The plan whose previous owners are looked at."""
     return plan(members, dict.fromkeys(TOPICS, count), changelogs=["c-log"])
 
 
 def previous(*members: Member) -> list[str | None]:
     """The believed previous owners of the one group's numbers."""
     answer = judged(members)
-    return [answer.member_ids[m] if m >= 0 else None for m in answer.prior_owner[0].tolist()]
+    return [answer.member_ids[m] if m >= 0 else None for m in answer.previous_owner[0].tolist()]
 
 
 def member(name: str, generation: int, *topics: str) -> Member:
@@ -62,7 +62,7 @@ def test_claiming_a_partition_twice_is_no_contest() -> None:
 def test_a_stale_copy_is_still_a_copy() -> None:
     """Files do not rot with the generation: the loser of a contest holds the state all the same."""
     answer = judged([member("zombie", 1, "a"), member("owner", 2, "a")])
-    held = zip(answer.prior.held_task.tolist(), answer.prior.held_member.tolist(), strict=True)
+    held = zip(answer.previous.copy_task.tolist(), answer.previous.copy_member.tolist(), strict=True)
     assert list(held) == [(0, answer.member_ids.index("zombie"))]
 
 
@@ -74,8 +74,8 @@ def test_whoever_was_active_holds_every_changelog_and_a_standby_holds_its_own() 
          Member("half", topics, standbys={"one-log": [0, 0]}),
          Member("owner", topics, actives={"s": [0]}, generation=2)],
         dict.fromkeys(topics, 1), changelogs=["one-log", "two-log"])
-    held = dict(zip([answer.member_ids[m] for m in answer.prior.held_member.tolist()],
-                    answer.prior.held_logs.tolist(), strict=True))
+    held = dict(zip([answer.member_ids[m] for m in answer.previous.copy_member.tolist()],
+                    answer.previous.copy_logs.tolist(), strict=True))
     assert held == {"active": 2, "half": 1}
 
 
@@ -94,10 +94,10 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
             ordered = sorted(world.members.values(), key=lambda m: m.member_id)
             for unit in _units(ordered, world.partitions, frozenset(answer_changelogs(answer))):
                 g = next(i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics)
-                assert _believed(unit, ordered) == answer.prior_owner[g].tolist()
+                assert _believed(unit, ordered) == answer.previous_owner[g].tolist()
                 if unit.changelogs:
                     assert copies(answer, g) == [
-                        {m: n for m, n in of.items() if m != answer.prior_owner[g][p]}
+                        {m: n for m, n in of.items() if m != answer.previous_owner[g][p]}
                         for p, of in enumerate(_copies(unit, ordered))
                     ]
             world.rebalance(thorough=False)
@@ -111,9 +111,9 @@ def answer_changelogs(answer: Plan) -> set[str]:
 def copies(answer: Plan, g: int) -> list[dict[int, int]]:
     """Number -> member -> changelogs held."""
     found: list[dict[int, int]] = [{} for _ in range(answer.groups[g].partitions)]
-    start, prior = int(answer.layout.start[g]), answer.prior
-    for task, m, logs in zip(prior.held_task.tolist(), prior.held_member.tolist(),
-                             prior.held_logs.tolist(), strict=True):
+    start, previous = int(answer.layout.start[g]), answer.previous
+    for task, m, logs in zip(previous.copy_task.tolist(), previous.copy_member.tolist(),
+                             previous.copy_logs.tolist(), strict=True):
         if 0 <= task - start < len(found):
             found[task - start][m] = logs
     return found

@@ -179,9 +179,9 @@ def test_the_answer_does_not_depend_on_the_order_of_the_copies() -> None:
     """Pairs are a set."""
     given = problem(even_owners(6, 48), 6, standbys=[(t, (t * 5 + 1) % 6) for t in range(48)],
                     copies=[(t, (t * 5 + 2) % 6) for t in range(48)])
-    order = np.random.default_rng(4).permutation(len(given.held_task))
-    shuffled = replace(given, held_task=given.held_task[order], held_member=given.held_member[order],
-                       held_was_standby=given.held_was_standby[order])
+    order = np.random.default_rng(4).permutation(len(given.copy_task))
+    shuffled = replace(given, copy_task=given.copy_task[order], copy_member=given.copy_member[order],
+                       copy_was_standby=given.copy_was_standby[order])
     assert (place(given) == place(shuffled)).all()
 
 
@@ -210,7 +210,7 @@ def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[
     tasks = np.bincount(given.owner, minlength=given.members)
     peers = np.array([(rack != home).sum() or given.members - 1 for home in rack])
     above = given.load + pair > given.load.max() + np.ceil(tasks / peers)[:, None]
-    held = set(zip(given.held_task.tolist(), given.held_member.tolist(), strict=True))
+    held = set(zip(given.copy_task.tolist(), given.copy_member.tolist(), strict=True))
     over = np.flatnonzero(above[given.owner, placed[:, 0]])
     return set(zip(over.tolist(), placed[over, 0].tolist(), strict=True)) - held
 

@@ -23,11 +23,11 @@ REJECTED_SHOWN = 4
 
 def digest(plan: Plan) -> str:
     """A digest of everything the planner decided from, once claims were judged."""
-    layout, prior = plan.layout, plan.prior
+    layout, previous = plan.layout, plan.previous
     sha = hashlib.sha256()
     topics = [(group.group_id, group.topics, group.changelogs, group.partitions) for group in layout.groups]
     sha.update(repr((layout.member_ids, topics, plan.replicas)).encode("utf-8", "replace"))
-    for array in (layout.capacity, layout.rack, prior.owner, prior.held_task, prior.held_member):
+    for array in (layout.capacity, layout.rack, previous.owner, previous.copy_task, previous.copy_member):
         sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
 
@@ -81,7 +81,7 @@ def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
 def _holders(plan: Plan) -> dict[int, list[int]]:
     """Task -> members that hold a copy of its state without owning it."""
     holders: dict[int, list[int]] = {}
-    tasks, members = plan.prior.held_task.tolist(), plan.prior.held_member.tolist()
+    tasks, members = plan.previous.copy_task.tolist(), plan.previous.copy_member.tolist()
     for task, member in zip(tasks, members, strict=True):
         holders.setdefault(task, []).append(member)
     return holders
@@ -91,24 +91,24 @@ def _active_rows(
     plan: Plan, g: int, group_id: str, name: str, holders: Mapping[int, list[int]]
 ) -> Iterator[TableRow]:
     group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
-    columns = (plan.owner[g], plan.prior_owner[g], plan.target[g], plan.rule[g], plan.cold[g],
+    columns = (plan.owner[g], plan.previous_owner[g], plan.target[g], plan.rule[g], plan.cold[g],
                plan.standby_hit[g])
-    for number, (owner, prior, target, rule, cold, hit) in enumerate(
+    for number, (owner, previous, target, rule, cold, hit) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)):
         if owner == NOBODY:
             continue
-        moved = rule == PROMOTED or prior not in (NOBODY, owner)
-        passed = dict.fromkeys([prior, target, *holders.get(start + number, ())])
+        moved = rule == PROMOTED or previous not in (NOBODY, owner)
+        passed = dict.fromkeys([previous, target, *holders.get(start + number, ())])
         rejected = [ids[m] for m in passed if m not in (owner, NOBODY)][:REJECTED_SHOWN]
         for topic in group.topics:
             stateful = topic in group.changelogs
             yield "assignment", {
                 "group_id": group_id, "decision_id": name, "topic": topic, "partition": number,
                 "role": "active", "member_id": ids[owner],
-                "prev_member_id": None if prior == NOBODY else ids[prior],
+                "prev_member_id": None if previous == NOBODY else ids[previous],
                 "moved": moved, "standby_hit": bool(hit), "cold": bool(cold),
                 "rule": RULES[rule], "rejected": rejected,
-                "restore": _restore(kept=prior == owner, warm=bool(hit)) if stateful else "none",
+                "restore": _restore(kept=previous == owner, warm=bool(hit)) if stateful else "none",
             }
 
 
@@ -117,7 +117,7 @@ def _standby_rows(
 ) -> Iterator[TableRow]:
     group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
     for number, members in enumerate(plan.standby[g].tolist()):
-        held = {*holders.get(start + number, ()), int(plan.prior_owner[g][number])}
+        held = {*holders.get(start + number, ()), int(plan.previous_owner[g][number])}
         for member in members:
             if member == NOBODY:
                 continue
