@@ -15,7 +15,7 @@ import numpy as np
 
 from faust_assigner.claims import claim_on, numbers
 from faust_assigner.model import NOBODY, Member
-from faust_assigner.optimality import improvable
+from faust_assigner.optimality import improving_cycle
 
 
 class Answer(Protocol):
@@ -246,7 +246,7 @@ class _Case:
                 had[row, was] += was != NOBODY
                 stayed[row, owner] += owner == was != NOBODY
         capacity = np.array([float(m.capacity) for m in self.members])
-        term = improvable(counts[:, who], allowed[:, who], had[:, who], capacity[who])
+        term = improving_cycle(counts[:, who], allowed[:, who], had[:, who], capacity[who])
         if term is not None:
             yield Violation("A5" if term == "stickiness" else "A4", f"{term} could be better")
         lost = np.minimum(counts, had) - stayed

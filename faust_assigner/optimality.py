@@ -17,7 +17,7 @@ from faust_assigner.model import Bools, Floats, Ints
 _FAR = np.int64(1) << 60
 
 
-def improvable(counts: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str | None:
+def improving_cycle(counts: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str | None:
     """The first term some chain of transfers would improve, or ``None``.
 
     ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``capacity`` float64[M], read as fractions

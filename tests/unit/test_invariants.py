@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.invariants import check
-from faust_assigner.optimality import improvable
+from faust_assigner.optimality import improving_cycle
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
 PARTITIONS = {"s": 6, "s-log": 6, "t": 4}
@@ -173,6 +173,6 @@ def test_the_certificate_finds_a_chain_of_three() -> None:
     allowed = np.array([[True, True, False], [False, True, True]])
     counts = np.array([[2, 1, 0], [0, 0, 0]])
     zero = np.zeros_like(counts)
-    assert improvable(counts, allowed, zero, np.ones(3)) is None
+    assert improving_cycle(counts, allowed, zero, np.ones(3)) is None
     counts = np.array([[3, 0, 0], [0, 2, 1]])
-    assert improvable(counts, allowed, zero, np.ones(3)) == "total balance"
+    assert improving_cycle(counts, allowed, zero, np.ones(3)) == "total balance"
