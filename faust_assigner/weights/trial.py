@@ -18,7 +18,7 @@ from faust_assigner.planner import plan
 
 
 @dataclass(frozen=True)
-class ShadowScore:
+class TrialScore:
     """Counted against weighted; loads are weights per capacity, relative to the mean of the members.
 
     ``before``   the heaviest member as the claims stand, 0 where nobody claims anything
@@ -53,7 +53,7 @@ def score(
     replicas: int = 0,
     changelogs: Collection[str] = (),
     previous_ids: Mapping[str, int] | None = None,
-) -> ShadowScore:
+) -> TrialScore:
     """Plan with and without ``weights``; nothing is assigned. Raises what :func:`plan` raises."""
     counted = plan(members, partitions, replicas=replicas, changelogs=changelogs, previous_ids=previous_ids)
     weighted = plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights,
@@ -61,7 +61,7 @@ def score(
     capacity = counted.layout.capacity
     previous = np.concatenate([*counted.previous_owner, np.zeros(0, np.int64)]).astype(np.int64)
     costs = task_costs(counted.groups, weights)
-    return ShadowScore(
+    return TrialScore(
         len(capacity), len(costs), _heaviest(previous, costs, capacity),
         _heaviest(counted.flat_owner, costs, capacity), _heaviest(weighted.flat_owner, costs, capacity),
         _moves(counted), _moves(weighted),

@@ -39,7 +39,7 @@ from faust_assigner.weights.document import (
     decode,
     neutral,
 )
-from faust_assigner.weights.trial import ShadowScore, score
+from faust_assigner.weights.trial import TrialScore, score
 
 logger = get_logger(__name__)
 
@@ -79,14 +79,14 @@ class WeightSettings:
 class WeightsProvider:
     """Call it for the weights of the next decision, or None; it answers from memory.
 
-    ``current`` is what was found last, with the version or the reason; ``last_shadow`` the last score in
+    ``current`` is what was found last, with the version or the reason; ``last_trial`` the last score in
     mode ``shadow``. ``close()`` ends the thread.
     """
 
     def __init__(self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None) -> None:
         self.group_id, self.wanted = group_id, wanted
         self.current: WeightSet = neutral("loading", f"not read yet from {wanted.source}")
-        self.last_shadow: ShadowScore | None = None
+        self.last_trial: TrialScore | None = None
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
         self._document: WeightsDocument | None = None
         self._said: tuple[int | None, str | None] = (None, "loading")
@@ -139,7 +139,7 @@ class WeightsProvider:
         """Score the weights on a decision that was made without them; runs on the observers' thread."""
         if self.wanted.mode is not Mode.SHADOW or not self.current.in_force:
             return
-        self.last_shadow = found = score(
+        self.last_trial = found = score(
             inputs.members, inputs.partitions, self.current.weights, replicas=inputs.replicas,
             changelogs=inputs.changelogs, previous_ids=inputs.previous_ids,
         )

@@ -198,7 +198,7 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     until(lambda: provider.current.in_force)
     assert provider() is None
     provider.observe(*decision())
-    found = provider.last_shadow
+    found = provider.last_trial
     assert found is not None
     assert (found.members, found.tasks, found.counted_moves) == (2, 4, 0)
     assert found.before == found.counted == pytest.approx(3.2 / 2.0)  # medians 2.5: 1.6, 1.6, 0.4, 0.4
