@@ -22,7 +22,7 @@ import numpy as np
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.standby import StandbyAssignor
-from faust_assigner.standbys.derive import standby_problem, stateful_tasks
+from faust_assigner.standbys.derive import derive_problem, stateful_tasks
 from faust_assigner.standbys.failover import measure
 
 SIZES = ((10, 100), (20, 200), (10, 1_000), (16, 100), (7, 64), (100, 10_000))
@@ -100,7 +100,7 @@ def run(members: int, tasks: int, replicas: int, racks: str, repeat: int) -> Ite
 
 def row(answer: Plan, event: str, took: float, racks: str, repeat: int, *, least: int) -> Row:
     """The figures of one plan."""
-    problem = standby_problem(answer.layout, answer.previous, answer.flat_owner, answer.flat_target,
+    problem = derive_problem(answer.layout, answer.previous, answer.flat_owner, answer.flat_target,
                               answer.replicas)
     times = []
     for _ in range(repeat):

@@ -15,7 +15,7 @@ import numpy as np
 
 from faust_assigner.model import NOBODY, Ints, Layout, Previous
 from faust_assigner.standbys.board import Board
-from faust_assigner.standbys.derive import standby_problem, stateful_tasks
+from faust_assigner.standbys.derive import derive_problem, stateful_tasks
 from faust_assigner.standbys.failover import in_order_of_promotion, standby_spread
 from faust_assigner.standbys.fill import deal_rows, fill_gaps, keep_copies, usable
 from faust_assigner.standbys.problem import StandbyProblem
@@ -32,7 +32,7 @@ def place_standbys(layout: Layout, previous: Previous, owner: Ints, target: Ints
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
     if replicas and tasks.size:
-        placed[tasks] = _place(standby_problem(layout, previous, owner, target, replicas))
+        placed[tasks] = _place(derive_problem(layout, previous, owner, target, replicas))
     return placed
 
 

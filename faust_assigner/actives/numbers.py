@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from faust_assigner.actives.warm_matching import warm_moves
+from faust_assigner.actives.warm_matching import match_warm
 from faust_assigner.model import NOBODY, Ints
 
 
@@ -19,7 +19,7 @@ def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member:
     ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: who holds copies.
     """
     spare = np.maximum(held - counts, 0)
-    warm_number, warm_member = warm_moves(before, spare, np.maximum(counts - held, 0), number, member)
+    warm_number, warm_member = match_warm(before, spare, np.maximum(counts - held, 0), number, member)
     if not warm_number.size:
         return fill(keep_and_shed(before, counts, held), counts)
     rest = before.copy()

@@ -9,7 +9,7 @@ import numpy as np
 from faust_assigner.model import NOBODY, Ints
 
 
-def warm_moves(before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> tuple[Ints, Ints]:
+def match_warm(before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> tuple[Ints, Ints]:
     """(numbers, members): as many moves onto copies as ``spare`` and ``room`` allow.
 
     ``before`` int64[n], previous owners; ``spare`` int64[M], how many each of them must shed (a number

@@ -9,7 +9,7 @@ from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import settled_racks
 
 
-def standby_problem(
+def derive_problem(
     layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
 ) -> StandbyProblem:
     """The flat arrays of :class:`StandbyProblem` over the stateful tasks, in task order."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from faust_assigner.actives.numbers import count_by_member
 from faust_assigner.model import NOBODY, Ints
-from faust_assigner.standbys.derive import active_load, standby_problem, stateful_tasks
+from faust_assigner.standbys.derive import active_load, derive_problem, stateful_tasks
 from faust_assigner.standbys.failover import Deaths, measure
 from faust_assigner.views.placed import Placed
 
@@ -112,7 +112,7 @@ def _moved(before: Ints, after: Ints) -> int:
 
 
 def _standbys(plan: Placed) -> dict[str, Any]:
-    problem = standby_problem(plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas)
+    problem = derive_problem(plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas)
     standbys = plan.flat_standby[stateful_tasks(plan.layout)]
     figures = measure(problem, standbys)
     held = count_by_member(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]
