@@ -101,7 +101,7 @@ def run(members: int, tasks: int, replicas: int, racks: str, repeat: int) -> Ite
 def row(answer: Plan, event: str, took: float, racks: str, repeat: int, *, least: int) -> Row:
     """The figures of one plan."""
     problem = derive_problem(answer.layout, answer.previous, answer.flat_owner, answer.flat_target,
-                              answer.replicas)
+                             answer.replicas)
     times = []
     for _ in range(repeat):
         began = time.process_time()

@@ -66,7 +66,8 @@ class PartitionGrouper:
         ids = _ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
-            Group(ids[i], d.topics, d.count, rows[i], d.changelogs, _leader_of(i, drafts))
+            Group(group_id=ids[i], topics=d.topics, partitions=d.count, members=rows[i],
+                  changelogs=d.changelogs, follows=_leader_of(i, drafts))
             for i, d in enumerate(drafts)
         )
 

@@ -45,7 +45,7 @@ class Member:
     capacity: float = field(default=1.0, kw_only=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """Co-partitioned topics: one partition count, one set of subscribers, one owner per number.
 
@@ -68,7 +68,7 @@ class Group:
         return bool(self.changelogs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """Members and groups in their fixed order, and where each group's tasks lie in flat arrays.
 
@@ -99,7 +99,7 @@ class Layout:
         return np.repeat(flags, np.diff(self.start))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Previous:
     """What is left of the last assignment once every claim is resolved.
 

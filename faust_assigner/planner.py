@@ -109,10 +109,10 @@ def _layout(
     racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
     index = {rack: r for r, rack in enumerate(racks)}
     return Layout(
-        tuple(m.member_id for m in members),
-        groups,
-        starts(groups),
-        np.array([m.capacity for m in members], dtype=np.float64),
-        np.array([index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
-                 dtype=np.int64),
+        member_ids=tuple(m.member_id for m in members),
+        groups=groups,
+        start=starts(groups),
+        capacity=np.array([m.capacity for m in members], dtype=np.float64),
+        rack=np.array([index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
+                      dtype=np.int64),
     )

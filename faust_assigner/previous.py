@@ -131,7 +131,7 @@ def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
     return owner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Copies:
     """The warm copies of one group, as pairs (flat task, member), unique and in order."""
 
@@ -139,6 +139,9 @@ class _Copies:
     member: Ints
     logs: Ints
     was_standby: Bools
+
+
+_NO_COPIES = _Copies(task=_NO_INTS, member=_NO_INTS, logs=_NO_INTS, was_standby=np.empty(0, dtype=bool))
 
 
 def _copies(
@@ -155,10 +158,10 @@ def _copies(
     return _merge(
         start,
         every,
-        np.concatenate([p for p, _, _, _ in found]) if found else _NO_INTS,
-        np.concatenate([m for _, m, _, _ in found]) if found else _NO_INTS,
-        np.repeat([logs for *_, logs, _ in found], [p.size for p, *_ in found]).astype(np.int64),
-        np.repeat([spare for *_, spare in found], [p.size for p, *_ in found]).astype(np.bool_),
+        number=np.concatenate([p for p, _, _, _ in found]) if found else _NO_INTS,
+        member=np.concatenate([m for _, m, _, _ in found]) if found else _NO_INTS,
+        weight=np.repeat([logs for *_, logs, _ in found], [p.size for p, *_ in found]).astype(np.int64),
+        spare=np.repeat([spare for *_, spare in found], [p.size for p, *_ in found]).astype(np.bool_),
     )
 
 
@@ -170,25 +173,28 @@ def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
     return keys // width, keys % width
 
 
-def _merge(start: int, every: int, number: Ints, member: Ints, weight: Ints, spare: Bools) -> _Copies:
+def _merge(start: int, every: int, *, number: Ints, member: Ints, weight: Ints, spare: Bools) -> _Copies:
     order = np.lexsort((member, number))
     number, member, weight, spare = number[order], member[order], weight[order], spare[order]
     new = np.ones(number.size, dtype=bool)
     new[1:] = (number[1:] != number[:-1]) | (member[1:] != member[:-1])
     first = np.flatnonzero(new)
     if first.size == 0:
-        return _Copies(_NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
-    logs = np.minimum(np.add.reduceat(weight, first), every)
-    return _Copies(number[first] + start, member[first], logs, np.logical_or.reduceat(spare, first))
+        return _NO_COPIES
+    return _Copies(
+        task=number[first] + start,
+        member=member[first],
+        logs=np.minimum(np.add.reduceat(weight, first), every),
+        was_standby=np.logical_or.reduceat(spare, first),
+    )
 
 
 def _assembled(owner: Ints, copies: list[_Copies]) -> Previous:
-    if not copies:
-        return Previous(owner, _NO_INTS, _NO_INTS, _NO_INTS, np.empty(0, dtype=bool))
+    copies = copies or [_NO_COPIES]
     return Previous(
-        owner,
-        np.concatenate([c.task for c in copies]),
-        np.concatenate([c.member for c in copies]),
-        np.concatenate([c.logs for c in copies]),
-        np.concatenate([c.was_standby for c in copies]),
+        owner=owner,
+        copy_task=np.concatenate([c.task for c in copies]),
+        copy_member=np.concatenate([c.member for c in copies]),
+        copy_logs=np.concatenate([c.logs for c in copies]),
+        copy_was_standby=np.concatenate([c.was_standby for c in copies]),
     )

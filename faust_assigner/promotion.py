@@ -43,7 +43,8 @@ def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weigh
     if even_state:
         stateful = layout.per_task(lambda group: group.is_stateful and group.follows is None)
         state = np.bincount(now[stateful & (now != NOBODY)], minlength=load.size)
-    sharing = _Sharing(load, state, layout.capacity, task[~alone], member[~alone], each)
+    sharing = _Sharing(task=task[~alone], member=member[~alone], weight=each, load=load, state=state,
+                       capacity=layout.capacity)
     sharing.start(target)
     if weight is None:
         sharing.level()
@@ -69,8 +70,8 @@ _Cost = tuple[float, int]
 class _Sharing:
     """Tasks with several best holders each, over members with loads."""
 
-    def __init__(self, load: Floats, state: Ints | None, capacity: Floats, task: Ints, member: Ints,
-                 weight: Floats) -> None:
+    def __init__(self, *, task: Ints, member: Ints, weight: Floats, load: Floats, state: Ints | None,
+                 capacity: Floats) -> None:
         self.weight = weight
         self.load = load.tolist()
         self.state = None if state is None else state.tolist()

@@ -34,7 +34,8 @@ def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity
     if mine.all() and (rate == rate[0]).all():
         counts[:, who] = _equal(sizes, held[:, who], warm[:, who])
     else:
-        counts[:, who] = _mixed(Transport(sizes, mine, held[:, who], warm[:, who], rate))
+        counts[:, who] = _mixed(Transport(supply=sizes, allowed=mine, kept=held[:, who], warm=warm[:, who],
+                                          rate=rate))
     return counts
 
 
@@ -69,8 +70,8 @@ def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
         counts = np.full_like(held, floor[0])
         counts[0, lucky] += 1
         return counts
-    flow = Flow(Transport(sizes, np.ones_like(held, dtype=np.bool_), held, warm,
-                          np.ones(members, dtype=np.int64)))
+    flow = Flow(Transport(supply=sizes, allowed=np.ones_like(held, dtype=np.bool_), kept=held, warm=warm,
+                          rate=np.ones(members, dtype=np.int64)))
     # The potentials are known: a task past the floor costs the same everywhere, and so does the next
     # task of any member. Only who gets the extras is open.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)

@@ -25,7 +25,7 @@ from faust_assigner.model import Bools, Ints
 FAR = np.int64(1) << 61
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Transport:
     """What to ship: ``supply`` int64[G], ``allowed`` bool[G, M], the ``kept`` and ``warm`` tasks that a
     cell may count as staying and as landing warm, int64[G, M], and ``rate`` int64[M], proportional to

@@ -24,7 +24,7 @@ _CHOICES_IN_A_ROW = 2048
 _PATHS, _FEW_PATHS = 5_000, 200
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Deaths:
     """Every domain (a member, or a rack) dying in turn.
 
@@ -53,7 +53,7 @@ class Deaths:
         return float(np.maximum(self.peak - self.bound, 0.0).max(initial=0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StandbyFigures:
     """The figures a person compares; loads are in tasks.
 
@@ -136,7 +136,7 @@ def deaths(
     """
     members, domains = len(load), int(domain.max(initial=-1)) + 1
     if not members:
-        return Deaths(np.full(len(owner), NOBODY), np.zeros(0), np.zeros(0))
+        return Deaths(promoted=np.full(len(owner), NOBODY), peak=np.zeros(0), bound=np.zeros(0))
     orphans = _Orphans(owner, standbys, domain)
     after = np.repeat(load[None, :], domains, axis=0)
     after[domain, np.arange(members)] = -np.inf
@@ -153,7 +153,7 @@ def deaths(
             break
         paths -= orphans.improve(promoted, after, dead, float(bound[dead]), paths)
     peak = np.where(alive > 0, after.max(axis=1), 0.0)
-    return Deaths(promoted, peak, bound)
+    return Deaths(promoted=promoted, peak=peak, bound=bound)
 
 
 class _Orphans:

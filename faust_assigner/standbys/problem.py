@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from faust_assigner.model import Bools, Floats, Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StandbyProblem:
     """What the standby step is given, as flat arrays over the stateful tasks of all groups.
 

@@ -27,7 +27,7 @@ _ROUNDING = 1e-9
 _LOPSIDED = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shares:
     """The counts to aim at, for T tasks, M members and C classes of equal eligibility.
 
@@ -70,7 +70,8 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     held = np.zeros_like(bound)
     np.add.at(held, (problem.owner[problem.copy_task], problem.copy_member), 1)
     cap = np.maximum(bound, np.minimum(bound + 1, held))
-    return Shares(kind, eligible, rack, has_racks, need, outside, distinct, ratio, even, lopsided, bound, cap)
+    return Shares(kind=kind, eligible=eligible, rack=rack, has_racks=has_racks, need=need, outside=outside,
+                  distinct=distinct, ratio=ratio, even=even, lopsided=lopsided, bound=bound, cap=cap)
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:

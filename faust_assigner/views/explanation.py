@@ -35,7 +35,7 @@ class Beaten:
         return f"{self.member_id} loses by {self.term}" + (f" ({self.by:g})" if self.by else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """One placement: where, by which rule (of ``RULES``), and the places it beat, the best first."""
 
@@ -71,14 +71,14 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
     before = int(plan.previous_owner[g][partition])
     beaten = _beaten(plan, g, partition, rule)
     return Explanation(
-        topic,
-        partition,
-        plan.member_ids[plan.owner[g][partition]],
-        None if before == NOBODY else plan.member_ids[before],
-        rule,
-        tuple(beaten[:most]),
-        tuple(plan.member_ids[m] for m in plan.standby[g][partition].tolist()
-              if m != NOBODY and topic in plan.groups[g].changelogs),
+        topic=topic,
+        partition=partition,
+        member_id=plan.member_ids[plan.owner[g][partition]],
+        previous=None if before == NOBODY else plan.member_ids[before],
+        rule=rule,
+        beaten=tuple(beaten[:most]),
+        standbys=tuple(plan.member_ids[m] for m in plan.standby[g][partition].tolist()
+                       if m != NOBODY and topic in plan.groups[g].changelogs),
     )
 
 

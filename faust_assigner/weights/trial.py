@@ -17,7 +17,7 @@ from faust_assigner.model import Floats, Group, Member
 from faust_assigner.planner import plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrialScore:
     """Counted against weighted; loads are weights per capacity, relative to the mean of the members.
 
@@ -62,9 +62,13 @@ def score(
     previous = np.concatenate([*counted.previous_owner, np.zeros(0, np.int64)]).astype(np.int64)
     costs = task_costs(counted.groups, weights)
     return TrialScore(
-        len(capacity), len(costs), _heaviest(previous, costs, capacity),
-        _heaviest(counted.flat_owner, costs, capacity), _heaviest(weighted.flat_owner, costs, capacity),
-        _moves(counted), _moves(weighted),
+        members=len(capacity),
+        tasks=len(costs),
+        before=_heaviest(previous, costs, capacity),
+        counted=_heaviest(counted.flat_owner, costs, capacity),
+        weighted=_heaviest(weighted.flat_owner, costs, capacity),
+        counted_moves=_moves(counted),
+        weighted_moves=_moves(weighted),
     )
 
 

@@ -43,7 +43,7 @@ def transport(rng: np.random.Generator, groups: int, members: int, most: int) ->
         np.add.at(kept[g], rng.choice(who, supply[g] // 2), 1)
         np.add.at(warm[g], rng.choice(who, supply[g] // 3), 1)
     rate = np.ones(members, np.int64) if rng.random() < 0.6 else rng.integers(1, 5, members)
-    return Transport(supply, allowed, kept, warm, rate)
+    return Transport(supply=supply, allowed=allowed, kept=kept, warm=warm, rate=rate)
 
 
 def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
