@@ -47,7 +47,7 @@ class TopicClaims:
         """(numbers, members), one entry per claimed number in ``[0, count)``, in the order added."""
         if not self.members:
             return _NONE, _NONE
-        parts = _plain_lists(self.claims)
+        parts = _plain_lists(self.claims) or _ranges(self.claims, count)
         if parts is None:
             read = [_plain(claim, count) for claim in self.claims]
             parts = (read[0] if len(read) == 1 else np.concatenate(read), [len(part) for part in read])
@@ -71,6 +71,17 @@ def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | 
     if number.ndim != 1 or number.dtype.kind != "i":
         return None
     return number, [len(claim) for claim in claims]
+
+
+def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[int]] | None:
+    """Ranges without gaps, laid out all at once and clipped to ``[0, count)``; ``None`` for anything else."""
+    if not all(type(claim) is range and claim.step == 1 for claim in claims):
+        return None
+    first = np.array([min(max(claim.start, 0), count) for claim in claims], dtype=np.int64)
+    size = np.array([min(max(claim.stop, 0), count) for claim in claims], dtype=np.int64) - first
+    size = np.maximum(size, 0)
+    before = np.cumsum(size) - size
+    return np.arange(int(size.sum())) + np.repeat(first - before, size), size.tolist()
 
 
 def _plain(claim: Any, count: int) -> np.ndarray[Any, Any]:

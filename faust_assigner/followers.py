@@ -1,4 +1,5 @@
-"""Followers: changelogs whose subscribers differ from their source's go where the source is."""
+"""What adds no load, last: changelogs whose subscribers differ from their source's go where the source
+is; topics without work stay where they are."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
 def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
-    """``owner`` int64[T] with the tasks of every follower filled in; sources do not move for them."""
+    """``owner`` int64[T] with the tasks that add no load filled in; nothing else moves for them."""
     placed = owner.copy()
     for g, group in enumerate(layout.groups):
-        if group.follows is not None:
-            leader = layout.of(group.follows, placed)
-            before = layout.of(g, previous.owner)
+        if not group.adds_load:
+            nobody = np.full(group.partitions, NOBODY, dtype=np.int64)
+            leader = nobody if group.follows is None else layout.of(group.follows, placed)
+            before = layout.of(g, previous.last_owner)
             copies = copies_of(layout, previous, g)
             layout.of(g, placed)[:] = _follow(group, leader, before, copies, len(layout.member_ids))
     return placed

@@ -23,11 +23,12 @@ class _Draft:
     members: tuple[int, ...]
     topics: tuple[str, ...]
     changelogs: tuple[str, ...]
+    weightless: bool = False
 
     @property
-    def order(self) -> tuple[int, int, str]:
-        """By count, the wider before the narrower, then by the smallest topic name."""
-        return self.count, -len(self.members), min(self.topics)
+    def order(self) -> tuple[int, int, bool, str]:
+        """By count, the wider before the narrower, work before none, then by the smallest topic name."""
+        return self.count, -len(self.members), self.weightless, min(self.topics)
 
     @property
     def first_topic(self) -> str:
@@ -55,25 +56,28 @@ class PartitionGrouper:
         partitions: Mapping[str, int],
         *,
         changelogs: Collection[str] = (),
+        weightless: Collection[str] = (),
         previous_ids: Mapping[str, int] | None = None,
     ) -> tuple[Group, ...]:
         """The groups, by (count, wider first, smallest topic name).
 
         ``subscriptions[m]`` are the topics of member ``m``; topics without partitions or without
-        subscribers form no group. Cost: O(members x topics), less where members share one collection.
+        subscribers form no group; ``weightless`` topics form groups of their own. Cost: O(members x
+        topics), less where members share one collection.
         """
-        drafts = _drafts(subscriptions, partitions, frozenset(changelogs))
+        drafts = _drafts(subscriptions, partitions, frozenset(changelogs), frozenset(weightless))
         ids = _ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
             Group(group_id=ids[i], topics=d.topics, partitions=d.count, members=rows[i],
-                  changelogs=d.changelogs, follows=_leader_of(i, drafts))
+                  changelogs=d.changelogs, follows=_leader_of(i, drafts), weightless=d.weightless)
             for i, d in enumerate(drafts)
         )
 
 
 def _drafts(
-    subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str]
+    subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str],
+    weightless: frozenset[str],
 ) -> list[_Draft]:
     classes = _members_by_subscription(subscriptions, partitions)
     classes_of: dict[str, list[int]] = {}
@@ -81,15 +85,16 @@ def _drafts(
         for topic in topics:
             classes_of.setdefault(topic, []).append(k)
     members_of = list(classes.values())
-    topics_of: dict[tuple[int, tuple[int, ...]], list[str]] = {}
+    topics_of: dict[tuple[int, tuple[int, ...], bool], list[str]] = {}
     for topic in sorted(classes_of):
-        topics_of.setdefault((partitions[topic], tuple(classes_of[topic])), []).append(topic)
+        key = partitions[topic], tuple(classes_of[topic]), topic in weightless
+        topics_of.setdefault(key, []).append(topic)
     drafts = []
-    for (count, kinds), topics_here in topics_of.items():
+    for (count, kinds, without_work), topics_here in topics_of.items():
         members = tuple(sorted(m for k in kinds for m in members_of[k]))
         logs = tuple(t for t in topics_here if t in changelogs)
         sources = tuple(t for t in topics_here if t not in changelogs)
-        drafts.append(_Draft(count, members, sources + logs, logs))
+        drafts.append(_Draft(count, members, sources + logs, logs, without_work))
     return sorted(drafts, key=lambda d: d.order)
 
 
@@ -120,7 +125,8 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
     mine = frozenset(here.members)
     best: tuple[int, int, int] | None = None
     for j, wide in enumerate(drafts):
-        if wide.count != here.count or wide.only_changelogs or len(wide.members) < len(mine):
+        if (wide.count != here.count or wide.only_changelogs or wide.weightless
+                or len(wide.members) < len(mine)):
             continue
         shared = len(mine.intersection(wide.members))
         rank = (-shared, -len(wide.members), j)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from faust_assigner.actives.counts import rates
 from faust_assigner.claims import claim_on, numbers
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.optimality import improving_cycle
@@ -56,6 +57,11 @@ class _Unit:
     count: int
     who: frozenset[int]
     leader: int | None = None
+    weightless: bool = False
+
+    @property
+    def adds_load(self) -> bool:
+        return self.leader is None and not self.weightless
 
     @property
     def only_changelogs(self) -> bool:
@@ -69,6 +75,7 @@ def check(
     *,
     replicas: int = 0,
     changelogs: Collection[str] = (),
+    weightless: Collection[str] = (),
     planner: Planner | None = None,
 ) -> list[Violation]:
     """All violations of A1-A8, sorted; an empty list when every promise is kept.
@@ -76,7 +83,8 @@ def check(
     A6 (unchanged input, unchanged output) and A8 (member order) are checked when ``planner`` is given.
     Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
     """
-    case = _Case(sorted(members, key=lambda m: m.member_id), partitions, frozenset(changelogs), replicas)
+    case = _Case(sorted(members, key=lambda m: m.member_id), partitions, frozenset(changelogs), replicas,
+                 frozenset(weightless))
     found = list(case.check(plan))
     if planner is not None:
         found += _settles(case, plan, planner)
@@ -88,15 +96,18 @@ class _Case:
     """One input, read the plain way."""
 
     def __init__(
-        self, members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str], replicas: int
+        self, members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str], replicas: int,
+        weightless: frozenset[str],
     ) -> None:
         self.members, self.partitions, self.replicas = members, partitions, replicas
         self.ids = [m.member_id for m in members]
         # A member that names no rack is a rack of its own.
         self.rack = [m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)]
-        self.units = _units(members, partitions, changelogs)
+        self.units = _units(members, partitions, changelogs, weightless)
         self.unit_of = {topic: u for u, unit in enumerate(self.units) for topic in unit.topics}
-        self.before = [_believed(unit, members) for unit in self.units]
+        self.before = [_believed(unit, members, "actives") for unit in self.units]
+        self.last = [_last_owners(unit, members, owner) for unit, owner in
+                     zip(self.units, self.before, strict=True)]
 
     def check(self, plan: Answer) -> Iterable[Violation]:
         """A1-A5 and A7 on one answer."""
@@ -230,10 +241,10 @@ class _Case:
         target = _target(self, plan, unit_owner)
         for u, (here, there) in enumerate(zip(unit_owner, target, strict=True)):
             for p, (owner, wanted) in enumerate(zip(here, there, strict=True)):
-                if owner != wanted and (u, p) not in promoted and self.units[u].leader is None:
+                if owner != wanted and (u, p) not in promoted and self.units[u].adds_load:
                     yield Violation("A5", f"{self.units[u].topics[0]}-{p} is not on its target, "
                                           "and was not promoted")
-        rows = [u for u, unit in enumerate(self.units) if unit.leader is None]
+        rows = [u for u, unit in enumerate(self.units) if unit.adds_load]
         who = sorted(set().union(*(self.units[u].who for u in rows))) if rows else []
         if not who:
             return
@@ -241,12 +252,12 @@ class _Case:
         allowed = np.zeros(counts.shape, dtype=np.bool_)
         for row, u in enumerate(rows):
             allowed[row, sorted(self.units[u].who)] = True
-            for owner, was in zip(target[u], self.before[u], strict=True):
+            for owner, was in zip(target[u], self.last[u], strict=True):
                 counts[row, owner] += owner != NOBODY
                 had[row, was] += was != NOBODY
                 stayed[row, owner] += owner == was != NOBODY
         capacity = np.array([float(m.capacity) for m in self.members])
-        term = improving_cycle(counts[:, who], allowed[:, who], had[:, who], capacity[who])
+        term = improving_cycle(counts[:, who], allowed[:, who], had[:, who], rates(capacity[who]))
         if term is not None:
             yield Violation("A5" if term == "stickiness" else "A4", f"{term} could be better")
         lost = np.minimum(counts, had) - stayed
@@ -269,20 +280,22 @@ def _target(case: _Case, plan: Answer, unit_owner: list[list[int]]) -> list[list
 # Deriving the units, the believed owners and the copies, the plain way ---------------------------
 
 
-def _units(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str]) -> list[_Unit]:
+def _units(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str],
+           weightless: frozenset[str]) -> list[_Unit]:
     who: dict[str, set[int]] = {}
     for m, member in enumerate(members):
         for topic in member.topics:
             if isinstance(topic, str) and partitions.get(topic, 0) > 0:
                 who.setdefault(topic, set()).add(m)
-    together: dict[tuple[int, frozenset[int]], list[str]] = {}
+    together: dict[tuple[int, frozenset[int], bool], list[str]] = {}
     for topic in sorted(who):
-        together.setdefault((partitions[topic], frozenset(who[topic])), []).append(topic)
+        together.setdefault((partitions[topic], frozenset(who[topic]), topic in weightless), []).append(topic)
     units = [
-        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine)
-        for (count, mine), topics in together.items()
+        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine,
+              weightless=without_work)
+        for (count, mine, without_work), topics in together.items()
     ]
-    units.sort(key=lambda u: (u.count, -len(u.who), u.topics[0]))
+    units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
     return [replace(unit, leader=_leader(unit, units)) for unit in units]
 
 
@@ -293,7 +306,7 @@ def _leader(unit: _Unit, units: list[_Unit]) -> int | None:
     wider = [
         (-len(unit.who & other.who), -len(other.who), u)
         for u, other in enumerate(units)
-        if other.count == unit.count and not other.only_changelogs
+        if other.count == unit.count and not other.only_changelogs and not other.weightless
         and len(other.who) >= len(unit.who) and unit.who & other.who
     ]
     return min(wider)[2] if wider else None
@@ -303,12 +316,21 @@ def _generation(member: Member) -> int:
     return member.generation if type(member.generation) is int else -1
 
 
-def _believed(unit: _Unit, members: list[Member]) -> list[int]:
+def _last_owners(unit: _Unit, members: list[Member], before: list[int]) -> list[int]:
+    """The owners; of numbers without one, who remembers having owned it, unless others hold more of it."""
+    copies, remembered = _copies(unit, members), _believed(unit, members, "former_actives")
+    return [
+        owner if owner != NOBODY or holders.get(former, 0) < max(holders.values(), default=0) else former
+        for owner, former, holders in zip(before, remembered, copies, strict=True)
+    ]
+
+
+def _believed(unit: _Unit, members: list[Member], side: str) -> list[int]:
     """The member each number is believed to have had: newest generation, no contest, most topics."""
     claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
         for topic in unit.topics:
-            for p in set(numbers(claim_on(members[m].actives, topic), unit.count).tolist()):
+            for p in set(numbers(claim_on(getattr(members[m], side), topic), unit.count).tolist()):
                 claims[p].setdefault(topic, set()).add(m)
     sources = [t for t in unit.topics if t not in unit.changelogs]
     order = {t: i for i, t in enumerate([*sources, *unit.changelogs])}

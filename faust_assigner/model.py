@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,13 +33,16 @@ class Member:
     ``actives`` and ``standbys`` are what the member claims from before: topic -> partition numbers.
     A claim on a topic that is not in ``topics``, or on a partition that does not exist, is ignored.
     ``generation`` dates the claims: the highest wins a contested task, equal ones void each other
-    (KIP-341). ``capacity`` weighs loads, as threads do in Kafka Streams.
+    (KIP-341). ``former_actives`` is what it owned when it last stopped, remembered over a restart and dated
+    by the same ``generation``: no claim of ownership, only a wish where a task has no living owner.
+    ``capacity`` weighs loads, as threads do in Kafka Streams.
     """
 
     member_id: str
     topics: Collection[str]
     actives: Claims = field(default_factory=dict, kw_only=True)
     standbys: Claims = field(default_factory=dict, kw_only=True)
+    former_actives: Claims = field(default_factory=dict, kw_only=True)
     generation: int = field(default=-1, kw_only=True)
     instance_id: str | None = field(default=None, kw_only=True)
     rack_id: str | None = field(default=None, kw_only=True)
@@ -52,7 +56,8 @@ class Group:
     ``members`` are the subscribers' indexes, ascending. ``changelogs`` are those of ``topics`` that
     carry state. A *follower* (``follows`` is the index of a wider group in the same tuple of groups)
     is a changelog whose subscribers differ from its source's: it adds no load and goes where its
-    number's owner is, when that owner subscribes to it.
+    number's owner is, when that owner subscribes to it. A *weightless* group adds no load either: a
+    topic that is assigned but carries no work, such as the one by which Faust elects its leader.
     """
 
     group_id: int
@@ -61,6 +66,12 @@ class Group:
     members: Ints
     changelogs: tuple[str, ...] = ()
     follows: int | None = None
+    weightless: bool = False
+
+    @property
+    def adds_load(self) -> bool:
+        """Whether its tasks count in the balance."""
+        return self.follows is None and not self.weightless
 
     @property
     def is_stateful(self) -> bool:
@@ -104,13 +115,21 @@ class Previous:
     """What is left of the last assignment once every claim is resolved.
 
     ``owner`` int64[T]: the living, subscribed member whose claim won, or ``NOBODY``.
+    ``former`` int64[T]: where nobody owns the task, the living member that owned it when it last stopped,
+    unless others hold more of the state by now; else ``NOBODY``.
     The K warm copies other than the owner's own, unique and ordered by (task, member):
     ``copy_task``, ``copy_member`` int64[K]; ``copy_logs`` int64[K], how many of the task's changelogs
     the copy holds; ``copy_was_standby`` bool[K], it was an assigned standby (or a file on disk).
     """
 
     owner: Ints
+    former: Ints
     copy_task: Ints
     copy_member: Ints
     copy_logs: Ints
     copy_was_standby: Bools
+
+    @cached_property
+    def last_owner(self) -> Ints:
+        """int64[T]: whom the task stays with if it can: its owner, else its former one."""
+        return np.where(self.owner == NOBODY, self.former, self.owner)

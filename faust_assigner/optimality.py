@@ -2,67 +2,74 @@
 
 Counts are optimal in (total balance, group balance, stickiness) exactly when no closed walk of single
 transfers improves the tuple: no negative cycle in the residual graph over groups, members and one sink
-(Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds one or proves there is none.
+(Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds one or proves there is none. The terms are
+looked at one after the other, each over the arcs that an optimum of the terms before may still use (those of
+reduced cost zero), so that no term must fit beside another into one number.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import lcm
-
 import numpy as np
 
-from faust_assigner.model import Bools, Floats, Ints
+from faust_assigner.model import Bools, Ints
 
 _FAR = np.int64(1) << 60
 
 
-def improving_cycle(counts: Ints, allowed: Bools, had: Ints, capacity: Floats) -> str | None:
+def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str | None:
     """The first term some chain of transfers would improve, or ``None``.
 
-    ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``capacity`` float64[M], read as fractions
-    with denominators up to 1,000. Cost O(G x M) a round, few rounds when optimal.
+    ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``rate`` int64[M], proportional to 1 / capacity.
+    Cost O(G x M) a round, few rounds when optimal.
     """
     if not counts.size:
         return None
-    rate = _rates(capacity)
-    tasks, cells = int(counts.sum()), 2 * min(counts.shape) + 2
-    stay = 1
-    square = 2 * cells + 1
-    load = square * (4 * (tasks + cells) + 1)
-    for term, digits in (
-        ("total balance", (0, 0, 1)),
-        ("group balance", (0, 1, square * (4 * (tasks + cells) + 1))),
-        ("stickiness", (stay, square, load)),
+    arcs = _Arcs(counts, allowed)
+    total, none = counts.sum(axis=0), np.zeros_like(counts)
+    still = np.zeros_like(total)
+    for term, gain, give, more, less in (
+        ("total balance", none, none, rate * (2 * total + 1), rate * (1 - 2 * total)),
+        ("group balance", 2 * counts + 1, 1 - 2 * counts, still, still),
+        ("stickiness", -(counts < had).astype(np.int64), (counts <= had).astype(np.int64), still, still),
     ):
-        if _has_negative_cycle(counts, allowed, had, rate, *digits):
+        if not arcs.settle(gain, give, more, less):
             return term
     return None
 
 
-def _rates(capacity: Floats) -> Ints:
-    shares = [Fraction(c).limit_denominator(1000) for c in capacity.tolist()]
-    common = lcm(*(share.numerator for share in shares))
-    return np.array([share.denominator * common // share.numerator for share in shares], dtype=np.int64)
+class _Arcs:
+    """The residual arcs that are still open: group to member, back, member to sink, back."""
+
+    def __init__(self, counts: Ints, allowed: Bools) -> None:
+        self.gain, self.give = allowed.copy(), counts > 0
+        self.more, self.less = np.ones(counts.shape[1], dtype=np.bool_), counts.sum(axis=0) > 0
+
+    def settle(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
+        """Whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
+        costs = (np.where(self.gain, gain, _FAR), np.where(self.give, give, _FAR),
+                 np.where(self.more, more, _FAR), np.where(self.less, less, _FAR))
+        potentials = _potentials(*costs)
+        if potentials is None:
+            return False
+        group, member, sink = potentials
+        self.gain &= gain + group[:, None] == member
+        self.give &= give + member == group[:, None]
+        self.more &= more + member == sink
+        self.less &= less + sink == member
+        return True
 
 
-def _has_negative_cycle(
-    counts: Ints, allowed: Bools, had: Ints, rate: Ints, stay: int, square: int, load: int
-) -> bool:
-    total = counts.sum(axis=0)
-    gain = np.where(allowed, square * (2 * counts + 1) - stay * (counts < had), _FAR)
-    give = np.where(counts > 0, -square * (2 * counts - 1) + stay * (counts <= had), _FAR)
-    more = load * rate * (2 * total + 1)
-    less = np.where(total > 0, -load * rate * (2 * total - 1), _FAR)
-    group = np.zeros(counts.shape[0], dtype=np.int64)
-    member = np.zeros(counts.shape[1], dtype=np.int64)
+def _potentials(gain: Ints, give: Ints, more: Ints, less: Ints) -> tuple[Ints, Ints, np.int64] | None:
+    """Shortest distances of groups, members and the sink from everywhere; None with a negative cycle."""
+    group = np.zeros(gain.shape[0], dtype=np.int64)
+    member = np.zeros(gain.shape[1], dtype=np.int64)
     sink = np.int64(0)
-    for _ in range(sum(counts.shape) + 2):
+    for _ in range(sum(gain.shape) + 2):
         to_group = np.minimum(group, (give + member).min(axis=1))
         to_member = np.minimum(member, (gain + to_group[:, None]).min(axis=0))
         to_member = np.minimum(to_member, less + sink)
         to_sink = min(sink, np.int64((more + to_member).min()))
         if to_sink == sink and np.array_equal(to_group, group) and np.array_equal(to_member, member):
-            return False
+            return group, member, sink
         group, member, sink = to_group, to_member, to_sink
-    return True
+    return None

@@ -32,18 +32,22 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     logs = {t for group in layout.groups for t in group.changelogs}
     actives = _gather(((m, members[m].actives) for m in eldest_first), topics)
     standbys = _gather(((m, members[m].standbys) for m in eldest_first), logs) if logs else {}
-    owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
+    former = _gather(((m, members[m].former_actives) for m in eldest_first), topics)
+    owner, last = (np.full(layout.tasks, NOBODY, dtype=np.int64) for _ in range(2))
     copies: list[_Copies] = []
     for g, group in enumerate(layout.groups):
         of_subscribers = _Subscribers(group, len(members))
         claims = {t: of_subscribers.pairs(actives.get(t)) for t in group.topics}
         here, agreed = _previous_owner(group, claims, generations)
         layout.of(g, owner)[:] = here
+        if any(former[t].members for t in group.topics):
+            before = {t: of_subscribers.pairs(former[t]) for t in group.topics}
+            layout.of(g, last)[:] = _previous_owner(group, before, generations)[0]
         if group.is_stateful:
             spares = [of_subscribers.pairs(standbys.get(t)) for t in group.changelogs]
             others = [] if agreed else list(claims.values())
             copies.append(_copies(group, int(layout.start[g]), here, others, spares))
-    return _assembled(owner, copies)
+    return _assembled(owner, last, copies)
 
 
 def _generation(member: Member) -> int:
@@ -189,12 +193,26 @@ def _merge(start: int, every: int, *, number: Ints, member: Ints, weight: Ints, 
     )
 
 
-def _assembled(owner: Ints, copies: list[_Copies]) -> Previous:
-    copies = copies or [_NO_COPIES]
+def _assembled(owner: Ints, last: Ints, copies: list[_Copies]) -> Previous:
+    task = np.concatenate([_NO_INTS, *(c.task for c in copies)])
+    member = np.concatenate([_NO_INTS, *(c.member for c in copies)])
+    logs = np.concatenate([_NO_INTS, *(c.logs for c in copies)])
     return Previous(
         owner=owner,
-        copy_task=np.concatenate([c.task for c in copies]),
-        copy_member=np.concatenate([c.member for c in copies]),
-        copy_logs=np.concatenate([c.logs for c in copies]),
-        copy_was_standby=np.concatenate([c.was_standby for c in copies]),
+        former=_best_places(np.where(owner == NOBODY, last, NOBODY), task, member, logs),
+        copy_task=task,
+        copy_member=member,
+        copy_logs=logs,
+        copy_was_standby=np.concatenate([np.empty(0, dtype=np.bool_), *(c.was_standby for c in copies)]),
     )
+
+
+def _best_places(former: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
+    """``former`` without those that others surpass: a memory is worth nothing where the state is not."""
+    if not (former != NOBODY).any():
+        return former
+    most, mine = (np.zeros(former.size, dtype=np.int64) for _ in range(2))
+    np.maximum.at(most, task, logs)
+    own = member == former[task]
+    mine[task[own]] = logs[own]
+    return np.where(mine == most, former, NOBODY)

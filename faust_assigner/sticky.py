@@ -21,20 +21,21 @@ class StickyAssignor:
     """
 
     def assign(self, layout: Layout, previous: Previous) -> Ints:
-        """int64[T], the owner of every task; ``NOBODY`` for the tasks of followers.
+        """int64[T], the owner of every task; ``NOBODY`` for the tasks that add no load.
 
         Cost: O(T) numpy work, plus that of the counts.
         """
-        ordinary = [g for g, group in enumerate(layout.groups) if group.follows is None]
+        ordinary = [g for g, group in enumerate(layout.groups) if group.adds_load]
         members = len(layout.member_ids)
         copies = [copies_of(layout, previous, g) for g in ordinary]
-        held = _table([count_by_member(layout.of(g, previous.owner), members) for g in ordinary], members)
+        last = previous.last_owner
+        held = _table([count_by_member(layout.of(g, last), members) for g in ordinary], members)
         warm = _table([np.bincount(member, minlength=members) for _, member in copies], members)
         counts = optimal_counts(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm,
                                 layout.capacity)
         owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
         for row, g in enumerate(ordinary):
-            before = layout.of(g, previous.owner)
+            before = layout.of(g, last)
             layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row])
         return owner
 

@@ -26,7 +26,7 @@ def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
     number, member = keys // members, keys % members
     subscribed = np.zeros(members, dtype=np.bool_)
     subscribed[layout.groups[g].members] = True
-    spare = subscribed[member] & (layout.of(g, previous.owner)[number] != member)
+    spare = subscribed[member] & (layout.of(g, previous.last_owner)[number] != member)
     return number[spare], member[spare]
 
 

@@ -43,9 +43,10 @@ def rates(capacity: Floats) -> Ints:
     """int64[M], proportional to 1 / capacity, exactly where a common denominator is small enough.
 
     Capacities are read as the nearest fraction with a denominator up to 1,000; when their common
-    multiple would overflow, rates are rounded to 2^-14 of the smallest.
+    multiple would overflow, rates are rounded to 2^-14 of the smallest, and a member with less than
+    2^-16 of the largest capacity counts as one with that much. So "optimal" means optimal for these rates.
     """
-    if (capacity == capacity[0]).all():
+    if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
     shares = [Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c) for c in capacity.tolist()]
     common = 1

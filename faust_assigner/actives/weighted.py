@@ -66,7 +66,7 @@ class Weighed:
     def bound(self) -> float:
         """No plan's heaviest member, in weight / capacity, is lighter than this."""
         capacity = np.sort(self.layout.capacity)[::-1]
-        ordinary = self.weight[self.layout.per_task(lambda group: group.follows is None)]
+        ordinary = self.weight[self.layout.per_task(lambda group: group.adds_load)]
         if not ordinary.size or not capacity.size:
             return 0.0
         heaviest = np.sort(ordinary)[::-1]
@@ -77,7 +77,7 @@ class Weighed:
 
     def figures(self, owner: Ints) -> dict[str, float]:
         """The heaviest member, the bound, and the gap between them."""
-        counted = np.where(self.layout.per_task(lambda group: group.follows is None), owner, NOBODY)
+        counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
         top = float((self.load(counted) / self.layout.capacity).max(initial=0.0))
         bound = self.bound()
         return {"weight_max": top, "weight_bound": bound, "weight_gap": top / bound - 1 if bound else 0.0}
@@ -87,7 +87,7 @@ class Weighed:
 
         Cost: O(T log M), and O(M + tasks of one member) for each task moved.
         """
-        ordinary = layout.per_task(lambda group: group.follows is None)
+        ordinary = layout.per_task(lambda group: group.adds_load)
         shift = _Shift(self, previous, ordinary, _budget(previous, counted, ordinary))
         shift.place_orphans()
         shift.lighten()
@@ -105,7 +105,7 @@ class _Shift:
     def __init__(self, weighed: Weighed, previous: Previous, ordinary: Bools, budget: int) -> None:
         layout = weighed.layout
         self.weight, self.capacity = weighed.weight, layout.capacity
-        self.home = np.where(ordinary, previous.owner, NOBODY)
+        self.home = np.where(ordinary, previous.last_owner, NOBODY)
         self.owner = self.home.copy()
         self.open = np.flatnonzero(ordinary & (self.owner == NOBODY))
         self.load = weighed.load(self.owner)

@@ -75,7 +75,7 @@ def stateful_tasks(layout: Layout) -> Ints:
 
 def active_load(layout: Layout, owner: Ints) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """float64[M]: active tasks of each member; followers add none."""
-    mine = owner[layout.per_task(lambda group: group.follows is None)]
+    mine = owner[layout.per_task(lambda group: group.adds_load)]
     return np.bincount(mine[mine >= 0], minlength=len(layout.member_ids)).astype(np.float64)
 
 

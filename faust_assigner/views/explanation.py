@@ -20,6 +20,7 @@ _SAID = {
     "moved warm": "is taken from {before}, because the balance asks for it, to a copy of its state",
     "promoted": "lost its owner and goes where its state lives, before the balance",
     "follows": "is a changelog and goes where its source is",
+    "returned": "had no living owner and goes back to the member that owned it before that one stopped",
 }
 
 
@@ -84,9 +85,11 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
 
 def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
     others = [m for m in plan.groups[g].members.tolist() if m != plan.owner[g][partition]]
+    if plan.groups[g].weightless:
+        return [Beaten(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
     if rule == "follows":
         return [Beaten(plan.member_ids[m], "its source being elsewhere", 0) for m in others]
-    if rule == "promoted":
+    if rule == "promoted" or (rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]):
         return _less_warm(plan, g, partition, others)
     return _less_even(plan, g, partition, others)
 

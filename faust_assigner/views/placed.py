@@ -22,8 +22,9 @@ RULES = (
     "moved warm",  # the same, to a member that holds its state
     "promoted",  # orphaned, and its state lives: where the state is, before the target
     "follows",  # a changelog that went where its source is
+    "returned",  # nobody living owned it: back with the member that did before it stopped
 )
-KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS = range(len(RULES))
+KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS, RETURNED = range(len(RULES))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -125,6 +126,7 @@ class Placed:
         """int8[T], indexes into ``RULES``."""
         rule = np.where(self.previous.owner == NOBODY, PLACED, MOVED) + self.flat_hit
         rule[self.promoted] = PROMOTED
+        rule[(self.previous.former != NOBODY) & (self.previous.former == self.flat_owner)] = RETURNED
         followers = np.flatnonzero(self.layout.per_task(lambda group: group.follows is not None))
         rule[followers[self._leader_owner(followers) == self.flat_owner[followers]]] = FOLLOWS
         rule[self.previous.owner == self.flat_owner] = KEPT

@@ -73,7 +73,7 @@ def report(plan: Placed) -> Report:
 def _actives(plan: Placed) -> dict[str, Any]:
     layout = plan.layout
     load = active_load(layout, plan.flat_owner)
-    ordinary = [group for group in layout.groups if group.follows is None]
+    ordinary = [group for group in layout.groups if group.adds_load]
     subscribed = np.zeros(load.size, dtype=np.bool_)
     for group in ordinary:
         subscribed[group.members] = True
@@ -96,11 +96,11 @@ def _actives(plan: Placed) -> dict[str, Any]:
 
 def _movement(plan: Placed) -> dict[str, Any]:
     before = plan.previous.owner
-    ordinary = plan.layout.per_task(lambda group: group.follows is None)
-    followed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
+    ordinary = plan.layout.per_task(lambda group: group.adds_load)
+    unweighed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
     return {
         "moves": plan.moves,
-        "moves_minimum": _moved(before[ordinary], plan.flat_counted[ordinary]) + followed,
+        "moves_minimum": _moved(before[ordinary], plan.flat_counted[ordinary]) + unweighed,
         "cold_moves": int(np.count_nonzero(plan.flat_cold)),
         "promoted": int(np.count_nonzero(plan.promoted)),
         "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),

@@ -14,9 +14,10 @@ from typing import Any
 from faust_assigner import Member, Plan, plan
 from faust_assigner.invariants import Violation, check
 
-TOPICS = ("clicks", "orders", "orders-log", "users", "users-log", "zips")
+TOPICS = ("clicks", "leader", "orders", "orders-log", "users", "users-log", "zips")
 CHANGELOGS = frozenset({"orders-log", "users-log"})
-COUNTS = {"clicks": 7, "orders": 8, "orders-log": 8, "users": 5, "users-log": 5, "zips": 8}
+WEIGHTLESS = frozenset({"leader"})
+COUNTS = {"clicks": 7, "leader": 1, "orders": 8, "orders-log": 8, "users": 5, "users-log": 5, "zips": 8}
 RACKS = (None, "r1", "r2", "r3")
 
 
@@ -54,10 +55,15 @@ class World:
             self.leave(rng)
 
     def return_with_files(self, rng: Random) -> None:
-        """A restarted member: its files are standbys now, nothing is owned."""
+        """A restarted member: its files are standbys now, nothing is owned; it may know what it owned."""
         if self.gone and (old := self.gone.pop()).member_id not in self.members:
-            files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
-            self.members[old.member_id] = replace(old, actives={}, standbys=files, generation=-1)
+            self.members[old.member_id] = _restarted(old, remembers=rng.random() < 0.7)
+
+    def stop_all(self, rng: Random) -> None:
+        """Everybody stops and comes back with files; mostly all remember, sometimes some do not."""
+        forgetful = rng.choice([0.0, 0.0, 0.3])
+        self.members = {name: _restarted(m, remembers=rng.random() >= forgetful)
+                        for name, m in self.members.items()}
 
     def return_as_zombie(self, rng: Random) -> None:
         """A stopped member wakes up and claims what it owned generations ago."""
@@ -83,6 +89,7 @@ class World:
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
             self.members[name], actives=rng.choice(junk), standbys=rng.choice(junk),
+            former_actives=rng.choice(junk),
             generation=rng.choice([-1, self.generation, None, "9", 10**40]),
         )
 
@@ -128,7 +135,8 @@ class World:
             self.members = {name: replace(m, capacity=1.0) for name, m in self.members.items()}
         else:
             name = rng.choice(sorted(self.members))
-            self.members[name] = replace(self.members[name], capacity=rng.choice([1.0, 2.0, 0.5, 3.0]))
+            capacity = rng.choice([1.0, 2.0, 0.5, 3.0, 42.28, 0.155, 7.41, 1e-6, 1e6])
+            self.members[name] = replace(self.members[name], capacity=capacity)
 
     def permute(self, rng: Random) -> None:
         """The same members, listed in another order."""
@@ -139,25 +147,27 @@ class World:
     def forget(self, rng: Random) -> None:
         """A member loses its memory and its files."""
         name = rng.choice(sorted(self.members))
-        self.members[name] = replace(self.members[name], actives={}, standbys={}, generation=-1)
+        self.members[name] = replace(self.members[name], actives={}, standbys={}, former_actives={},
+                                     generation=-1)
 
     # Rebalances ------------------------------------------------------------------------------------
 
     def answer(self, members: list[Member] | None = None) -> Plan:
         """The planner's answer, now."""
         return plan(list(self.members.values()) if members is None else members, self.partitions,
-                    replicas=self.replicas, changelogs=CHANGELOGS)
+                    replicas=self.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS)
 
     def rebalance(self, *, thorough: bool) -> list[Violation]:
         """Plan, check every promise, and carry the answer over; A6 and A8 when ``thorough``."""
         members = list(self.members.values())
         answer = self.answer(members)
         found = check(members, self.partitions, answer, replicas=self.replicas, changelogs=CHANGELOGS,
+                      weightless=WEIGHTLESS,
                       planner=(lambda again: self.answer(list(again))) if thorough else None)
         self.generation += 1
         self.members = {
             name: replace(m, actives=answer.actives(name), standbys=answer.standbys(name),
-                          generation=self.generation)
+                          former_actives={}, generation=self.generation)
             for name, m in self.members.items()
         }
         self.last = answer
@@ -171,6 +181,14 @@ class World:
         return None if racks <= {None} else rng.choice(sorted(r for r in racks if r is not None))
 
 
+def _restarted(old: Member, *, remembers: bool) -> Member:
+    """``old`` after a restart: what it held is on disk, what it owned is a memory."""
+    files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
+    former = old.actives if remembers else {}
+    return replace(old, actives={}, standbys=files, former_actives=former,
+                   generation=old.generation if remembers else -1)
+
+
 def _listed(claims: Any, topic: str) -> list[int]:
     found = claims.get(topic, []) if isinstance(claims, dict) else []
     return [p for p in found if type(p) is int] if isinstance(found, list) else []
@@ -181,7 +199,7 @@ Event = Callable[[World, Random], None]
 #: (event, weight): the walk's chances.
 EVENTS: tuple[tuple[Event, int], ...] = (
     (World.join, 8), (World.leave, 6), (World.crash_many, 1), (World.return_with_files, 3),
-    (World.return_as_zombie, 2), (World.same_generation_liar, 1), (World.corrupt, 1),
+    (World.return_as_zombie, 2), (World.stop_all, 2), (World.same_generation_liar, 1), (World.corrupt, 1),
     (World.resubscribe, 2), (World.all_resubscribe, 2), (World.resize_topic, 1), (World.set_replicas, 1),
     (World.set_rack, 1), (World.all_racks, 1), (World.set_capacity, 1), (World.permute, 1),
     (World.forget, 1),

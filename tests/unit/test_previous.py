@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import _believed, _copies, _units
-from tests.property.world import EVENTS, World
+from faust_assigner.invariants import _believed, _copies, _last_owners, _units
+from tests.property.world import EVENTS, WEIGHTLESS, World
 
 TOPICS = ["a", "b", "c-log"]
 
@@ -92,9 +92,12 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
                 event(world, rng)
             answer = world.answer()
             ordered = sorted(world.members.values(), key=lambda m: m.member_id)
-            for unit in _units(ordered, world.partitions, frozenset(answer_changelogs(answer))):
+            for unit in _units(ordered, world.partitions, frozenset(answer_changelogs(answer)), WEIGHTLESS):
                 g = next(i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics)
-                assert _believed(unit, ordered) == answer.previous_owner[g].tolist()
+                before = _believed(unit, ordered, "actives")
+                assert before == answer.previous_owner[g].tolist()
+                last = answer.layout.of(g, answer.previous.last_owner)
+                assert _last_owners(unit, ordered, before) == last.tolist()
                 if unit.changelogs:
                     assert copies(answer, g) == [
                         {m: n for m, n in of.items() if m != answer.previous_owner[g][p]}

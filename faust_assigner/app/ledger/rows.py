@@ -27,7 +27,8 @@ def digest(plan: Plan) -> str:
     sha = hashlib.sha256()
     topics = [(group.group_id, group.topics, group.changelogs, group.partitions) for group in layout.groups]
     sha.update(repr((layout.member_ids, topics, plan.replicas)).encode("utf-8", "replace"))
-    for array in (layout.capacity, layout.rack, previous.owner, previous.copy_task, previous.copy_member):
+    for array in (layout.capacity, layout.rack, previous.owner, previous.former, previous.copy_task,
+                  previous.copy_member):
         sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
 
