@@ -30,6 +30,8 @@ HOME_RACK, SAME_RACK = 1 << 54, 1 << 57
 #: Not allowed at all: the owner, a second copy on one member, no subscriber, a pinned seat.
 NEVER = 1 << 61
 
+#: A balance term counts up to this many steps, which keeps it below HOME_RACK.
+_STEEPEST = 1 << 26
 #: A pair's excess counts up to this, so that a chain of moves stays below the next term.
 _MOST = 15
 #: Up to this many (task, member) cells the warm copies are a table, beyond it a sorted list.
@@ -148,7 +150,9 @@ class Board:
         ``more`` is how many they have got already in the meantime.
         """
         load = 2 * (self.load[member] + more) + step
-        marginal: Array = np.floor(load * self._weight[member]).astype(np.int64) * (BALANCE * step)
+        # Capacities may differ by 10^12: the term must not reach the next one.
+        scaled = np.clip(np.floor(load * self._weight[member]), -_STEEPEST, _STEEPEST)
+        marginal: Array = scaled.astype(np.int64) * (BALANCE * step)
         return marginal
 
     def seats_of(self, members: Ints) -> tuple[Ints, Ints]:
