@@ -1,8 +1,9 @@
 """The planner's speed: ``python benchmarks/planner.py [--repeat N] [--limit SECONDS] [--json FILE]``.
 
 Each case is planned fresh, again unchanged, after a join and after a leave. ``plan`` is the whole of
-``plan()`` from members with their claims (numpy arrays, as a decoder hands them over) to the Plan; ``core``
-is the assignment of the actives alone, from judged claims. ``x core`` is one over the other. Beside them
+``plan()`` from members with their claims (numpy arrays or ranges, as a decoder hands them over) to the
+Plan; ``core`` is the assignment of the actives alone, from judged claims. ``x core`` is one over the
+other. Beside them
 aiokafka's sticky assignor on the same input, in its own process, given up after ``--limit`` seconds (its
 parsing of user_data is not counted, ours neither). Milliseconds are medians of CPU time: the planner is one
 thread, and what else the machine does should not count. aiokafka's seconds are CPU time too.
@@ -37,6 +38,7 @@ class Case:
     subscriptions: list[list[str]]
     partitions: dict[str, int]
     with_aiokafka: bool = True
+    as_ranges: bool = False
 
 
 def equal(name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False) -> Case:
@@ -58,8 +60,16 @@ def mixed(
     return Case(name, wanted, named, with_aiokafka)
 
 
+def together(name: str, members: int, topics: int, partitions: int) -> Case:
+    """Co-partitioned topics, ``partitions`` of them in all; members claim them as ranges."""
+    named = {f"t{t:03d}": partitions // topics for t in range(topics)}
+    return Case(name, [list(named)] * members, named, with_aiokafka=False, as_ranges=True)
+
+
 def cases() -> Iterator[Case]:
     """What is measured; aiokafka beside the sizes it finishes in minutes."""
+    yield together("equal 10,000 x 10M, one topic, ranges", 10_000, 1, 10_000_000)
+    yield together("equal 2,000 x 1M, ten topics, ranges", 2000, 10, 1_000_000)
     yield equal("equal 2,000 x 1M, one topic", 2000, 1, 1_000_000)
     yield equal("equal 2,000 x 1M, ten groups", 2000, 10, 1_000_000)
     yield equal("equal 500 x 5k, five groups", 500, 5, 5_000, with_aiokafka=True)
@@ -80,7 +90,9 @@ def member_list(case: Case, last: Plan | None) -> list[Member]:
         for claim, name in zip(claims, names, strict=True):
             mine = numbers[offsets[index[name]] : offsets[index[name] + 1]]
             if mine.size:
-                claim.update(dict.fromkeys(group.topics, mine))
+                whole = case.as_ranges and mine[-1] - mine[0] + 1 == mine.size
+                claim.update((topic, range(int(mine[0]), int(mine[-1]) + 1) if whole else mine)
+                             for topic in group.topics)
     return [Member(n, s, actives=c, generation=1)
             for n, s, c in zip(names, case.subscriptions, claims, strict=True)]
 

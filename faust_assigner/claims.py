@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,15 @@ class TopicClaims:
         """One member's claim, unread."""
         self.members.append(member)
         self.claims.append(claim)
+
+    def is_same(self, other: TopicClaims) -> bool:
+        """Whether the same members claim the very same objects, or equal ranges."""
+        if self.members != other.members:
+            return False
+        if all(map(is_, self.claims, other.claims)):
+            return True
+        kinds = {*map(type, self.claims), *map(type, other.claims)}
+        return kinds == {range} and self.claims == other.claims
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
         """(numbers, members), one entry per claimed number in ``[0, count)``, in the order added."""

@@ -74,10 +74,22 @@ class _Subscribers:
         if group.members.size < members:
             self.mask = np.zeros(members, dtype=np.bool_)
             self.mask[group.members] = True
+        self._read: list[tuple[TopicClaims, _Pairs]] = []
 
     def pairs(self, claims: TopicClaims | None) -> _Pairs:
-        """(numbers, members) of one topic."""
-        number, member = (_NO_INTS, _NO_INTS) if claims is None else claims.pairs(self.count)
+        """(numbers, members) of one topic; topics that were claimed by the same objects share theirs."""
+        if claims is None:
+            return _NO_INTS, _NO_INTS
+        # Co-partitioned topics are mostly claimed alike, and decoders share what is alike.
+        for earlier, pairs in self._read[-1:]:
+            if earlier.is_same(claims):
+                return pairs
+        pairs = self._pairs(claims)
+        self._read.append((claims, pairs))
+        return pairs
+
+    def _pairs(self, claims: TopicClaims) -> _Pairs:
+        number, member = claims.pairs(self.count)
         if self.mask is not None and number.size:
             mine = self.mask[member]
             if not mine.all():
@@ -87,7 +99,8 @@ class _Subscribers:
 
 def _previous_owner(group: Group, claims: dict[str, _Pairs], generations: Ints) -> tuple[Ints, bool]:
     """The owner of each number, and whether every claim is its owner's."""
-    laid = [_lay(*pairs, group.partitions) for t in group.topics if (pairs := claims[t])[0].size]
+    different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}
+    laid = [_lay(*pairs, group.partitions) for pairs in different.values()]
     if not laid:
         return np.full(group.partitions, NOBODY, dtype=np.int64), True
     if all(agreed for _, agreed in laid) and all(np.array_equal(laid[0][0], o) for o, _ in laid[1:]):
