@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -86,6 +86,10 @@ exactness: $(VENV)/.dev         ## the planner's target against the oracles on r
 ROUNDS ?= 1000000
 walk: $(VENV)/.dev              ## random lives of a group, every promise checked each round; ROUNDS=, SEED=
 	$(RUN) -m tests.property.walk $(ROUNDS) $(SEED)
+
+ROOM ?=
+mutants: $(VENV)/.dev kafka     ## plant known bugs, watch the tests that must see them; ROOM=app for one room
+	$(RUN) -m tests.mutants.run $(addprefix --room ,$(ROOM))
 
 bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka
 	$(RUN) benchmarks/planner.py
