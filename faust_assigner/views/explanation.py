@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from faust_assigner.actives.counts import rates
 from faust_assigner.actives.numbers import count_by_member
-from faust_assigner.model import NOBODY
+from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.derive import active_load
 from faust_assigner.views.placed import RULES, Placed
 
 _TERMS = ("total balance", "group balance", "stickiness", "warmth")
+_TIE = "the tie-breaks (whole runs, then the lower id)"
 _SAID = {
     "kept": "stays with its previous owner",
     "placed": "had no living owner and goes where the balance has room",
@@ -89,51 +91,59 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
         return [Beaten(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
     if rule == "follows":
         return [Beaten(plan.member_ids[m], "its source being elsewhere", 0) for m in others]
+    if not plan.groups[g].adds_load:
+        return [Beaten(plan.member_ids[m], "the even spread of what cannot follow", 0) for m in others]
     if rule == "promoted" or (rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]):
         return _less_warm(plan, g, partition, others)
     return _less_even(plan, g, partition, others)
 
 
+def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[float, float]:
+    """What total and group balance would lose if one task of group ``g`` went from ``here`` to ``m``."""
+    load, capacity = active_load(plan.layout, owner), plan.layout.capacity
+    counts = count_by_member(plan.layout.of(g, owner), load.size)
+    rate = rates(capacity)  # the planner's own rounding, as 1 / capacity
+    rate = rate / (rate.min() * capacity.max())
+    return (round(float((2 * load[m] + 1) * rate[m] - (2 * load[here] - 1) * rate[here]), 9),
+            float((2 * counts[m] + 1) - (2 * counts[here] - 1)))
+
+
 def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
-    """Members with less of the state, or as much and no lighter."""
-    previous = plan.previous
-    rows = np.flatnonzero(previous.copy_task == plan.layout.start[g] + partition)
+    """Members with less of the state, or as much and worse by what is looked at next."""
+    previous, task = plan.previous, int(plan.layout.start[g]) + partition
+    rows = np.flatnonzero(previous.copy_task == task)
     logs = dict(zip(previous.copy_member[rows].tolist(), previous.copy_logs[rows].tolist(), strict=True))
-    owner = int(plan.owner[g][partition])
-    load = active_load(plan.layout, plan.flat_owner) / plan.layout.capacity
-    ranked = sorted(others, key=lambda m: (logs[owner] - logs.get(m, 0), load[m], m))
-    return [
-        Beaten(plan.member_ids[m], "less of the state", logs[owner] - logs.get(m, 0))
-        if logs.get(m, 0) < logs[owner]
-        else Beaten(plan.member_ids[m], "load", float(load[m] - load[owner]))
-        for m in ranked
-    ]
+    owner, former, target = (int(each[task]) for each in (plan.flat_owner, previous.former, plan.flat_target))
+    ranked = []
+    for m in others:
+        costs = (float(logs[owner] - logs.get(m, 0)), *_marginal(plan, g, plan.flat_owner, owner, m),
+                 float((owner == former) - (m == former)), float((owner == target) - (m == target)))
+        ranked.append((costs, m, next((i for i, cost in enumerate(costs) if cost), None)))
+    terms = ("less of the state", *_TERMS[:2], "not having owned it before", "its target")
+    return [Beaten(plan.member_ids[m], _TIE, 0) if term is None
+            else Beaten(plan.member_ids[m], terms[term], costs[term]) for costs, m, term in sorted(ranked)]
 
 
 def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
     """What moving this one task would cost in each term of the objective, the cheapest first."""
     layout, target = plan.layout, plan.flat_target
     here = int(plan.target[g][partition])
-    before = int(plan.previous_owner[g][partition])
-    load = active_load(layout, target)
-    counts = count_by_member(plan.target[g], load.size)
+    before = int(plan.previous.last_owner[layout.start[g] + partition])
     held = plan.previous.copy_member[plan.previous.copy_task == layout.start[g] + partition]
-    warm = np.isin(np.arange(load.size), held)
-    capacity = layout.capacity
+    warm = np.isin(np.arange(len(layout.member_ids)), held)
     ranked = []
     for m in others:
         if m == here:
             continue
         costs = (
-            round(float((2 * load[m] + 1) / capacity[m] - (2 * load[here] - 1) / capacity[here]), 9),
-            float((2 * counts[m] + 1) - (2 * counts[here] - 1)),
+            *_marginal(plan, g, target, here, m),
             float((here == before) - (m == before)),
             float(int(warm[here]) - int(warm[m])),
         )
         term = next((i for i, cost in enumerate(costs) if cost), None)
         ranked.append((costs, m, term))
     return [
-        Beaten(plan.member_ids[m], "the tie-breaks (whole runs, then the lower id)", 0)
+        Beaten(plan.member_ids[m], _TIE, 0)
         if term is None else Beaten(plan.member_ids[m], _TERMS[term], costs[term])
         for costs, m, term in sorted(ranked, key=lambda row: (row[0], row[1]))
     ]

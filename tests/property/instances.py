@@ -82,3 +82,17 @@ def _churned(rng: Random, members: list[Member], partitions: dict[str, int], cha
             at = rng.randrange(len(members))
             members[at] = replace(members[at], topics=_wanted(rng, list(partitions), mixed))
     return members
+
+
+def wide_instance(rng: Random) -> Instance:
+    """Ten to 24 groups on 17 to 21 members: a digit too narrow for its term carries over here."""
+    topics = [f"t{t:02d}" for t in range(rng.randint(10, 24))]
+    partitions = dict(zip(topics, rng.sample(range(1, 60), len(topics)), strict=True))
+    mixed = rng.random() < 0.7
+    capacities = [1] if rng.random() < 0.6 else [1, 1, 2, 3, 4]
+    members = [Member(f"m{m:02d}", _wanted(rng, topics, mixed), capacity=rng.choice(capacities))
+               for m in range(rng.randint(17, 21))]
+    if rng.random() < 0.5:
+        return Instance(_with_random_claims(rng, members, partitions), partitions, frozenset(), "wide random")
+    churned = _churned(rng, members, partitions, frozenset(), mixed)
+    return Instance(churned, partitions, frozenset(), "wide churned")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
+from faust_assigner import plan
 from faust_assigner.actives.potentials import fluid_start, warm_start
 from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Ints
-from tests.property.exactness import run
+from tests.property.exactness import run, terms
+from tests.property.instances import wide_instance
 from tests.property.oracle import brute_force, min_cost
 
 
@@ -18,6 +22,14 @@ def test_no_random_instance_is_sub_optimal(seed: int) -> None:
     seen, worse = run(600, seed)
     assert worse == []
     assert len(seen) == 12, "some regime was not played"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_wide_instance_is_sub_optimal(seed: int) -> None:
+    """Many groups on many members, where the digits of the terms are longest."""
+    case = wide_instance(Random(f"wide {seed}"))
+    ours, best, _ = terms(case, plan(case.members, case.partitions))
+    assert ours == best
 
 
 def test_the_oracles_agree_with_each_other() -> None:

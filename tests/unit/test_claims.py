@@ -74,3 +74,18 @@ def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> N
     answer = plan(members, {"kept": 3, "dropped": 1})
     assert answer.actives("b")["dropped"] == [0]
     assert answer.actives("a") == {"kept": [0, 1]}
+
+
+def test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart() -> None:
+    """What topics share is read once; equal members alone do not make claims equal."""
+    members = [Member("a", ["s", "t"], actives={"s": range(0, 2), "t": range(2, 4)}, generation=1),
+               Member("b", ["s", "t"], actives={"s": range(2, 4), "t": range(2, 4)}, generation=1)]
+    # t is claimed twice alike (void), so s decides alone.
+    assert plan(members, {"s": 4, "t": 4}).previous.owner.tolist() == [0, 0, 1, 1]
+
+
+def test_ranges_are_clipped_before_they_are_laid_out() -> None:
+    """Beyond both ends of the topic, and far beyond it."""
+    members = [Member("a", ["t"], actives={"t": range(-3, 2)}, generation=1),
+               Member("b", ["t"], actives={"t": range(3, 10**15)}, generation=1)]
+    assert plan(members, {"t": 5}).previous.owner.tolist() == [0, 0, -1, 1, 1]

@@ -1,0 +1,146 @@
+"""Planted bugs of the planner's core."""
+
+from __future__ import annotations
+
+from tests.mutants import Mutant
+
+_TRANSPORT = "faust_assigner/actives/transport.py"
+_MATCHING = "faust_assigner/actives/semi_matching.py"
+_SMALL = "tests/unit/actives/test_semi_matching.py::test_small_cases_equal_brute_force"
+_LARGE = "tests/unit/actives/test_semi_matching.py::test_larger_cases_equal_min_cost_flow"
+_ROUNDS = "tests/property/test_promotions.py::test_after_deaths_and_stops_orphans_are_where_the_oracle_would_put_them"
+_STOP_ALL = "tests/property/test_promotions.py::test_stop_all_start_all_moves_nothing"
+_WARM = "tests/property/test_warmth.py::test_assigned_numbers_are_as_warm_as_any_with_these_counts"
+_WIDE = "tests/property/test_exactness.py::test_no_wide_instance_is_sub_optimal"
+
+
+def _without(term: str, *red: str) -> Mutant:
+    return Mutant(
+        story=f"orphans are placed without the term {term}",
+        file=_MATCHING,
+        old="        if term != Term.STATE or orphans.state is not None:\n",
+        new=f"        if term != Term.{term} and (term != Term.STATE or orphans.state is not None):\n",
+        red=red,
+    )
+
+
+MUTANTS = (
+    Mutant(
+        story="a digit too narrow: group balance carries over into total balance",
+        file=_TRANSPORT,
+        old="return cls(stay, group, squares * group)",
+        new="return cls(stay, group, 3 * group)",
+        red=(_WIDE,),
+    ),
+    Mutant(
+        story="staying outweighs group balance",
+        file=_TRANSPORT,
+        old="group = (2 * cells + 1) * stay",
+        new="group = 1",
+        red=(_WIDE,),
+    ),
+    _without("LOAD", _SMALL, _LARGE),
+    _without("GROUP", _SMALL, _LARGE, _ROUNDS),
+    _without("RETURNED", _SMALL, _LARGE),
+    _without("STATE", _SMALL),
+    _without("AT_TARGET", _SMALL, _LARGE),
+    Mutant(
+        story="an arc that earlier terms closed is used again",
+        file=_MATCHING,
+        old="            out &= plus + member == sink\n",
+        new="",
+        red=(_SMALL, _LARGE),
+    ),
+    Mutant(
+        story="who owned a task before a stop of everybody is not asked",
+        file="faust_assigner/previous.py",
+        old="        if any(former[t].members for t in group.topics):\n",
+        new="        if False:\n",
+        red=(_STOP_ALL,
+             "tests/property/test_promotions.py::test_three_workers_of_six_partitions_come_back_as_they_were"),
+    ),
+    Mutant(
+        story="a memory counts although the state is elsewhere",
+        file="faust_assigner/previous.py",
+        old="    return np.where(mine == most, former, NOBODY)\n",
+        new="    return former\n",
+        red=("tests/unit/test_previous.py::test_the_fast_judge_agrees_with_the_plain_one",),
+    ),
+    Mutant(
+        story="a memory takes a task from its living owner",
+        file="faust_assigner/previous.py",
+        old="former=_best_places(np.where(owner == NOBODY, last, NOBODY), task, member, logs)",
+        new="former=_best_places(last, task, member, logs)",
+        red=("tests/unit/test_previous.py::test_the_fast_judge_agrees_with_the_plain_one",),
+    ),
+    Mutant(
+        story="the target does not keep what a restarted member owned",
+        file="faust_assigner/sticky.py",
+        old="        last = previous.last_owner\n",
+        new="        last = previous.owner\n",
+        red=(_STOP_ALL,),
+    ),
+    Mutant(
+        story="topics claimed differently by the same members are taken for alike",
+        file="faust_assigner/claims.py",
+        old="        return kinds == {range} and self.claims == other.claims\n",
+        new="        return kinds == {range}\n",
+        red=("tests/unit/test_claims.py::test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart",),
+    ),
+    Mutant(
+        story="a hostile range is laid out beyond its topic",
+        file="faust_assigner/claims.py",
+        old="    size = np.array([min(max(claim.stop, 0), count) for claim in claims], dtype=np.int64) - first\n",
+        new="    size = np.array([min(max(claim.stop, 0), 9 * count) for claim in claims], dtype=np.int64) - first\n",
+        red=("tests/unit/test_claims.py::test_ranges_are_clipped_before_they_are_laid_out",),
+    ),
+    Mutant(
+        story="Faust's leader topic counts as work",
+        file="faust_assigner/model.py",
+        old="        return self.follows is None and not self.weightless\n",
+        new="        return self.follows is None\n",
+        red=("tests/unit/test_weightless.py::test_a_weightless_topic_unbalances_nobody",),
+    ),
+    Mutant(
+        story="a topic without work is grouped with one that has",
+        file="faust_assigner/grouper.py",
+        old="tuple(classes_of[topic]), topic in weightless\n",
+        new="tuple(classes_of[topic]), False\n",
+        red=("tests/unit/test_weightless.py::test_a_weightless_topic_is_no_work_of_its_counts_group",),
+    ),
+    Mutant(
+        story="the state of a follower's owner is no copy to its source",
+        file="faust_assigner/actives/copies.py",
+        old="            found += [_copies(layout, previous, f), _owned(layout, previous, f)]\n",
+        new="            found += [_copies(layout, previous, f)]\n",
+        red=("tests/property/test_warmth.py::test_a_source_lands_where_its_followers_state_is",),
+    ),
+    Mutant(
+        story="the greedy start of warm moves is taken for the best",
+        file="faust_assigner/actives/warm_matching.py",
+        old="        if not any(self.room.values()):\n",
+        new="        if True:\n",
+        red=(_WARM,),
+    ),
+    Mutant(
+        story="a displaced number goes back to an owner who sheds no other in its place",
+        file="faust_assigner/actives/warm_matching.py",
+        old="        if donor != NOBODY and donor not in asked:\n",
+        new="        if False:\n",
+        red=(_WARM,),
+    ),
+    Mutant(
+        story="a tiny capacity's balance outweighs racks and owners",
+        file="faust_assigner/standbys/board.py",
+        old="np.clip(np.floor(load * self._weight[member]), -_STEEPEST, _STEEPEST)",
+        new="np.floor(load * self._weight[member])",
+        red=("tests/unit/test_invariants_capacity.py::test_any_capacities_give_a_plan_that_keeps_every_promise",),
+    ),
+    Mutant(
+        story="the certificate forgets which arcs total balance closed",
+        file="faust_assigner/optimality.py",
+        old="        self.more &= more + member == sink\n",
+        new="",
+        red=("tests/unit/test_invariants.py",),
+    ),
+)

@@ -1,0 +1,74 @@
+"""Of the tasks that move, as many land on a copy of their state as the counts and the keeping allow."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.actives.numbers import assign_numbers, count_by_member
+from faust_assigner.model import NOBODY
+
+Score = tuple[int, int]
+
+
+def score(owner: tuple[int, ...], before: list[int], copies: set[tuple[int, int]]) -> Score:
+    """(tasks that stay, of the others those that land on a copy)."""
+    stay = sum(m == was for m, was in zip(owner, before, strict=True))
+    warm = sum((p, m) in copies for p, (m, was) in enumerate(zip(owner, before, strict=True)) if m != was)
+    return stay, warm
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_assigned_numbers_are_as_warm_as_any_with_these_counts(part: int) -> None:
+    """Brute force over every way to give each member its count, owners, orphans and copies at random."""
+    for seed in range(60):
+        rng = Random(f"{part} {seed}")
+        members, tasks = rng.randint(2, 4), rng.randint(1, 7)
+        before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
+        spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
+        copies = {pair for pair in spare if rng.random() < 0.35}
+        cuts = sorted(rng.randint(0, tasks) for _ in range(members - 1))
+        counts = np.diff([0, *cuts, tasks])
+        pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
+        was = np.array(before, dtype=np.int64)
+        found = assign_numbers(was, counts, count_by_member(was, members), pairs[:, 0], pairs[:, 1])
+        assert np.bincount(found, minlength=members).tolist() == counts.tolist()
+        every = set(itertools.permutations(np.repeat(np.arange(members), counts).tolist()))
+        best = max(score(owner, before, copies) for owner in every)
+        assert score(tuple(found.tolist()), before, copies) == best, (part, seed)
+
+
+def warm_places(members: list[Member], made: Plan, g: int, log: str) -> set[tuple[int, int]]:
+    """(number, member) of the copies of ``log``, an owner's own included."""
+    subscribed = set(made.groups[g].members.tolist())
+    return {(p, m) for m, member in enumerate(members) if m in subscribed
+            for claims in (member.actives, member.standbys) for p in claims.get(log, ())}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_source_lands_where_its_followers_state_is(seed: int) -> None:
+    """The changelog is a group of its own (a member does not subscribe to it): its owner's state counts."""
+    rng = Random(seed)
+    count = rng.randint(3, 6)
+    names = [f"m{i}" for i in range(rng.randint(3, 4))]
+    holders = names[:-1]
+    members = []
+    numbers = list(range(count))
+    rng.shuffle(numbers)
+    for i, name in enumerate(names):
+        topics = ["t"] if name not in holders else ["t", "t-log"]
+        log = [p for j, p in enumerate(numbers) if j % len(holders) == i and name in holders]
+        members.append(Member(name, topics, actives={"t-log": log} if log else {}, generation=1))
+    made = plan(members, {"t": count, "t-log": count}, changelogs={"t-log"})
+    g = next(i for i, group in enumerate(made.groups) if "t" in group.topics)
+    assert made.groups[1 - g].follows == g
+    copies = warm_places(members, made, g, "t-log")
+    target = made.target[g].tolist()
+    counts = np.bincount(target, minlength=len(names))
+    every = set(itertools.permutations(np.repeat(np.arange(len(names)), counts).tolist()))
+    best = max(sum((p, m) in copies for p, m in enumerate(owner)) for owner in every)
+    assert sum((p, m) in copies for p, m in enumerate(target)) == best
