@@ -107,10 +107,13 @@ def test_stop_all_start_all_moves_nothing(members: int, replicas: int) -> None:
     assert after.report()["cold_moves"] == 0
 
 
-def test_three_workers_of_six_partitions_come_back_as_they_were() -> None:
+@pytest.mark.parametrize(("owned", "spare"), [
+    ({"a": [0, 5], "b": [1, 3], "c": [2, 4]}, {"a": [1, 2], "b": [0, 4], "c": [3, 5]}),
+    ({"a": [4, 5], "b": [2, 3], "c": [0, 1]}, {"a": [0, 2], "b": [1, 4], "c": [3, 5]}),
+])
+def test_three_workers_of_six_partitions_come_back_as_they_were(
+        owned: dict[str, list[int]], spare: dict[str, list[int]]) -> None:
     """2/2/2 with one standby each, owned without a pattern: nothing moves although files are everywhere."""
-    owned = {"a": [0, 5], "b": [1, 3], "c": [2, 4]}
-    spare = {"a": [1, 2], "b": [0, 4], "c": [3, 5]}
     members = [
         Member(m, ["orders", "orders-log"], former_actives={"orders": owned[m], "orders-log": owned[m]},
                standbys={"orders-log": sorted(owned[m] + spare[m])}, generation=4) for m in owned
@@ -136,6 +139,7 @@ def test_a_memory_is_no_claim() -> None:
                Member("b", ["t"], former_actives={"t": [0, 1]}, generation=9)]
     found = plan(members, {"t": 2})
     assert found.moves == 1
+    assert found.previous.former.tolist() == [NOBODY, NOBODY]
     assert len(found.actives("a")["t"]) == 1
 
 
@@ -145,3 +149,4 @@ def test_a_memory_without_the_state_gives_way() -> None:
                Member("b", ["t", "t-log"], standbys={"t-log": [0]})]
     found = plan(members, {"t": 1, "t-log": 1}, replicas=0, changelogs={"t-log"})
     assert found.actives("b") == {"t": [0], "t-log": [0]}
+    assert found.report()["off_target"] == 0
