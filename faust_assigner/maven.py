@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 from faust_assigner.errors import FaustAssignerError
+from faust_assigner.settings.schema import read
+from faust_assigner.settings.table import CACHE
 
 
 class JarsError(FaustAssignerError, RuntimeError):
@@ -17,7 +19,7 @@ class JarsError(FaustAssignerError, RuntimeError):
 
 def cache_dir() -> Path:
     """Where fetched jars stay: ``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``."""
-    return Path(os.environ.get("FAUST_ASSIGNER_CACHE", Path.home() / ".cache" / "faust-assigner"))
+    return read(CACHE, environment=os.environ).expanduser()
 
 
 def fetch_jars(pom: Path, name: str) -> Path:

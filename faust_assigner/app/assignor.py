@@ -32,6 +32,7 @@ from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round,
 from faust_assigner.app.round.member import Memory, remember, said_by, user_data
 from faust_assigner.app.round.observers import Decisions, Observer
 from faust_assigner.app.round.tables import TableFacts, facts_of
+from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.runs import Runs
@@ -158,7 +159,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return LeaderView(
             str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
             memory.directory, memory.generation, self._weights(),
-            settings.or_default(settings.group_record_bytes, self.app, settings.GROUP_RECORD_BYTES))
+            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES))
 
     def _weights(self) -> Any:
         if self.weights_provider is None:

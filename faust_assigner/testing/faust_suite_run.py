@@ -19,6 +19,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+from faust_assigner.maven import cache_dir
+
 VERSION = "0.15.3"
 NAME = f"faust_streaming-{VERSION}"
 ROOT = Path(__file__).parents[2]
@@ -36,8 +38,7 @@ FOLDERS = ("unit", "functional", "integration", "meticulous", "regression")
 
 def cache_folder() -> Path:
     """Where downloads are kept."""
-    named = os.environ.get("FAUST_ASSIGNER_CACHE")
-    return (Path(named) if named else Path.home() / ".cache" / "faust-assigner") / "faust-suite"
+    return cache_dir() / "faust-suite"
 
 
 def fetch(folder: Path) -> Path:

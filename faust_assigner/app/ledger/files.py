@@ -20,11 +20,10 @@ from mode import get_logger
 
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.ledger import encode
+from faust_assigner.settings.table import LEDGER_BYTES, LEDGER_FILE_BYTES
 
 logger = get_logger(__name__)
 
-FILE_BYTES = 64 * 1024 * 1024
-TOTAL_BYTES = 1024 * 1024 * 1024
 #: Decisions, recoveries and rounds of samples that may wait for the disk.
 MOST_WAITING = 256
 #: After so many lines the thread lets others have the interpreter: a decision may have a million.
@@ -57,8 +56,8 @@ class LedgerFiles:
     files of the folder pass ``total_bytes`` the oldest rotated ones go.
     """
 
-    def __init__(self, folder: str | Path, name: str, *, file_bytes: int = FILE_BYTES,
-                 total_bytes: int = TOTAL_BYTES, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, folder: str | Path, name: str, *, file_bytes: int = LEDGER_FILE_BYTES.default,
+                 total_bytes: int = LEDGER_BYTES.default, most_waiting: int = MOST_WAITING) -> None:
         self.folder = Path(folder)
         self.path = self.folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.jsonl"
         self.counts = Counts()

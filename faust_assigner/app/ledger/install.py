@@ -1,31 +1,24 @@
-"""Switches the ledger on: ``FAUST_ASSIGNER_LEDGER=DIR``, or ``faust.App(faust_assigner_ledger=DIR)``.
-
-``FAUST_ASSIGNER_LEDGER``             the folder; each process writes a file of its own there
-``FAUST_ASSIGNER_LEDGER_FILE_BYTES``  a file is rotated at this size, 64 MiB unless given
-``FAUST_ASSIGNER_LEDGER_BYTES``       all of the folder's ledger files together, 1 GiB unless given
-``FAUST_ASSIGNER_LEDGER_SAMPLE_S``    seconds between two samples of a partition, 30 unless given
-``FAUST_ASSIGNER_DEPLOY``             a name for this release; the history compares releases by it
+"""Switches the ledger on where the settings ``LEDGER*`` ask for it, see :mod:`faust_assigner.settings.table`.
 
 The leader writes its decisions, every worker its recoveries and the samples of its partitions.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 from typing import Any
 
 from mode import get_logger
 
-from faust_assigner.app.ledger.files import FILE_BYTES, TOTAL_BYTES, LedgerFiles
-from faust_assigner.app.ledger.sensor import SAMPLE_S, LedgerSensor
-from faust_assigner.app.settings import _setting
+from faust_assigner.app.ledger.files import LedgerFiles
+from faust_assigner.app.ledger.sensor import LedgerSensor
+from faust_assigner.app.settings import read
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings import table
 
 logger = get_logger(__name__)
 
-SWITCH = "FAUST_ASSIGNER_LEDGER"
 MARK = "_faust_assigner_ledger"
 
 
@@ -50,29 +43,13 @@ def install(app: Any) -> LedgerSensor | None:
 
 
 def _sensor(app: Any) -> LedgerSensor | None:
-    folder = _setting(app, SWITCH)
-    if folder in (None, ""):
+    folder = read(app, table.LEDGER)
+    if folder is None:
         return None
     files = LedgerFiles(
-        str(folder), f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}",
-        file_bytes=int(_positive(app, "FAUST_ASSIGNER_LEDGER_FILE_BYTES", FILE_BYTES)),
-        total_bytes=int(_positive(app, "FAUST_ASSIGNER_LEDGER_BYTES", TOTAL_BYTES)),
-    )
-    sample_s = _positive(app, "FAUST_ASSIGNER_LEDGER_SAMPLE_S", SAMPLE_S)
-    return LedgerSensor(app, files, config=_config(app), sample_s=sample_s)
-
-
-def _positive(app: Any, name: str, default: float) -> float:
-    value = _setting(app, name)
-    if value in (None, ""):
-        return default
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise ConfigError(f"{name} must be a number above 0, got {value!r}")
-    return number
+        folder, f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}",
+        file_bytes=read(app, table.LEDGER_FILE_BYTES), total_bytes=read(app, table.LEDGER_BYTES))
+    return LedgerSensor(app, files, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
 
 
 def _config(app: Any) -> dict[str, str]:
@@ -80,7 +57,5 @@ def _config(app: Any) -> dict[str, str]:
     from faust_assigner import __version__
 
     config = {"faust_assigner": __version__, "app_version": str(app.conf.version)}
-    deploy = _setting(app, "FAUST_ASSIGNER_DEPLOY")
-    if deploy not in (None, ""):
-        config["deploy"] = str(deploy)
-    return config
+    deploy = read(app, table.DEPLOY)
+    return config if deploy is None else {**config, "deploy": deploy}

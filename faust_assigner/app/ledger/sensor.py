@@ -16,6 +16,7 @@ from mode import Service, get_logger
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
 from faust_assigner.app.ledger.rows import TableRow, decision_rows, trigger
+from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
     from faust_assigner.app.round.observers import DecisionInputs
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-SAMPLE_S = 30.0
 #: The broker is asked for end offsets once a round; a slow answer costs that round, nothing else.
 ASK_TIMEOUT_S = 10.0
 
@@ -35,8 +35,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     were in the agents' hands, so that the samples never add up to more than was spent.
     """
 
-    def __init__(self, app: Any, files: LedgerFiles, *, config: Mapping[str, str], sample_s: float = SAMPLE_S,
-                 **kwargs: Any) -> None:
+    def __init__(self, app: Any, files: LedgerFiles, *, config: Mapping[str, str],
+                 sample_s: float = LEDGER_SAMPLE_S.default, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.app = app
         self.files = files

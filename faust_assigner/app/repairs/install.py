@@ -1,11 +1,10 @@
 """Installs the repairs of ``flow``, ``commits``, ``transactions`` and ``replay`` in one app.
 
-``FAUST_ASSIGNER_REPAIRS=0`` in the environment leaves Faust as it is.
+``FAUST_ASSIGNER_REPAIRS=0`` leaves Faust as it is.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,21 +16,22 @@ from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
 from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import REPAIRS
 
 logger = get_logger(__name__)
 
-SWITCH = "FAUST_ASSIGNER_REPAIRS"
 MARK = "_faust_assigner_repaired"
 
 
 def install(app: Any) -> None:
-    """Repair ``app`` once, if it chose our assignor and its environment does not forbid it.
+    """Repair ``app`` once, if it chose our assignor and its settings do not forbid it.
 
     To be called before the app creates its consumer and its tables, as the fixup does when the
     settings are known; called later it can only say that it came too late. Other apps of the process
     are not touched.
     """
-    if os.environ.get(SWITCH, "1") == "0" or not chose_our_assignor(app):
+    if not read_or_default(app, REPAIRS) or not chose_our_assignor(app):
         return
     repair(app)
 

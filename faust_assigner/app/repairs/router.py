@@ -18,8 +18,9 @@ from faust.web.exceptions import ServiceUnavailable
 from mode import get_logger
 from yarl import URL
 
+from faust_assigner.app import settings
 from faust_assigner.app.repairs.fetching import mixed
-from faust_assigner.app.settings import allowed_urls
+from faust_assigner.settings import table
 
 if TYPE_CHECKING:
     from faust.app.router import Router
@@ -84,7 +85,7 @@ class CarefulRouter(Router):  # type: ignore[misc]
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
-        self._patterns = allowed_urls(app)
+        self._patterns = settings.read(app, table.URLS)
         #: URL -> requests refused so far; each is said once.
         self.refused: Counter[URL] = Counter()
 

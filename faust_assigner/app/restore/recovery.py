@@ -8,7 +8,7 @@ a thread; a rebalance stops it within a fraction of a second, and what fails is 
 Standbys do not hold up the worker: Faust replays them in the background, and one that is far behind is
 exchanged for a snapshot once that has arrived.
 
-Settings: ``FAUST_ASSIGNER_SNAPSHOTS``, ``FAUST_ASSIGNER_BATCHED_REPLAY`` (settings.py).
+Settings: ``SNAPSHOTS`` and ``BATCHED_REPLAY`` of :mod:`faust_assigner.settings.table`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from faust_assigner.app.restore.bring_up import (
     scratch_folder,
     sweep_scratch,
 )
-from faust_assigner.app.settings import batched_replay, snapshots_url
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def install(app: Any) -> None:
     """
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
     chosen = object.__getattribute__(app.conf, "TableManager")
-    if issubclass(chosen, RestoringTables) or not (snapshots_url(app) or batched_replay(app)):
+    wanted = read_or_default(app, SNAPSHOTS) or read_or_default(app, BATCHED_REPLAY)
+    if issubclass(chosen, RestoringTables) or not wanted:
         return
     if "tables" in vars(app):
         logger.warning("Tables are replayed as Faust does it: the app was in use before snapshots could be "
@@ -149,7 +151,7 @@ class RestoringRecovery(Recovery):  # type: ignore[misc]
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Streams run again; now the standbys may catch up faster than by replay."""
         await super().on_recovery_completed(generation_id)
-        if self.app.consumer_generation_id == generation_id and snapshots_url(self.app):
+        if self.app.consumer_generation_id == generation_id and read_or_default(self.app, SNAPSHOTS):
             self.add_future(self._exchange_standbys(generation_id))
 
     async def on_stop(self) -> None:
@@ -280,7 +282,7 @@ def settings_of(app: Any) -> Settings:
     }
     folder = Path(conf.tabledir)
     sweep_scratch(folder)
-    return Settings(snapshots_url(app), batched_replay(app), connection,
+    return Settings(read_or_default(app, SNAPSHOTS), read_or_default(app, BATCHED_REPLAY), connection,
                     "read_committed" if app.in_transaction else "read_uncommitted", folder)
 
 

@@ -14,6 +14,7 @@ from faust_assigner.app import settings
 from faust_assigner.app.restore.disk import partitions_on_disk
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.errors import MetadataRefused
+from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, own_topics, read_directory
 from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.directory import ByUrl, Directory
@@ -86,8 +87,8 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         str(app.conf.canonical_url), actives, standbys, on_disk,
         generation=memory.generation,
         instance_id=settings.or_default(settings.instance_id, app, None),
-        rack_id=settings.or_default(settings.rack_id, app, None),
-        capacity=settings.or_default(settings.capacity, app, 1.0),
+        rack_id=settings.read_or_default(app, table.RACK),
+        capacity=settings.read_or_default(app, table.CAPACITY),
         group_ids=memory.group_ids,
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},

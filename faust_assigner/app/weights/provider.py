@@ -1,11 +1,6 @@
 """Weights for the assignor: read on a thread of their own, handed over in memory, never waited for.
 
-``FAUST_ASSIGNER_WEIGHTS``         a file, or ``topic:NAME`` / ``kafka://host:port/NAME``, a compacted topic
-``FAUST_ASSIGNER_WEIGHTS_MODE``    ``on`` (as given above), ``shadow`` (score, do not use), ``off``
-``FAUST_ASSIGNER_WEIGHTS_MAX_AGE`` seconds after which a version is stale, 7 days unless given
-``FAUST_ASSIGNER_WEIGHTS_CLAMP``   the least and the most a weight may be, in medians: ``0.25:4``
-
-or the same names in small letters as keywords of ``faust.App``. A rebalance takes what is in memory at
+The settings are ``WEIGHTS*`` of :mod:`faust_assigner.settings.table`. A rebalance takes what is in memory at
 that moment; while nothing is there, or what came is missing, stale or invalid, every partition weighs
 1.0 and the reason is logged once.
 """
@@ -24,11 +19,12 @@ from typing import Any, TypeAlias
 
 from mode import get_logger
 
-from faust_assigner.app import settings
 from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.settings import read
 from faust_assigner.app.weights.sources import FileSource, Source, TopicSource
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.planner import Plan
+from faust_assigner.settings import table
 from faust_assigner.weights.document import (
     DEFAULT_LIMITS,
     MAX_AGE_S,
@@ -195,26 +191,13 @@ class WeightsUnreachable(FaustAssignerError):
 
 
 def configured(app: Any) -> WeightSettings | None:
-    """What the app's environment or keywords say; None where no weights are wanted. Raises ConfigError."""
-    place = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS")
-    if place in (None, ""):
+    """What the app's settings say; None where no weights are wanted. Raises ConfigError."""
+    place = read(app, table.WEIGHTS)
+    if place is None:
         return None
-    text = str(settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_MODE") or Mode.ON.value)
-    try:
-        mode = Mode(text)
-    except ValueError:
-        raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS_MODE must be one of "
-                          f"{', '.join(m.value for m in Mode)}, got {text!r}") from None
-    age = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_MAX_AGE") or MAX_AGE_S
-    try:
-        max_age_s = float(age)
-    except (TypeError, ValueError):
-        max_age_s = 0.0
-    if not max_age_s > 0:
-        raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS_MAX_AGE must be seconds above 0, got {age!r}")
-    limits = settings._setting(app, "FAUST_ASSIGNER_WEIGHTS_CLAMP")
-    return WeightSettings(_source(app, str(place)), mode, max_age_s,
-                          Limits.parse(str(limits)) if limits else DEFAULT_LIMITS)
+    return WeightSettings(
+        _source(app, place), Mode(read(app, table.WEIGHTS_MODE)), read(app, table.WEIGHTS_MAX_AGE),
+        Limits(*read(app, table.WEIGHTS_CLAMP)))
 
 
 def _source(app: Any, place: str) -> Source:
@@ -244,9 +227,13 @@ def install(app: Any) -> WeightsProvider | None:
     """Give the app's assignor its weights, when they are configured; called once its settings are known.
 
     In mode ``shadow`` the assignor goes on counting and every decision is scored. Returns the provider.
-    Raises ConfigError for an impossible setting.
+    A setting that cannot be used is said, and every partition then weighs 1.0.
     """
-    wanted = configured(app)
+    try:
+        wanted = configured(app)
+    except ConfigError as error:
+        logger.error("The weights stay off: %s", error)
+        return None
     if wanted is None or wanted.mode is Mode.OFF:
         return None
     provider = WeightsProvider(app.conf.id, wanted)

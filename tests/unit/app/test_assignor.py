@@ -306,7 +306,7 @@ def test_a_static_member_whose_partitions_were_taken_over_does_not_get_them_back
 
 
 def test_rack_and_capacity_come_from_keywords_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Environment before keyword; a wrong value is said and the default taken."""
+    """Keyword before environment; a wrong value is said and the default taken."""
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://a", faust_assigner_rack="r1", faust_assigner_capacity=2), TOPICS)
     found.add("m1", make_app("http://b", faust_assigner_capacity="none"), TOPICS)
@@ -315,11 +315,11 @@ def test_rack_and_capacity_come_from_keywords_and_environment(monkeypatch: pytes
     assert (said(found, "m1").rack_id, said(found, "m1").capacity) == (None, 1.0)
     assert len([m for m in found.actives("orders").values() if m == "m0"]) == 4
     monkeypatch.setenv("FAUST_ASSIGNER_RACK", "r2")
-    app = make_app("http://c", env={"FAUST_ASSIGNER_RACK": "r3"}, faust_assigner_rack="r1")
-    found.add("m2", app, TOPICS)
+    found.add("m2", make_app("http://c", env={"FAUST_ASSIGNER_RACK": "r3"}), TOPICS)
     found.rebalance()
     assert said(found, "m2").rack_id == "r3"
-    assert said(found, "m0").rack_id == "r2"
+    assert said(found, "m1").rack_id == "r2"
+    assert said(found, "m0").rack_id == "r1"
 
 
 def test_generation_is_kafkas_where_the_consumer_knows_it() -> None:

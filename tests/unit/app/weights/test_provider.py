@@ -212,7 +212,7 @@ def app_of(**settings: Any) -> Any:
 def test_the_environment_or_the_app_says_where_the_weights_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path, a topic of the app's own brokers, a topic elsewhere; the environment goes first."""
+    """A path, a topic of the app's own brokers, a topic elsewhere."""
     assert configured(app_of()) is None
     wanted = configured(app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow"))
     assert wanted is not None
@@ -220,7 +220,7 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
     brokers = "kafka://127.0.0.1:1;kafka://127.0.0.1:2"
-    wanted = configured(app_of(broker=brokers, faust_assigner_weights="file"))
+    wanted = configured(app_of(broker=brokers))
     assert wanted is not None
     assert isinstance(wanted.source, TopicSource)
     assert wanted.source.connection["bootstrap_servers"] == ["127.0.0.1:1", "127.0.0.1:2"]
@@ -247,3 +247,10 @@ def test_installing_gives_the_assignor_its_weights(tmp_path: Path) -> None:
     assert app.assignor.weights_provider is provider
     provider.close()
     assert install(app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="off")) is None
+
+
+def test_weights_of_an_impossible_setting_stay_off(caplog: pytest.LogCaptureFixture) -> None:
+    """The app starts, and says which setting it did not take."""
+    app = app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="maybe")
+    assert install(app) is None
+    assert "FAUST_ASSIGNER_WEIGHTS_MODE must be one of on, shadow, off, got 'maybe'" in caplog.text

@@ -1,0 +1,54 @@
+"""docs/reference/settings.md, made from the table: ``python -m faust_assigner.settings.page FILE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from faust_assigner.settings.schema import Setting
+from faust_assigner.settings.table import SETTINGS
+
+HEAD = """\
+# Settings
+
+Made from `faust_assigner/settings/table.py`:
+`python -m faust_assigner.settings.page docs/reference/settings.md`.
+
+A keyword of `faust.App` goes before the environment, and the environment before the default:
+`faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
+`env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log
+and the default taken, the weights or the ledger staying off; with a wrong `FAUST_ASSIGNER_URLS` no request is
+forwarded.
+The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
+
+| environment | keyword of `faust.App` | a value is | default | unit | meaning | read in |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The page's text."""
+    return HEAD + "".join(f"| {' | '.join(_cells(setting))} |\n" for setting in SETTINGS)
+
+
+def _cells(setting: Setting[Any]) -> tuple[str, ...]:
+    keyword = f"`{setting.keyword}`" if setting.is_keyword else ""
+    return (f"`{setting.name}`", keyword, setting.kind.words, setting.shown or _default(setting.default),
+            setting.unit, setting.meaning, f"`{setting.read_in.replace(', ', '`, `')}`")
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page."""
+    Path(arguments[0]).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,141 @@
+"""A setting, and the one way to read it: argument, else environment, else default.
+
+An argument is what code says (a keyword of ``faust.App``, a parameter), the environment what the operator
+says where the code is silent. ``None`` and an empty text say nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from faust_assigner.errors import ConfigError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T_co]):
+    """What a value may look like: in words, and as the function that takes it (ValueError, TypeError)."""
+
+    words: str
+    parse: Callable[[Any], T_co]
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One setting; ``name`` is its name in the environment, in small letters that of the argument.
+
+    ``shown`` is the default in words where the value itself says little; ``read_in`` the module that acts
+    on it; ``is_keyword`` whether ``faust.App`` takes it.
+    """
+
+    name: str
+    kind: Kind[T]
+    default: T
+    unit: str
+    meaning: str
+    read_in: str
+    shown: str = ""
+    is_keyword: bool = True
+
+    @property
+    def keyword(self) -> str:
+        """The argument's name."""
+        return self.name.lower()
+
+
+def read(setting: Setting[T], *, argument: object = None, environment: Mapping[str, str]) -> T:
+    """The value said first; raises ConfigError that names the setting and the value."""
+    for said in (argument, environment.get(setting.name)):
+        if said is None or said == "":
+            continue
+        try:
+            return setting.kind.parse(said)
+        except (TypeError, ValueError):
+            raise ConfigError(f"{setting.name} must be {setting.kind.words}, got {said!r}") from None
+    return setting.default
+
+
+def number(words: str, *, least: float = math.ulp(0.0), most: float = math.inf) -> Kind[float]:
+    """A finite number from ``least`` to ``most``."""
+
+    def parse(said: Any) -> float:
+        value = float(said)
+        if not (least <= value <= most and value < math.inf):
+            raise ValueError(said)
+        return value
+
+    return Kind(words, parse)
+
+
+def whole(words: str, *, least: int) -> Kind[int]:
+    """A whole number, ``least`` or more; 1e6 is one, 1.5 is not."""
+
+    def parse(said: Any) -> int:
+        value = int(said) if isinstance(said, str) and said.strip().isdecimal() else float(said)
+        if value != int(value) or value < least:
+            raise ValueError(said)
+        return int(value)
+
+    return Kind(words, parse)
+
+
+def one_of(*names: str) -> Kind[str]:
+    """One of a few words."""
+
+    def parse(said: Any) -> str:
+        if said not in names:
+            raise ValueError(said)
+        return str(said)
+
+    return Kind(f"one of {', '.join(names)}", parse)
+
+
+def _switch(said: Any) -> bool:
+    text = str(said).strip().lower()
+    if text not in (*_YES, *_NO):
+        raise ValueError(said)
+    return text in _YES
+
+
+def _label(said: Any) -> str:
+    if not isinstance(said, str) or len(said) > 255 or not said.isprintable() or " " in said:
+        raise ValueError(said)
+    return said
+
+
+def _places(said: Any) -> tuple[str, ...]:
+    """Patterns of hosts and networks, in small letters."""
+    names = said.split(",") if isinstance(said, str) else list(said)
+    patterns = tuple(str(name).strip().lower() for name in names if str(name).strip())
+    for pattern in patterns:
+        if "/" in pattern:
+            ip_network(pattern, strict=False)
+    return patterns
+
+
+def _folder(said: Any) -> Path:
+    return Path(said)
+
+
+def _span(said: Any) -> tuple[float, float]:
+    low, high = (float(part) for part in (said.split(":") if isinstance(said, str) else said))
+    if not 0 < low <= 1 <= high < math.inf:
+        raise ValueError(said)
+    return low, high
+
+
+_YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
+
+SWITCH = Kind("1, yes, on, true or 0, no, off, false", _switch)
+TEXT = Kind("a text", str)
+LABEL = Kind("a text of up to 255 characters without blanks", _label)
+FOLDER = Kind("a folder", _folder)
+PLACES = Kind("hosts, host:port or networks like 10.0.0.0/8, with commas between", _places)
+SPAN = Kind("LOWEST:HIGHEST around 1, like 0.25:4", _span)

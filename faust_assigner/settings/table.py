@@ -1,0 +1,87 @@
+"""All settings. docs/reference/settings.md is made from this table, see ``page.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from faust_assigner.settings.schema import (
+    FOLDER,
+    LABEL,
+    PLACES,
+    SPAN,
+    SWITCH,
+    TEXT,
+    Setting,
+    number,
+    one_of,
+    whole,
+)
+
+#: Kafka's limit for one record is 1,048,588 bytes unless configured; the group's own fields need some of it.
+_RECORD_BYTES = 1_000_000
+_MIB = 1024 * 1024
+
+RACK: Final = Setting[str | None](
+    "FAUST_ASSIGNER_RACK", LABEL, None, "", "where this worker stands; standbys go to other racks",
+    "app/round/member.py", "none")
+CAPACITY: Final = Setting(
+    "FAUST_ASSIGNER_CAPACITY", number("a number from 0.000001 to 1000000", least=1e-6, most=1e6), 1.0,
+    "shares", "how much load this worker takes beside the others", "app/round/member.py")
+GROUP_RECORD_BYTES: Final = Setting(
+    "FAUST_ASSIGNER_GROUP_RECORD_BYTES", whole("0 or more bytes", least=0), _RECORD_BYTES, "bytes",
+    "what the brokers take as one group's record; beyond it the directory of owners is left out",
+    "app/assignor.py")
+URLS: Final = Setting[tuple[str, ...]](
+    "FAUST_ASSIGNER_URLS", PLACES, (), "",
+    "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
+    "app/repairs/router.py", "any but link-local ones; loopback only from loopback")
+REPAIRS: Final = Setting(
+    "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
+    "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
+    "left out instead of keeping the app from starting", "app/repairs/install.py")
+SNAPSHOTS: Final = Setting[str | None](
+    "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
+    "app/restore/recovery.py", "none")
+BATCHED_REPLAY: Final = Setting(
+    "FAUST_ASSIGNER_BATCHED_REPLAY", SWITCH, True, "",
+    "whether changelogs are replayed in batches; if not, by Faust's own loop", "app/restore/recovery.py")
+WEIGHTS: Final = Setting[str | None](
+    "FAUST_ASSIGNER_WEIGHTS", TEXT, None, "",
+    "where the weights of partitions are: a file, `topic:NAME` or `kafka://host:port/NAME`",
+    "app/weights/provider.py", "none: every partition weighs 1.0")
+WEIGHTS_MODE: Final = Setting(
+    "FAUST_ASSIGNER_WEIGHTS_MODE", one_of("on", "shadow", "off"), "on", "",
+    "`on` uses the weights, `shadow` scores decisions with them, `off` does not read them",
+    "app/weights/provider.py")
+WEIGHTS_MAX_AGE: Final = Setting(
+    "FAUST_ASSIGNER_WEIGHTS_MAX_AGE", number("seconds above 0"), 7 * 86_400.0, "seconds",
+    "after so long a version of the weights is stale", "app/weights/provider.py", "604800, 7 days")
+WEIGHTS_CLAMP: Final = Setting(
+    "FAUST_ASSIGNER_WEIGHTS_CLAMP", SPAN, (0.25, 4.0), "medians",
+    "the least and the most that a weight may be", "app/weights/provider.py", "0.25:4")
+LEDGER: Final = Setting[Path | None](
+    "FAUST_ASSIGNER_LEDGER", FOLDER, None, "",
+    "folder of the ledger; each process writes a file of its own there", "app/ledger/install.py",
+    "none: no ledger")
+LEDGER_FILE_BYTES: Final = Setting(
+    "FAUST_ASSIGNER_LEDGER_FILE_BYTES", whole("a number of bytes above 0", least=1), 64 * _MIB, "bytes",
+    "a file of the ledger is rotated at this size; `.1` is the oldest, and a number is never given twice",
+    "app/ledger/install.py", "67108864, 64 MiB")
+LEDGER_BYTES: Final = Setting(
+    "FAUST_ASSIGNER_LEDGER_BYTES", whole("a number of bytes above 0", least=1), 1024 * _MIB, "bytes",
+    "all ledger files of the folder together; the oldest rotated ones, and files nobody wrote for a day, "
+    "go first", "app/ledger/install.py", "1073741824, 1 GiB")
+LEDGER_SAMPLE_S: Final = Setting(
+    "FAUST_ASSIGNER_LEDGER_SAMPLE_S", number("seconds above 0"), 30.0, "seconds",
+    "time between two samples of a partition", "app/ledger/install.py")
+DEPLOY: Final = Setting[str | None](
+    "FAUST_ASSIGNER_DEPLOY", TEXT, None, "", "a name for this release; the history compares releases by it",
+    "app/ledger/install.py", "none")
+CACHE: Final = Setting(
+    "FAUST_ASSIGNER_CACHE", FOLDER, Path("~/.cache/faust-assigner"), "",
+    "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
+
+SETTINGS: Final[tuple[Setting[Any], ...]] = (
+    RACK, CAPACITY, GROUP_RECORD_BYTES, URLS, REPAIRS, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE,
+    WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

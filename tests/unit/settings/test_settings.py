@@ -1,0 +1,92 @@
+"""One table of settings: what it says is what is read, and what the page shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.settings import schema, table
+from faust_assigner.settings.page import main, page
+from faust_assigner.settings.schema import Setting, read
+from faust_assigner.weights.document import DEFAULT_LIMITS, MAX_AGE_S
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "reference" / "settings.md"
+by_name = pytest.mark.parametrize("setting", table.SETTINGS, ids=lambda setting: setting.keyword)
+
+
+def test_the_page_is_the_tables(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.settings.page``."""
+    main([str(tmp_path / "settings.md")])
+    assert (tmp_path / "settings.md").read_text() == page() == PAGE.read_text()
+
+
+def test_an_argument_goes_before_the_environment_before_the_default() -> None:
+    """And what is empty says nothing."""
+    environment = {"FAUST_ASSIGNER_CAPACITY": "2"}
+    assert read(table.CAPACITY, argument="3", environment=environment) == 3.0
+    assert read(table.CAPACITY, argument="", environment=environment) == 2.0
+    assert read(table.CAPACITY, argument=None, environment={"FAUST_ASSIGNER_CAPACITY": ""}) == 1.0
+    assert read(table.BATCHED_REPLAY, argument=0, environment={"FAUST_ASSIGNER_BATCHED_REPLAY": "1"}) is False
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "RACK": ("a b", "x" * 256, 7), "CAPACITY": ("none", "0", "nan", "inf", -1, 1e7),
+    "GROUP_RECORD_BYTES": ("-1", "1.5", "x"), "URLS": ("10.0.0.0/99", 7), "REPAIRS": ("maybe", 2),
+    "BATCHED_REPLAY": ("maybe",), "WEIGHTS_MODE": ("dark",), "WEIGHTS_MAX_AGE": ("0", "soon", "nan"),
+    "WEIGHTS_CLAMP": ("0.25", "2:4", "x:y", "0:inf"), "LEDGER": (7,), "LEDGER_FILE_BYTES": ("0", "nan"),
+    "LEDGER_BYTES": ("0", "1.5"), "LEDGER_SAMPLE_S": ("0", "nan"), "CACHE": (7,),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
+def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
+    """Whoever reads the error knows what to change."""
+    setting = getattr(table, name)
+    with pytest.raises(ConfigError) as found:
+        read(setting, argument=value, environment={})
+    assert str(found.value) == f"{setting.name} must be {setting.kind.words}, got {value!r}"
+
+
+@by_name
+def test_the_default_is_a_value_of_its_kind(setting: Setting[Any]) -> None:
+    """What stands in the table could be given, too; read from text it is the same."""
+    if setting.default not in (None, ()):
+        assert setting.kind.parse(setting.default) == setting.default
+
+
+@by_name
+def test_a_setting_is_read_where_the_table_says(setting: Setting[Any]) -> None:
+    """The named modules name the setting."""
+    short = setting.name.removeprefix("FAUST_ASSIGNER_")
+    for module in setting.read_in.split(", "):
+        assert re.search(rf"\b{short}\b", (ROOT / "faust_assigner" / module).read_text()), module
+
+
+def test_no_setting_is_missing_in_the_table() -> None:
+    """Each FAUST_ASSIGNER_ name in the sources is one of the table's, and no module reads one by itself."""
+    known = {setting.name for setting in table.SETTINGS}
+    for path in sorted((ROOT / "faust_assigner").rglob("*.py")):
+        text = path.read_text()
+        assert set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text)) <= known, path
+        if path.parent.name == "settings":
+            continue
+        literals = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+        assert not known.intersection(literal for literal in literals if isinstance(literal, str)), path
+
+
+def test_the_weights_own_defaults_are_the_tables() -> None:
+    """The document's module, which knows no settings, and the table say the same."""
+    assert (table.WEIGHTS_MAX_AGE.default, table.WEIGHTS_CLAMP.default) == (MAX_AGE_S, tuple(DEFAULT_LIMITS))
+
+
+def test_numbers_are_read_as_people_write_them() -> None:
+    """1e6 is a whole number, and a network's letters are small."""
+    assert read(table.LEDGER_BYTES, argument="1e6", environment={}) == 1_000_000
+    assert read(table.URLS, argument=" A.B , 10.0.0.0/8,", environment={}) == ("a.b", "10.0.0.0/8")
+    assert schema.SPAN.parse("0.02:50") == (0.02, 50.0)
