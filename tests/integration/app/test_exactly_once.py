@@ -36,26 +36,37 @@ class Group:
         self.sent, self.seen = 0, list[int]()
 
     def start(self, name: str) -> None:
-        """A worker, with the files of its former life when it had one."""
+        """A worker, with the files of its former life when it had one; a record takes it 20 ms."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {"EXACTLY_APP_ID": self.app_id, "EXACTLY_BOOTSTRAP": self.bootstrap,
-                                    "EXACTLY_NAME": name, "EXACTLY_DATA": str(folder / "data")}
+                                    "EXACTLY_NAME": name, "EXACTLY_DATA": str(folder / "data"),
+                                    "EXACTLY_WORK_S": "0.02", "EXACTLY_COMMIT_S": "1.0"}
         with (folder / "log").open("ab") as log:
             self.workers[name] = subprocess.Popen(
                 [sys.executable, "-m", WORKER, "worker", "-l", "info", "--without-web"],
                 cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
-    def pass_on(self, count: int, timeout_s: float = 60.0) -> None:
-        """Send so many numbers, each a different one, and wait until as many came out."""
+    def send(self, count: int) -> None:
+        """So many numbers, each a different one."""
         for number in range(self.sent, self.sent + count):
             key = b'"k%d"' % (number % 20)
             self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, key, number % 4)
         assert self.producer.flush(30) == 0
         self.sent += count
+
+    def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
+        """Until so many of the numbers came out, or time is over."""
         deadline = time.monotonic() + timeout_s
-        while len(self.seen) < self.sent and time.monotonic() < deadline:
-            self.read(1.0)
+        while len(self.seen) < count and time.monotonic() < deadline:
+            self.read(0.1)
+
+    def in_the_middle(self, count: int = 400) -> None:
+        """Send ``count`` numbers, return when a part of them came out: the others are still worked on."""
+        before = self.sent
+        self.send(count)
+        self.wait_for(before + count // 8)
+        assert before < len(self.seen) < self.sent, "nobody was in the middle of work"
 
     def read(self, seconds: float) -> None:
         """Take what committed readers see."""
@@ -76,18 +87,20 @@ class Group:
 def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    """SIGKILL of one worker, its return with its files, SIGTERM of the other; numbers sent all the while."""
+    """SIGKILL of one worker amid its work, its return with its files, SIGTERM of the other amid its own."""
     group = Group(kafka.bootstrap, tmp_path)
     try:
         group.start("one")
         group.start("two")
-        group.pass_on(200)
+        group.send(200)
+        group.wait_for(group.sent)
+        group.in_the_middle()
         group.workers["two"].kill()
-        group.pass_on(200)
         group.start("two")
-        group.pass_on(200)
+        group.wait_for(group.sent)
+        group.in_the_middle()
         group.workers["one"].terminate()
-        group.pass_on(200)
+        group.wait_for(group.sent)
         group.read(2.0)
         assert sorted(group.seen) == list(range(group.sent))
         assert group.workers["two"].poll() is None

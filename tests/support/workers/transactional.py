@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -9,6 +10,8 @@ import faust
 
 ENV = {name.removeprefix("EXACTLY_"): value for name, value in os.environ.items()
        if name.startswith("EXACTLY_")}
+#: Seconds within each record, between its change of the table and what it sends.
+WORK_S = float(ENV.get("WORK_S", "0"))
 
 app = faust.App(
     ENV["APP_ID"],
@@ -24,6 +27,7 @@ app = faust.App(
     table_standby_replicas=1,
     broker_session_timeout=6.0,
     broker_heartbeat_interval=1.0,
+    broker_commit_interval=float(ENV.get("COMMIT_S", "2.8")),
     consumer_auto_offset_reset="earliest",
     web_enabled=False,
 )
@@ -37,6 +41,7 @@ async def add(stream: Any) -> None:
     """One record in, one change of the table and one record out."""
     async for key, value in stream.items():
         sums[key] += value
+        await asyncio.sleep(WORK_S)
         await passed_on.send(key=key, value=value)
 
 
