@@ -30,10 +30,15 @@ STANDBY_BATCH = 200
 
 
 def mixed(*mixins: type, into: type) -> type:
-    """A class of its own for one app: ``mixins`` over ``into``, named after both."""
-    name = "".join(mixin.__name__ for mixin in mixins) + into.__name__
-    # Mode keeps each class's tasks by module and qualified name, so two bases need two names.
-    return type(name, (*mixins, into), {"__module__": f"{__name__}.{into.__module__}"})
+    """A class of its own for one app: ``mixins`` over ``into``, under the name of what it stands in for.
+
+    Mode puts a service's class name into every log line, and people search for ``[^--Consumer]``. It keeps
+    a class's tasks by module and qualified name, so the latter says what was mixed.
+    """
+    theirs = next(base for base in into.__mro__ if not base.__module__.startswith("faust_assigner."))
+    qualified = f"{into.__qualname__}[{', '.join(mixin.__name__ for mixin in mixins)}]"
+    return type(theirs.__name__, (*mixins, into),
+                {"__module__": into.__module__, "__qualname__": qualified})
 
 
 class FlowControl(FlowControlEvent):  # type: ignore[misc]

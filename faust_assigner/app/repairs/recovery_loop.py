@@ -8,6 +8,8 @@ from faust.tables.recovery import Recovery
 from mode import Service, get_logger
 from mode.utils.queues import ThrowableQueue
 
+from faust_assigner.app.repairs.fetching import mixed
+
 if TYPE_CHECKING:
     from faust.tables.manager import TableManager
 else:
@@ -133,5 +135,6 @@ class SteadyTables(TableManager):  # type: ignore[misc]
     def recovery(self) -> Any:
         """The recovery service, made at first use."""
         if self._recovery is None:
-            self._recovery = SteadyRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
+            kind = mixed(SteadyRecovery, into=Recovery)
+            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
