@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -77,6 +78,14 @@ KEYS ?= 1000000
 recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snapshot, local; KEYS=, BENCH="--broker embedded --direct"
 	$(RUN) -m benchmarks.recovery --keys $(KEYS) $(BENCH)
 	$(RUN) -m benchmarks.compaction --keys $(KEYS)
+
+NEWEST := build/host-newest
+host-newest:                    ## the newest faust-streaming and aiokafka beyond our pins: what we touch, the app's unit tests; weekly
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/pip install -q . hypothesis pytest pytest-asyncio pytest-rerunfailures pytest-timeout
+	$(NEWEST)/bin/pip install -q --upgrade faust-streaming aiokafka
+	$(NEWEST)/bin/python -m faust_assigner.app.host.check
+	$(NEWEST)/bin/python -m pytest -q tests/unit/app
 
 SEED ?= 1
 INSTANCES ?= 10000

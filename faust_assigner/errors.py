@@ -3,7 +3,8 @@
     FaustAssignerError
     |- PlanInputError        the caller's own arguments contradict themselves (duplicate member ids, ...)
     |- MetadataRefused       bytes of a member could not be taken; says which limit or field
-    `- ConfigError           an unknown or impossible setting
+    |- ConfigError           an unknown or impossible setting
+    `- HostMismatch          the installed Faust or aiokafka is not one our repairs were written for
 
 What a stranger sent never surfaces as an exception from the planner: it is refused, counted and said.
 """
@@ -25,3 +26,7 @@ class MetadataRefused(FaustAssignerError, ValueError):
 
 class ConfigError(FaustAssignerError, ValueError):
     """A setting has an unknown name or an impossible value."""
+
+
+class HostMismatch(FaustAssignerError, RuntimeError):
+    """A version, a signature or an attribute of Faust, mode or aiokafka differs from what we rely on."""

@@ -25,7 +25,6 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
-from faust_assigner.app.repairs import install as repairs
 from faust_assigner.app.round import fallback as last_resort
 from faust_assigner.app.round import findings as report
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
@@ -62,9 +61,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
-        # The fixup has done it by now; without the package's entry point this says that it is too late.
         if hasattr(app, "_new_consumer"):
-            repairs.install(app)
+            _repair(app)
 
     @property
     def name(self) -> str:
@@ -281,6 +279,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             if tp.partition in topics.get(tp.topic, ()):
                 return URL(url)
         raise KeyError(tp)
+
+
+def _repair(app: Any) -> None:
+    """The fixup has done it by now; without the package's entry point this says that it is too late."""
+    # Not at the top: the repairs import what only a host that fits has, and the fixup says which does not.
+    from faust_assigner.app.repairs import install as repairs
+
+    repairs.install(app)
 
 
 def kafka_generation(app: Any) -> int:

@@ -1,30 +1,36 @@
 """What Faust loads from the ``faust.fixups`` entry point: the place where the app's parts are installed.
 
 Faust creates one per app, any app of the process. It does nothing unless the app's settings, once they
-are known, name our assignor.
+are known, name our assignor. Then all parts are installed, or the app does not start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
 
-from faust_assigner.app.ledger import install as ledger_writer
-from faust_assigner.app.repairs import driver_assignor as always
-from faust_assigner.app.repairs import install as repairs
-from faust_assigner.app.repairs import router
-from faust_assigner.app.restore import recovery
-from faust_assigner.app.weights import provider as weights
+from faust_assigner.app import settings
+from faust_assigner.app.host.check import demand
+from faust_assigner.errors import HostMismatch
+from faust_assigner.settings.table import REPAIRS
 
 logger = get_logger(__name__)
 
-#: In this order; each takes the app, and one that fails leaves the others to work.
-INSTALLERS: tuple[Callable[[Any], object], ...] = (
-    repairs.install, recovery.install, always.install, router.install, weights.install,
-    ledger_writer.install)
+#: What is needed by the assignor itself, see ``host/touches.py``.
+ASSIGNOR = "assignor"
+
+#: In this order; each module has an ``install(app)``. Imported once the host is known to fit.
+INSTALLERS = {
+    "repairs": "faust_assigner.app.repairs.install",
+    "restore": "faust_assigner.app.restore.recovery",
+    "driver_assignor": "faust_assigner.app.repairs.driver_assignor",
+    "router": "faust_assigner.app.repairs.router",
+    "weights": "faust_assigner.app.weights.provider",
+    "ledger": "faust_assigner.app.ledger.install",
+}
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]
@@ -39,10 +45,38 @@ class Fixup(FaustFixup):  # type: ignore[misc]
         return True
 
     def _when_configured(self, app: Any, **_: Any) -> None:
-        if not repairs.chose_our_assignor(app):
+        if not chose_our_assignor(app):
             return
-        for install in INSTALLERS:
-            try:
-                install(app)
-            except Exception:
-                logger.exception("%s could not be installed", install.__module__)
+        try:
+            for part in parts_that_fit(app):
+                import_module(INSTALLERS[part]).install(app)
+        except BaseException:
+            # Whoever goes on in spite of this meets it again: half repaired is worse than not started.
+            app.conf = None
+            raise
+
+
+def chose_our_assignor(app: Any) -> bool:
+    """Whether the app's assignor is ours or derives from it."""
+    chosen = app.conf.PartitionAssignor
+    return any(base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ()))
+
+
+def parts_that_fit(app: Any) -> tuple[str, ...]:
+    """All of ``INSTALLERS``; where the app does without repairs, those whose host is as they expect.
+
+    Raises HostMismatch where an app with repairs runs on a host that some part was not written for.
+    """
+    if settings.read_or_default(app, REPAIRS):
+        demand({ASSIGNOR, *INSTALLERS})
+        return tuple(INSTALLERS)
+    return tuple(part for part in INSTALLERS if part != "repairs" and _fits(part))
+
+
+def _fits(part: str) -> bool:
+    try:
+        demand({part}, versions={})
+    except HostMismatch as error:
+        logger.error("Without %s: %s", part, error)
+        return False
+    return True

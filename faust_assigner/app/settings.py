@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mode import get_logger
@@ -23,7 +23,7 @@ def read(app: Any, setting: Setting[T]) -> T:
     # With Faust's env_prefix, which conf.getenv knows of, before the bare name.
     said = next((value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), "")
     # Faust's settings drop keywords they do not know; the app keeps them.
-    keywords = app._default_options[1]
+    keywords: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
     argument = next((value for value in (getattr(conf, setting.keyword, None), keywords.get(setting.keyword),
                                          keywords.get(name)) if value is not None), None)
     return schema.read(setting, argument=argument, environment={name: said})

@@ -19,9 +19,6 @@ import pytest
 
 from faust_assigner.app import fixup
 from faust_assigner.app.assignor import PartitionAssignor
-from faust_assigner.app.repairs import install as repairs
-from faust_assigner.app.repairs import router
-from faust_assigner.app.restore import recovery
 
 #: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
@@ -67,8 +64,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     installers = fixup.INSTALLERS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
-        left_out = (repairs.install, recovery.install, router.install)
-        fixup.INSTALLERS = tuple(i for i in installers if i not in left_out)
+        left_out = ("repairs", "restore", "router")
+        fixup.INSTALLERS = {part: module for part, module in installers.items() if part not in left_out}
     yield
     fixup.INSTALLERS = installers
 

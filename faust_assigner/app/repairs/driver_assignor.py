@@ -25,9 +25,6 @@ else:
 
 logger = get_logger(__name__)
 
-#: Where an AIOKafkaConsumer that has not started keeps the assignors for its coordinator.
-STRATEGY = "_partition_assignment_strategy"
-
 
 class AsksOurs(Consumer):  # type: ignore[misc]
     """Of the app's consumer: what it creates joins the group with the app's assignor."""
@@ -44,12 +41,8 @@ def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any
     consumer, assignor = create(transport), thread.app.assignor
     guard_leader(consumer)
     if thread._assignor is not assignor:
-        if not hasattr(consumer, STRATEGY):
-            logger.warning("This aiokafka keeps its assignors elsewhere; without tables and standbys "
-                           "partitions are assigned by round-robin, not by the app's assignor")
-            return consumer
         thread._assignor = assignor
-        setattr(consumer, STRATEGY, [assignor])
+        consumer._partition_assignment_strategy = [assignor]
     return consumer
 
 

@@ -1,4 +1,4 @@
-"""Installs the repairs of ``flow``, ``commits``, ``transactions`` and ``replay`` in one app.
+"""Installs the repairs of ``fetching``, ``commits``, ``transactions`` and ``recovery_loop`` in one app.
 
 ``FAUST_ASSIGNER_REPAIRS=0`` leaves Faust as it is.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
+from faust_assigner.app.host.check import demand
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
@@ -25,29 +26,25 @@ MARK = "_faust_assigner_repaired"
 
 
 def install(app: Any) -> None:
-    """Repair ``app`` once, if it chose our assignor and its settings do not forbid it.
+    """Repair ``app`` once, unless its settings forbid it.
 
     To be called before the app creates its consumer and its tables, as the fixup does when the
     settings are known; called later it can only say that it came too late. Other apps of the process
     are not touched.
     """
-    if not read_or_default(app, REPAIRS) or not chose_our_assignor(app):
-        return
-    repair(app)
-
-
-def chose_our_assignor(app: Any) -> bool:
-    """Whether the app's assignor is ours or derives from it."""
-    chosen = app.conf.PartitionAssignor
-    return any(base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ()))
+    if read_or_default(app, REPAIRS):
+        repair(app)
 
 
 def repair(app: Any) -> None:
-    """Repair ``app`` whatever its assignor; a second call does nothing."""
+    """Repair ``app`` whatever its settings; a second call does nothing. Raises HostMismatch."""
     if getattr(app, MARK, False):
         return
+    too_late = app._consumer is not None or "tables" in vars(app)
+    if not too_late:
+        demand({"repairs"})
     setattr(app, MARK, True)
-    if app._consumer is not None or "tables" in vars(app):
+    if too_late:
         logger.warning("Records may be lost or repeated at a rebalance: the app was in use before it could "
                        "be repaired; install faust_assigner with pip, so that Faust finds its fixup")
         return

@@ -10,9 +10,8 @@ import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
-from faust_assigner.app import fixup
 from faust_assigner.app.fixup import Fixup
-from faust_assigner.app.repairs import driver_assignor as always
+from faust_assigner.app.repairs import driver_assignor, router
 from tests.support.faust_group import make_app
 
 OURS = "faust_assigner:PartitionAssignor"
@@ -79,31 +78,21 @@ async def test_a_driver_that_never_asks_is_named_at_the_start(caplog: pytest.Log
     assert "confluent://127.0.0.1:1" in caplog.text
 
 
-async def test_another_aiokafka_is_said_and_survived(monkeypatch: pytest.MonkeyPatch,
-                                                     caplog: pytest.LogCaptureFixture) -> None:
-    """The place where aiokafka keeps its assignors is private; a release may move it."""
-    monkeypatch.setattr(always, "STRATEGY", "_gone")
-    assert strategies_of(app_of(OURS, replicas=0)) == [RoundRobinPartitionAssignor]
-    assert "round-robin" in caplog.text
-
-
-def test_one_failing_part_leaves_the_others_to_work(monkeypatch: pytest.MonkeyPatch,
-                                                    caplog: pytest.LogCaptureFixture) -> None:
-    """Each part is installed by itself; the app starts in any case."""
+def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the parts would be worse than an app that does not start."""
     def broken(app: Any) -> None:
         raise ZeroDivisionError("broken on purpose")
 
-    done: list[Any] = []
-    monkeypatch.setattr(fixup, "INSTALLERS", (broken, done.append))
-    app = app_of(OURS)
-    assert app.conf.id == "shop"
-    assert done == [app]
-    assert "broken on purpose" in caplog.text
+    monkeypatch.setattr(router, "install", broken)
+    app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError, match="broken on purpose"):
+            assert app.conf.id
 
 
 async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """A consumer that exists already keeps what it was given."""
     app = app_of(OURS, replicas=0)
     assert app.consumer is not None
-    always.install(app)
+    driver_assignor.install(app)
     assert "Too late" in caplog.text

@@ -1,0 +1,324 @@
+"""Each private or undocumented name of Faust, mode and aiokafka that the app's parts use.
+
+docs/reference/host.md is made from this table (``page.py``), an app is checked against it before anything is
+installed (``check.py``), and each row names the test that goes red when the name means something else.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+#: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
+VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
+
+
+class Touch(NamedTuple):
+    """One name of the host.
+
+    ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature (names, kinds, ``=`` for a default;
+    ``async`` before it for a coroutine), ``property``, ``class attribute``, or ``set in METHOD``. ``parts``
+    are the installers that need it, ``stock`` is none of them.
+    """
+
+    owner: str
+    name: str
+    shape: str
+    parts: tuple[str, ...]
+    why: str
+    test: str
+
+
+def _of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[Touch, ...]:
+    return tuple(Touch(owner, name, shape, tuple(parts.split()), why, test)
+                 for name, shape, parts, why, test in rows)
+
+
+_LOST = "tests/integration/app/test_nothing_lost.py::test_"
+_WHOLE = "tests/integration/app/test_whole_transactions.py::test_"
+_RESTORE = "tests/unit/app/restore/test_recovery.py::test_"
+_SNAPSHOT = "tests/integration/snapshots/test_snapshot_restore.py::test_"
+_METER = "tests/unit/app/ledger/test_recovery_meter.py::test_"
+_FIXUP = "tests/unit/app/test_fixup.py::test_"
+_ASSIGNOR = "tests/unit/app/test_assignor.py::test_"
+_GUARD = "tests/integration/app/test_assignor_guard.py::test_the_group_goes_on"
+_LEDGER = "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
+_TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
+_LABELS = "tests/unit/app/repairs/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
+_FINAL = _LOST + "the_final_commit_reaches_the_broker"
+_BOOKS = _WHOLE + "a_commit_falls_between_two_records"
+_OUTPUTS = _WHOLE + "outputs_are_in_the_transaction_that_commits_their_records"
+_PAUSED = _LOST + "no_record_is_processed_before_its_table_is_restored"
+_HEAD = _LOST + "the_head_of_the_first_batch_after_a_recovery_is_processed"
+_PENDING = _LOST + "a_fetch_under_way_takes_no_records_of_paused_partitions"
+_OVERTAKEN = _LOST + "a_recovery_overtaken_by_a_rebalance_starts_no_flow"
+_UNREADABLE = _LOST + "recovery_ends_although_the_last_record_cannot_be_read"
+_RESTORED = _RESTORE + "a_restored_offset_is_what_recovery_goes_on_from"
+_EXCHANGED = _SNAPSHOT + "a_standby_far_behind_is_exchanged_for_a_snapshot"
+_ABORTED = _WHOLE + "what_a_revocation_leaves_half_done_is_aborted"
+_ONE_LINE = _LOST + "one_line_of_settings_repairs_the_app"
+
+_APP: Final = _of(
+    "faust.app.base:App",
+    ("_default_options", "set in __init__", "assignor",
+     "keywords of faust.App that Faust does not know are kept there",
+     _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment"),
+    ("_consumer", "class attribute", "assignor repairs driver_assignor",
+     "whether there is a consumer, without making one",
+     _FIXUP + "too_late_is_said"),
+    ("_new_consumer", "(self)", "repairs driver_assignor", "replaced, so that the consumer's class is ours",
+     _ONE_LINE),
+    ("_span_add_default_tags", "(self, span)", "assignor", "the span of an assignment looks like stock's",
+     _ASSIGNOR + "a_tracer_gets_a_span_like_stocks"),
+    ("_start_span_from_rebalancing", "(self, name)", "repairs",
+     "the span of a revocation looks like stock's", _FINAL),
+    ("flow_control", "property", "repairs", "replaced by one that clears only what was queued before", _HEAD),
+    ("in_recovery", "class attribute", "repairs ledger",
+     "sources before standbys only once tables are restored",
+     _LOST + "a_standby_that_catches_up_does_not_stop_the_streams"),
+    ("rebalancing", "set in on_rebalance_end", "repairs ledger",
+     "no standby is written to disk while partitions change hands",
+     _LOST + "a_standby_writes_what_it_reads"),
+    ("in_transaction", "property", "repairs restore", "whether exactly_once asks for transactions", _OUTPUTS),
+    ("consumer_generation_id", "class attribute", "repairs restore",
+     "records of a former generation are left out", _HEAD),
+)
+
+_CONSUMER: Final = _of(
+    "faust.transport.consumer:Consumer",
+    ("_acked", "set in __init__", "repairs", "what is acknowledged and not yet committed", _BOOKS),
+    ("_acked_index", "set in __init__", "repairs", "the same, as sets", _BOOKS),
+    ("_gap", "set in __init__", "repairs", "offsets that hold no record", _BOOKS),
+    ("_read_offset", "set in __init__", "repairs", "forgotten after the final commit, not before it", _FINAL),
+    ("_committed_offset", "set in __init__", "repairs ledger", "how far each partition is committed", _BOOKS),
+    ("_unacked_messages", "set in __init__", "repairs", "records that are half processed", _BOOKS),
+    ("_active_partitions", "set in _reset_state", "repairs", "partitions that are fetched", _PENDING),
+    ("_paused_partitions", "set in _reset_state", "repairs", "partitions that wait for their recovery",
+     _PAUSED),
+    ("_buffered_partitions", "set in __init__", "repairs", "partitions that wait for room in a queue",
+     _PAUSED),
+    ("_on_partitions_revoked", "set in __init__", "repairs",
+     "the app's callback, which stops streams and commits", _FINAL),
+    ("_commit_tps", "async (self, tps, start_new_transaction)", "repairs",
+     "overridden: a commit falls between two records", _BOOKS),
+    ("_commit_offsets", "async (self, offsets, start_new_transaction=)", "repairs",
+     "commits the offsets that were cut between two records", _BOOKS),
+    ("_handle_attached", "async (self, commit_offsets)", "repairs",
+     "sends what is attached to committed offsets",
+     _WHOLE + "changes_in_the_buffer_are_committed_with_their_records"),
+    ("_filter_committable_offsets", "(self, tps)", "repairs", "how far the books are free of holes", _BOOKS),
+    ("_reset_state", "(self)", "repairs", "overridden: our events are made on the consumer's loop", _PAUSED),
+    ("_wait_next_records", "async (self, timeout)", "repairs",
+     "overridden: no second is slept when partitions resume",
+     _LOST + "the_fetcher_does_not_oversleep_a_recovery"),
+    ("flow_active", "set in _reset_state", "repairs", "whether what was fetched may be handed over",
+     _OVERTAKEN),
+    ("transactions", "set in __init__", "repairs", "the transaction manager", _OUTPUTS),
+    ("on_partitions_revoked", "async (self, revoked)", "repairs",
+     "overridden: the books are closed after the final commit",
+     _FINAL),
+    ("on_partitions_assigned", "async (self, assigned, generation_id=)", "repairs",
+     "overridden: a generation begins with everything paused",
+     _PAUSED),
+    ("resume_flow", "(self)", "repairs", "overridden: nothing resumes between generations", _OVERTAKEN),
+    ("stop_flow", "(self)", "repairs", "called when a generation begins", _PAUSED),
+    ("resume_partitions", "(self, tps)", "repairs", "overridden: sources resume after the seek", _HEAD),
+    ("on_buffer_drop", "(self, tp)", "repairs", "overridden: room in a queue resumes no paused partition",
+     _PAUSED),
+    ("topic_partitions", "(self, topic)", "repairs", "overridden: an unknown topic is not an empty one",
+     _LOST + "a_changelog_the_cluster_has_not_told_of_yet_ends_no_agent"),
+    ("commit_and_end_transactions", "async (self)", "repairs",
+     "overridden: the final commit waits for one under way",
+     _LOST + "the_final_commit_follows_a_commit_under_way"),
+    ("maybe_wait_for_commit_to_finish", "async (self)", "repairs", "called before the final commit",
+     _LOST + "the_final_commit_follows_a_commit_under_way"),
+)
+
+_THREAD: Final = (
+    *_of("faust.transport.consumer:ThreadDelegateConsumer",
+         ("_thread", "set in __init__", "assignor ledger", "the way to aiokafka's generation and member id",
+          _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
+         ("_new_consumer_thread", "(self)", "repairs driver_assignor",
+          "overridden: two steps of the thread are replaced", _PENDING),
+         ("_getmany", "async (self, active_partitions, timeout)", "repairs",
+          "overridden: batches are counted", _UNREADABLE)),
+    *_of("faust.transport.consumer:ConsumerThread",
+         ("consumer", "set in __init__", "repairs", "the consumer whose thread it is", _PENDING)),
+    *_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
+         ("_consumer", "set in on_start", "assignor ledger", "the AIOKafkaConsumer, once there is one",
+          _LEDGER),
+         ("_assignor", "set in _create_worker_consumer", "driver_assignor",
+          "the assignor the thread tells of revocations",
+          _FIXUP + "without_tables_and_standbys_ours_is_asked"),
+         ("_create_worker_consumer", "(self, transport)", "driver_assignor",
+          "replaced: it is given the app's assignor",
+          _FIXUP + "without_tables_and_standbys_ours_is_asked"),
+         ("_fetch_records", "async (self, consumer, active_partitions, timeout=, max_records=)", "repairs",
+          "replaced: what arrives while the flow is stopped is put back",
+          _PENDING)),
+    *_of("faust.transport.consumer",
+         ("ensure_TPset", "(tps)", "repairs", "partitions as Faust compares them", _PAUSED),
+         ("CONSUMER_PARTITIONS_REVOKED", "class attribute", "repairs",
+          "the state that is shown during a revocation",
+          _FINAL)),
+    *_of("faust.transport.drivers.aiokafka",
+         ("server_list", "(urls, default_port)", "restore weights",
+          "the app's brokers as aiokafka takes them", _TOPIC),
+         ("credentials_to_aiokafka_auth", "(credentials=, ssl_context=)", "restore weights",
+          "TLS and SASL as aiokafka takes them",
+          _TOPIC)),
+    *_of("faust.utils.tracing",
+         ("traced_from_parent_span", "(parent_span=, callback=, **extra_context)", "repairs",
+          "the span of a revocation looks like stock's", _FINAL)),
+    *_of("faust.streams", ("current_event", "()", "repairs", "the record that is processed now", _OUTPUTS)),
+)
+
+_TRANSACTIONS: Final = (
+    *_of("faust.transport.consumer:TransactionManager",
+         ("send", "async (self, topic, key, value, partition, timestamp, headers, *, transactional_id=)",
+          "repairs", "overridden: a record's sends go into its transaction", _OUTPUTS),
+         ("commit", "async (self, offsets, start_new_transaction=)", "repairs",
+          "overridden: all of a transaction's sends go before it", _BOOKS),
+         ("consumer", "set in __init__", "repairs", "the consumer that knows partitions", _OUTPUTS),
+         ("producer", "set in __init__", "repairs", "the producer that sends", _OUTPUTS)),
+    *_of("faust.transport.drivers.aiokafka:Producer",
+         ("_transaction_producers", "class attribute", "repairs", "which transactions there are", _ABORTED),
+         ("abort_transaction", "async (self, transactional_id)", "repairs",
+          "aborts what the final commit left open", _ABORTED)),
+    *_of("faust.transport.producer:Producer",
+         ("send_soon", "(self, fut)", "repairs", "replaced: table changes keep their turn",
+          _WHOLE + "changes_in_the_buffer_are_committed_with_their_records")),
+    *_of("faust.channels:SerializedChannel",
+         ("publish_message", "async (self, fut, wait=)", "repairs", "sends one table change in its turn",
+          _WHOLE + "changes_in_the_buffer_are_committed_with_their_records")),
+)
+
+_TABLES: Final = (
+    *_of("faust.tables.manager:TableManager",
+         ("_changelogs", "set in __init__", "assignor", "which topics are changelogs, of which tables",
+          _ASSIGNOR + "a_global_table_is_everywhere"),
+         ("_changelog_queue", "set in __init__", "repairs", "the queue is ours",
+          _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out"),
+         ("_recovery", "class attribute", "repairs restore", "the recovery is ours", _ONE_LINE),
+         ("changelog_queue", "property", "repairs", "overridden: records of other generations are left out",
+          _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out"),
+         ("recovery", "property", "repairs restore", "overridden: makes our recovery", _ONE_LINE),
+         ("changelog_topics", "property", "repairs", "tells standbys from sources",
+          _LOST + "a_standby_that_catches_up_does_not_stop_the_streams"),
+         ("on_partitions_revoked", "(self, revoked)", "restore", "overridden: restoring stops first",
+          _RESTORE + "a_rebalance_stops_the_thread_and_waits_for_it"),
+         ("on_rebalance", "async (self, assigned, revoked, newly_assigned, generation_id=)", "restore",
+          "overridden: no thread of ours holds a database then",
+          _RESTORE + "a_rebalance_stops_the_thread_and_waits_for_it")),
+    *_of("faust.tables.base:Collection",
+         ("_store", "set in __init__", "assignor", "whether the table is in RocksDB",
+          "tests/unit/app/restore/test_disk.py::test_a_table_with_a_store_of_its_own"),
+         ("_on_changelog_event", "set in __init__", "restore",
+          "a table with a callback is left to Faust's loop", _RESTORED),
+         ("apply_changelog_batch", "(self, batch)", "ledger", "wrapped: records of a recovery are counted",
+          _METER + "partition_without_state_is_replayed")),
+    *_of("faust.stores.rocksdb:Store",
+         ("_db_for_partition", "(self, partition)", "restore", "opens a partition's database", _EXCHANGED),
+         ("_dbs", "set in __init__", "restore", "the open databases; one is exchanged", _EXCHANGED),
+         ("use_rocksdict", "set in __init__", "restore", "rocksdict's databases are the ones we write",
+          _RESTORE + "stores_whose_values_are_not_the_changelogs_take_no_files"),
+         ("read_only", "set in __init__", "restore", "such a database is not ours to write", _RESTORED),
+         ("rocksdb_options", "set in __init__", "restore", "a database with a TTL takes no files",
+          _RESTORE + "stores_whose_values_are_not_the_changelogs_take_no_files"),
+         ("partition_path", "(self, partition)", "restore ledger", "where a database lies", _EXCHANGED),
+         ("persisted_offset", "(self, tp)", "restore", "how far a database has come", _RESTORED)),
+)
+
+_RECOVERY: Final = _of(
+    "faust.tables.recovery:Recovery",
+    ("_build_offsets", "async (self, consumer, tps, destination, title)", "restore ledger",
+     "overridden: databases are brought up before they are believed",
+     _RESTORED),
+    ("_wait", "async (self, coro, timeout=)", "restore",
+     "overridden: a download may take longer than a request",
+     _RESTORE + "a_restore_may_take_longer_than_a_request"),
+    ("_set_recovery_ended", "(self)", "repairs", "ends a recovery whose last record never comes",
+     _UNREADABLE),
+    ("_generation_id", "set in on_rebalance", "ledger", "names a recovery whose decision is unknown",
+     _LEDGER),
+    ("on_rebalance", "async (self, assigned, revoked, newly_assigned, generation_id=)", "repairs ledger",
+     "overridden: from here on this generation resumes partitions",
+     _OVERTAKEN),
+    ("on_recovery_completed", "async (self, generation_id=)", "repairs restore ledger",
+     "overridden: seek first, then resume", _HEAD),
+    ("on_stop", "async (self)", "restore", "overridden: databases are let go of first",
+     _RESTORE + "a_rebalance_stops_the_thread_and_waits_for_it"),
+    ("flush_buffers", "(self)", "repairs restore", "writes what has been read",
+     _LOST + "a_standby_writes_what_it_reads"),
+    ("buffers", "set in __init__", "repairs", "what has been read and not written",
+     _LOST + "a_standby_writes_what_it_reads"),
+    ("need_recovery", "(self)", "repairs", "whether actives still lag", _UNREADABLE),
+    ("active_stats", "(self)", "repairs", "which actives lag", _UNREADABLE),
+    ("active_tps", "set in __init__", "repairs ledger", "changelog partitions of this worker's own",
+     _METER + "kept_partition_with_nothing_to_read_is_no_recovery"),
+    ("standby_tps", "set in __init__", "repairs restore ledger", "changelog partitions it follows",
+     _METER + "state_of_a_standby_is_told_apart"),
+    ("active_offsets", "set in __init__", "repairs ledger", "how far each active has come", _UNREADABLE),
+    ("standby_offsets", "set in __init__", "restore", "how far each standby has come", _EXCHANGED),
+    ("active_highwaters", "set in __init__", "repairs restore ledger", "where each active's changelog ends",
+     _RESTORE + "an_offset_beyond_the_known_highwater_raises_the_highwater"),
+    ("standby_highwaters", "set in __init__", "restore", "where each standby's changelog ended", _EXCHANGED),
+    ("tp_to_table", "set in __init__", "restore", "which table a partition belongs to", _RESTORED),
+    ("in_recovery", "set in _set_recovery_ended", "repairs", "whether actives are being restored",
+     _UNREADABLE),
+    ("signal_recovery_start", "property", "repairs", "whether a rebalance led to a recovery", _OVERTAKEN),
+    ("signal_recovery_end", "property", "repairs", "wakes whoever waits for its end", _UNREADABLE),
+)
+
+_ELSEWHERE: Final = (
+    *_of("faust.app.router:Router",
+         ("_route_req", "async (self, dest_url, web, request)", "router",
+          "overridden: forwards to allowed URLs only, without credentials",
+          "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along"),
+         ("_urlident", "(self, url)", "router", "host and port of a URL",
+          "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along")),
+    *_of("faust.types.settings.base:SettingsRegistry",
+         ("getenv", "(self, env_name)", "assignor", "the environment with Faust's env_prefix",
+          _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment")),
+    *_of("faust.assignor.copartitioned_assignor:CopartitionedAssignor",
+         ("_free_up_partition", "(self, assignment, active)", "stock",
+          "overridden: Faust's own algorithm is given an end",
+          "tests/unit/pipeline/simulate/test_settings.py::test_every_built_in_policy_plays_every_scenario"),
+         ("_num_clients", "set in __init__", "stock", "named when it has none",
+          "tests/unit/pipeline/simulate/test_settings.py::test_every_built_in_policy_plays_every_scenario")),
+    *_of("mode.services:Service",
+         ("_get_class_id", "(cls)", "repairs", "tasks are kept by module and qualified name", _LABELS)),
+    *_of("mode.utils.trees:Node",
+         ("detach", "(self, parent)", "restore", "Faust's recovery leaves the tree for ours", _LABELS)),
+    *_of("mode.utils.queues:FlowControlEvent",
+         ("resume", "(self)", "repairs", "overridden: clears queues only when the flow was suspended", _HEAD),
+         ("is_active", "(self)", "repairs", "whether it was", _HEAD)),
+    *_of("mode.utils.queues:ThrowableQueue",
+         ("get", "async (self)", "repairs", "overridden: records of other generations are left out",
+          _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out")),
+)
+
+_AIOKAFKA: Final = (
+    *_of("aiokafka:AIOKafkaConsumer",
+         ("_coordinator", "set in __init__", "assignor driver_assignor ledger",
+          "the way to generation and member id",
+          _LEDGER),
+         ("_client", "set in __init__", "weights", "looks for a topic without creating it", _TOPIC),
+         ("_partition_assignment_strategy", "set in __init__", "driver_assignor",
+          "replaced by the app's assignor",
+          _FIXUP + "without_tables_and_standbys_ours_is_asked")),
+    *_of("aiokafka.client:AIOKafkaClient",
+         ("fetch_all_metadata", "async (self)", "weights", "looks for a topic without creating it", _TOPIC)),
+    *_of("aiokafka.consumer.group_coordinator:GroupCoordinator",
+         ("generation", "set in __init__", "assignor", "Kafka's generation dates a member's claims",
+          _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
+         ("member_id", "set in __init__", "ledger", "names the member in the ledger", _LEDGER),
+         ("_perform_assignment", "async (self, response)", "driver_assignor",
+          "replaced: metadata is read with care first", _GUARD)),
+    *_of("aiokafka:AIOKafkaProducer",
+         ("_txn_manager", "set in __init__", "repairs", "whether a transaction is open", _ABORTED)),
+    *_of("aiokafka.producer.transaction_manager:TransactionManager",
+         ("is_in_transaction", "(self)", "repairs", "whether a transaction is open", _ABORTED)),
+)
+
+TOUCHES: Final[tuple[Touch, ...]] = (
+    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA)

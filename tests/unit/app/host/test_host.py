@@ -1,0 +1,249 @@
+"""The table of what we touch is complete, told as it is, and kept to before anything is installed."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import dis
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import faust
+import pytest
+from aiokafka import AIOKafkaConsumer
+from faust.assignor.copartitioned_assignor import CopartitionedAssignor
+from faust.tables.manager import TableManager
+from faust.transport.consumer import Consumer
+from mode.utils.queues import FlowControlEvent, ThrowableQueue
+
+from faust_assigner.app.host import check
+from faust_assigner.app.host.check import demand, shape_of
+from faust_assigner.app.host.page import main, page
+from faust_assigner.app.host.touches import TOUCHES, VERSIONS, Touch
+from faust_assigner.errors import HostMismatch
+
+ROOT = Path(__file__).resolve().parents[4]
+APP = ROOT / "faust_assigner" / "app"
+PARTS = {part for touch in TOUCHES for part in touch.parts}
+OURS = "faust_assigner:PartitionAssignor"
+NAMES = {touch.name for touch in TOUCHES}
+
+
+@pytest.fixture(autouse=True)
+def _host_is_looked_at_anew() -> Iterator[None]:
+    shape_of.cache_clear()
+    yield
+    shape_of.cache_clear()
+
+
+def test_the_installed_host_fits() -> None:
+    """All of it, the comparison with stock included."""
+    demand(PARTS)
+    assert check.main() == 0
+
+
+def test_the_page_is_the_tables(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.app.host.page``."""
+    main([str(tmp_path / "host.md")])
+    assert (tmp_path / "host.md").read_text() == page() == (ROOT / "docs/reference/host.md").read_text()
+
+
+@pytest.mark.parametrize("test", sorted({touch.test for touch in TOUCHES}))
+def test_every_named_test_exists(test: str) -> None:
+    """By file and function."""
+    file, _, name = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text())
+    found = [n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    assert name in found
+
+
+def test_no_name_is_listed_twice_and_every_reason_is_given() -> None:
+    """One row for each owner and name."""
+    assert len({(touch.owner, touch.name) for touch in TOUCHES}) == len(TOUCHES)
+    assert all(touch.why and touch.parts and "?" not in touch.shape for touch in TOUCHES)
+
+
+def test_the_versions_are_those_of_setup_cfg() -> None:
+    """What pip may install and what an app starts with."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    required = setup["options"]["install_requires"].split()
+    for name, (first, beyond) in VERSIONS.items():
+        assert f"{name}>={first},<{beyond}" in required
+
+
+def _names_of(owner: type) -> set[str]:
+    """Private names of a class and its bases: methods, values, what methods set."""
+    names: set[str] = set()
+    for base in owner.__mro__:
+        for known, made in vars(base).items():
+            names.add(known)
+            code = getattr(inspect.unwrap(made) if callable(made) else made, "__code__", None)
+            if code is not None:
+                names.update(s.argval for s in dis.get_instructions(code) if s.opname == "STORE_ATTR")
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def _host_names() -> set[str]:
+    """Those of all classes in the table."""
+    owners = {tuple(touch.owner.split(":")) for touch in TOUCHES if ":" in touch.owner}
+    return {name for module, kind in owners
+            for name in _names_of(getattr(importlib.import_module(module), kind))}
+
+
+def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[str | None, str]]:
+    """(class where it is used on self, else None; name)."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            yield inside if on_self else None, node.attr
+        yield from _private_uses(node, node.name if isinstance(node, ast.ClassDef) else inside)
+
+
+def test_every_private_name_the_app_uses_is_in_the_table() -> None:
+    """On self only in classes that are mixed over the host's: others have names of their own."""
+    host = _host_names()
+    of_mixins = {kind: _names_of(owner) for kind, (owner,) in HOSTS.items()}
+    for path in sorted(APP.rglob("*.py")):
+        used = _private_uses(ast.parse(path.read_text()))
+        unlisted = {name for kind, name in used
+                    if name in (host if kind is None else of_mixins.get(kind, set()))} - NAMES
+        assert not unlisted, path
+
+
+def _overridden() -> Iterator[tuple[str, str]]:
+    """(our class, name) for each method in a class of the app's that hides one of Faust's or mode's."""
+    for path in sorted(APP.rglob("*.py")):
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for kind in vars(module).values():
+            if not inspect.isclass(kind) or kind.__module__ != module.__name__:
+                continue
+            bases = [base for owner in HOSTS.get(kind.__name__, ()) for base in owner.__mro__]
+            bases += [b for b in kind.__mro__[1:] if b.__module__.split(".")[0] in ("faust", "mode")]
+            for name, made in vars(kind).items():
+                overrides = any(name in vars(base) for base in bases)
+                if not name.startswith("__") and overrides and (callable(made) or isinstance(made, property)):
+                    yield kind.__name__, name
+
+
+def _hosts() -> dict[str, tuple[type, ...]]:
+    from faust.app.router import Router
+    from faust.tables.recovery import Recovery
+    from faust.transport.consumer import TransactionManager
+    from faust.transport.drivers import aiokafka as driver
+
+    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs")
+    consumers = dict.fromkeys(names, (driver.Consumer,))
+    return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
+            "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
+            "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
+            "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,)}
+
+
+HOSTS = _hosts()
+
+#: Described by Faust, for everybody to override.
+PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "PartitionAssignor"}
+
+
+def test_every_method_the_mixins_override_is_in_the_table() -> None:
+    """Another signature would not even be noticed at the call."""
+    found = {(kind, name) for kind, name in _overridden() if kind not in PUBLIC}
+    assert len({kind for kind, _ in found}) >= 12
+    assert not {(kind, name) for kind, name in found if name not in NAMES}
+
+
+def fresh_app(**options: Any) -> faust.App:
+    """An app that chose our assignor and was not asked for its settings yet."""
+    return faust.App("shop", PartitionAssignor=OURS, broker="kafka://127.0.0.1:1", web_enabled=False,
+                     **options)
+
+
+def another_commit(self: Any, offsets: Any, *, atomically: bool = False) -> None:
+    """A signature that Faust does not have."""
+
+
+async def test_on_a_host_with_another_signature_the_app_does_not_start(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names owner, version, what was expected and found, and the ways out; nothing is installed."""
+    monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
+    app = fresh_app()
+    with pytest.raises(HostMismatch) as found:
+        app.finalize()
+    said = str(found.value)
+    assert "faust-streaming 0.15.3: Consumer._commit_offsets: expected async (self, offsets, " in said
+    assert "found (self, offsets, *, atomically=)" in said
+    assert "Install aiokafka>=0.14,<0.15, faust-streaming>=0.15.3,<0.16, or set " in said
+    assert "FAUST_ASSIGNER_REPAIRS=0" in said
+    with pytest.raises(HostMismatch):
+        await app.start()
+    assert not [name for name in vars(app) if "faust_assigner" in name]
+    assert not {"_new_consumer", "flow_control", "tables"} & vars(app).keys()
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Consumer, "_filter_committable_offsets"),
+                                             (AIOKafkaConsumer, "__init__"), (TableManager, "on_rebalance")])
+def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method that went, or one that no longer sets what we look for."""
+    monkeypatch.setattr(owner, name, lambda self: None)
+    with pytest.raises(HostMismatch, match=r"found (nothing of that name|set in start|\(self\))"):
+        fresh_app().finalize()
+
+
+def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its signatures."""
+    monkeypatch.setattr(check, "_version", lambda name: "0.15.0rc1" if name == "aiokafka" else "0.15.3")
+    with pytest.raises(HostMismatch, match=r"^aiokafka 0\.15\.0rc1: expected 0\.14 or later, before 0\.15"):
+        fresh_app().finalize()
+
+
+async def test_without_repairs_the_app_starts_without_what_does_not_fit(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """As the error promises: each part is there in full, or left out and said."""
+    monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
+    monkeypatch.setattr(TableManager, "on_rebalance", another_commit)
+    app = fresh_app(faust_assigner_repairs="0")
+    app.finalize()
+    assert "Without restore: faust-streaming 0.15.3: TableManager.on_rebalance" in caplog.text
+    assert object.__getattribute__(app.conf, "TableManager") is TableManager
+    assert type(app.flow_control) is FlowControlEvent
+    assert "_new_consumer" in vars(app), "the driver still asks the app's assignor"
+
+
+@pytest.mark.parametrize(("function", "shape"), [
+    (lambda a, b=1, *c, d, e=None, **f: None, "(a, b=, *c, d, e=, **f)"), (another_commit,
+     "(self, offsets, *, atomically=)"), (fresh_app, "(**options)")])
+def test_a_shape_is_names_and_kinds(function: Any, shape: str) -> None:
+    """Annotations and values of defaults may change."""
+    assert check.signature(function) == shape
+
+
+def test_a_shape_is_of_one_kind_only() -> None:
+    """A property is no attribute of the class, and a method not the attribute it sets."""
+    here = f"{__name__}:Kinds"
+    shapes = {"method": "async (self)", "prop": "property", "value": "class attribute",
+              "made": "set in made_here", "none": check.NOTHING}
+    for name, shape in shapes.items():
+        expected = "set in other" if name == "made" else "(self)"
+        assert shape_of(Touch(here, name, expected, ("stock",), "", "")) == shape
+
+
+class Kinds:
+    """One of each."""
+
+    value = 1
+
+    async def method(self) -> None:
+        """A coroutine."""
+
+    @property
+    def prop(self) -> int:
+        """A property."""
+        return 1
+
+    def made_here(self) -> None:
+        """Sets one."""
+        self.made = 1
