@@ -9,12 +9,12 @@ from faust.utils.tracing import traced_from_parent_span
 from mode import Service
 
 if TYPE_CHECKING:
-    from faust.transport.consumer import Consumer
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
 
 
-class FinalCommit(Consumer):  # type: ignore[misc]
+class FinalCommit(Consumer):
     """Of the consumer: the books are closed after the final commit, not before it.
 
     Stock forgets which offsets were acknowledged and then calls the app, which waits for the streams

@@ -19,14 +19,14 @@ from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.leader_guard import guard_leader
 
 if TYPE_CHECKING:
-    from faust.transport.consumer import Consumer
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
 
 logger = get_logger(__name__)
 
 
-class AsksOurs(Consumer):  # type: ignore[misc]
+class AsksOurs(Consumer):
     """Of the app's consumer: what it creates joins the group with the app's assignor."""
 
     def _new_consumer_thread(self) -> Any:
@@ -46,7 +46,7 @@ def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any
     return consumer
 
 
-class NeverAsks(Consumer):  # type: ignore[misc]
+class NeverAsks(Consumer):
     """Of a consumer of another driver: says, when it starts, that no assignor of the app's is asked."""
 
     def _new_consumer_thread(self) -> Any:

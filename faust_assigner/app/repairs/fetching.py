@@ -20,7 +20,7 @@ from mode.utils.queues import FlowControlEvent
 
 if TYPE_CHECKING:
     # What the mixins below are mixed into; at run time the app's own consumer decides.
-    from faust.transport.consumer import Consumer
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
 
@@ -115,7 +115,7 @@ async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: An
     return {}
 
 
-class KnownPartitions(Consumer):  # type: ignore[misc]
+class KnownPartitions(Consumer):
     """Of the consumer: how many partitions a topic has, as far as it knows."""
 
     def topic_partitions(self, topic: str) -> int | None:
@@ -154,8 +154,7 @@ class SteadyPartitions(KnownPartitions):
     async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
         # The fetcher asks for more only once it has handed over the batch before.
         self.fetch_rounds += 1
-        records: Mapping[Any, list[Any]] = await super()._getmany(active_partitions, timeout)
-        return records
+        return await super()._getmany(active_partitions, timeout)
 
     async def _wait_next_records(
             self, timeout: float) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
@@ -165,9 +164,7 @@ class SteadyPartitions(KnownPartitions):
             await self.wait(self._resumed, timeout=timeout)
             if not self._active_partitions:
                 return {}, self._active_partitions
-        found: tuple[Mapping[Any, list[Any]] | None, set[Any] | None]
-        found = await super()._wait_next_records(timeout)
-        return found
+        return await super()._wait_next_records(timeout)
 
     def may_fetch(self, tp: Any) -> bool:
         """Whether records of ``tp`` are asked for now."""

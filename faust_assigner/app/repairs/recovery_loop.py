@@ -11,9 +11,10 @@ from mode.utils.queues import ThrowableQueue
 from faust_assigner.app.repairs.fetching import mixed
 
 if TYPE_CHECKING:
-    from faust.tables.manager import TableManager
+    from faust_assigner.app.host.bases import RecoveryBase
+    from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
-    TableManager = object
+    RecoveryBase = TableManager = object
 
 
 logger = get_logger(__name__)
@@ -56,7 +57,7 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
                 and (message.tp in recovery.active_tps or message.tp in recovery.standby_tps))
 
 
-class SteadyRecovery(Recovery):  # type: ignore[misc]
+class SteadyRecovery(RecoveryBase):
     """Of the table manager's recovery: sources resume after their seek, and the end is always reached."""
 
     async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
@@ -116,7 +117,7 @@ class SteadyRecovery(Recovery):  # type: ignore[misc]
         return missing if queue.empty() and self.in_recovery else {}
 
 
-class SteadyTables(TableManager):  # type: ignore[misc]
+class SteadyTables(TableManager):
     """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
 
     _changelog_queue: ChangelogQueue | None

@@ -23,7 +23,7 @@ from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.settings import table
 
 if TYPE_CHECKING:
-    from faust.app.router import Router
+    from faust_assigner.app.host.bases import RouterBase as Router
 else:
     Router = object
 
@@ -80,7 +80,7 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
 
 
-class CarefulRouter(Router):  # type: ignore[misc]
+class CarefulRouter(Router):
     """Mixed over the app's router."""
 
     def __init__(self, app: Any) -> None:

@@ -19,7 +19,8 @@ from faust.streams import current_event
 from mode import get_logger
 
 if TYPE_CHECKING:
-    from faust.transport.consumer import Consumer, TransactionManager
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+    from faust_assigner.app.host.bases import TransactionsBase as TransactionManager
 else:
     Consumer = TransactionManager = object
 
@@ -70,7 +71,7 @@ class Place(NamedTuple):
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
-class OwnTransactions(TransactionManager):  # type: ignore[misc]
+class OwnTransactions(TransactionManager):
     """Of the consumer's transactions: a record's sends go where its offset is committed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -199,7 +200,7 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         self.done(tp)
 
 
-class WholeRecords(Consumer):  # type: ignore[misc]
+class WholeRecords(Consumer):
     """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition."""
 
     #: Partitions by transactional id that the commit under way has still to close; None outside of it.

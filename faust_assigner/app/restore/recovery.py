@@ -45,8 +45,8 @@ from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
     # What the mixins below are mixed into; at run time the app's own classes decide.
-    from faust.tables.manager import TableManager
-    from faust.tables.recovery import Recovery
+    from faust_assigner.app.host.bases import RecoveryBase as Recovery
+    from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
     TableManager = Recovery = object
 
@@ -81,7 +81,7 @@ def restored_partitions(app: Any) -> Mapping[TP, Restored]:
     return getattr(app.tables.recovery, "restored", {})
 
 
-class RestoringTables(TableManager):  # type: ignore[misc]
+class RestoringTables(TableManager):
     """Of the app's table manager: its recovery restores, and a rebalance waits for it to let go."""
 
     _recovery: Any
@@ -110,7 +110,7 @@ class RestoringTables(TableManager):  # type: ignore[misc]
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
-class RestoringRecovery(Recovery):  # type: ignore[misc]
+class RestoringRecovery(Recovery):
     """Of the table manager's recovery: databases are brought up before their offsets are believed."""
 
     restored: dict[TP, Restored]

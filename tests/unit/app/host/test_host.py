@@ -19,7 +19,7 @@ from faust.tables.manager import TableManager
 from faust.transport.consumer import Consumer
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
-from faust_assigner.app.host import check
+from faust_assigner.app.host import bases, check
 from faust_assigner.app.host.check import demand, shape_of
 from faust_assigner.app.host.page import main, page
 from faust_assigner.app.host.touches import TOUCHES, VERSIONS, Touch
@@ -154,6 +154,22 @@ def test_every_method_the_mixins_override_is_in_the_table() -> None:
     found = {(kind, name) for kind, name in _overridden() if kind not in PUBLIC}
     assert len({kind for kind, _ in found}) >= 12
     assert not {(kind, name) for kind, name in found if name not in NAMES}
+
+
+def test_the_protocols_say_what_the_host_has() -> None:
+    """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
+    hosts = {bases.ConsumerBase: HOSTS["SteadyPartitions"], bases.TransactionsBase: HOSTS["OwnTransactions"],
+             bases.TablesBase: HOSTS["SteadyTables"], bases.RecoveryBase: HOSTS["SteadyRecovery"],
+             bases.RouterBase: HOSTS["CarefulRouter"]}
+    for protocol, (host,) in hosts.items():
+        for name, said in vars(protocol).items():
+            if inspect.isfunction(said) and not name.startswith(("__", "_proto", "_no_init")):
+                expected = check.signature(getattr(host, name)).removeprefix("async ")
+                found = check.signature(said).removeprefix("async ")
+                # mode's own helpers take a few keywords more than we need.
+                assert found == expected or name in ("wait", "crash", "sleep"), (protocol, name)
+            if name.startswith("_") and name in protocol.__annotations__:
+                assert name in NAMES
 
 
 def fresh_app(**options: Any) -> faust.App:
