@@ -25,8 +25,7 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
-from faust_assigner.app.round import fallback as last_resort
-from faust_assigner.app.round import findings as report
+from faust_assigner.app.round import fallback, findings
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
 from faust_assigner.app.round.member import Memory, remember, said_by, user_data
 from faust_assigner.app.round.observers import Decisions, Observer
@@ -34,6 +33,7 @@ from faust_assigner.app.round.tables import TableFacts, facts_of
 from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
+from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
 logger = get_logger(__name__)
@@ -58,6 +58,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.weights_provider: Callable[[], Any] | None = None
         self.last_round: Round | None = None
         self._memory = Memory()
+        self._claimed: JoinData | None = None  # what was said when this member joined
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
@@ -100,10 +101,12 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             data = said_by(self.app, memory, facts_of(self.app), wanted)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
+            self._claimed = data
         except Exception:
             self.counters["metadata_failures"] += 1
             logger.exception("What this member holds could not be put into words; it joins as a new one")
-            packed = last_resort.plain_metadata(self.app)
+            self._claimed = None
+            packed = fallback.plain_metadata(self.app)
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
@@ -128,6 +131,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._standby_tps = _tps(memory.standbys)
         self._topic_groups = dict(memory.group_ids)
         self._memory = memory
+        try:
+            logger.info("%s", findings.taken(memory, self._claimed, facts_of(self.app)))
+        except Exception:
+            logger.exception("The assignment could not be reported")
 
     def _remember(self, answer: Answer, given: Mapping[str, list[int]]) -> Memory:
         return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory)
@@ -146,7 +153,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             logger.exception("Assigning failed; partitions are dealt out without memory")
             self.counters["fallbacks"] += 1
             self._sense("on_assignment_error", state, exc)
-            answers = last_resort.deal(cluster, member_metadata, self.replicas)
+            logger.info("%d members, partitions dealt out without memory", len(member_metadata))
+            answers = fallback.deal(cluster, member_metadata, self.replicas)
         else:
             self._conclude(found, view.tables, state)
         self._finish_span(span, answers)
@@ -171,8 +179,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def _conclude(self, found: Round, tables: TableFacts, state: Any) -> None:
         try:
-            self.last_round = found
-            report.say(found, self.counters, tables)
+            before, self.last_round = self.last_round, found
+            findings.say(found, before, self.counters, tables)
             if found.plan is not None:
                 self.decisions.tell(found.inputs, found.plan)
         except Exception:

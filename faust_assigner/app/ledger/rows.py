@@ -33,21 +33,6 @@ def digest(plan: Plan) -> str:
     return sha.hexdigest()
 
 
-def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
-    """What changed since the last decision this leader made: the likely cause of the rebalance."""
-    if before is None:
-        return "first"
-    old = {m.member_id: frozenset(m.topics) for m in before.members}
-    new = {m.member_id: frozenset(m.topics) for m in now.members}
-    causes = [
-        ("join", new.keys() - old.keys()),
-        ("leave", old.keys() - new.keys()),
-        ("subscription", {m for m in new.keys() & old.keys() if new[m] != old[m]}),
-        ("partitions", set(before.partitions.items()) ^ set(now.partitions.items())),
-    ]
-    return "+".join(cause for cause, found in causes if found) or "rejoin"
-
-
 def decision_rows(
     inputs: DecisionInputs, plan: Plan, *, at: float, why: str, config: Mapping[str, str]
 ) -> Iterator[TableRow]:

@@ -15,7 +15,8 @@ from mode import Service, get_logger
 
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
-from faust_assigner.app.ledger.rows import TableRow, decision_rows, trigger
+from faust_assigner.app.ledger.rows import TableRow, decision_rows
+from faust_assigner.app.round.findings import trigger
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:

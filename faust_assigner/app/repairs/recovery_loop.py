@@ -1,4 +1,4 @@
-"""Tables are restored from every changelog record that can be read, and from no other."""
+"""Repairs Faust's recovery loop: every changelog record that can be read is applied, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelog records written to RocksDB in batches, past Faust's one-by-one recovery loop.
+"""The writer: changelog records into RocksDB in batches, past Faust's one-by-one recovery loop.
 
 Faust makes a message and an event of every record, passes it through two queues and looks at all
 partitions after each. Here records go from a consumer of our own into one write batch per fetch, the
@@ -18,7 +18,7 @@ from faust_assigner.snapshots.changelog import Connection, Extent, read
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 
-def replay(
+def write_in_batches(
     connection: Connection, databases: Mapping[TopicPartition, Any],
     spans: Mapping[TopicPartition, Extent], *, stopped: Callable[[], bool], isolation_level: str,
 ) -> dict[TopicPartition, int]:

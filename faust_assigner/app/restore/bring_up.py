@@ -1,4 +1,4 @@
-"""Bring table partitions up to date outside of Faust's loop: snapshot, then the tail, in a thread.
+"""The restore job: bring table partitions up to date outside of Faust's loop, in a thread.
 
     what is on disk stays -> an empty database takes a snapshot -> the rest of the changelog in batches
 
@@ -22,7 +22,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from mode import get_logger
 
-from faust_assigner.app.restore.batched_replay import replay
+from faust_assigner.app.restore.batched_replay import write_in_batches
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import Connection, Extent, delete_retention_ms, extents_of
 from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, Manifest, refusal
@@ -219,7 +219,7 @@ def _replay(
         return {}
     spans = {tp: Extent(done[tp].end_offset + 1, cold.highwater + 1) for tp, cold in left.items()}
     began = time.time()
-    reached = replay(
+    reached = write_in_batches(
         settings.connection, {tp: cold.database for tp, cold in left.items()}, spans, stopped=stop,
         isolation_level=settings.isolation_level)
     logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - began)

@@ -1,4 +1,4 @@
-"""Tables restored from local files, else a snapshot and the tail, else a replay; part of Faust's recovery.
+"""Installs the restore: local files, else a snapshot and the tail, else a replay, within Faust's recovery.
 
 The recovery service first takes the offsets in local databases. Where we come in, before it seeks: an
 empty database is filled from the newest trustworthy snapshot, and a long tail is read in batches. Its

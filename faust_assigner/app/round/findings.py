@@ -1,4 +1,4 @@
-"""What the leader says of a round: warnings a person can act on, once per round, and counters.
+"""What is said of a round: one line by the leader, one by each worker, warnings to act on, and counters.
 
 ``assignments``, ``fallbacks``          rounds led, and those the planner failed in
 ``refused_members``                     members that counted as stateless, over all rounds
@@ -15,10 +15,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
 from mode import get_logger
 
 from faust_assigner.app.round.leader import Round
+from faust_assigner.app.round.member import Memory
+from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.views.placed import RULES
+from faust_assigner.wire.join import JoinData
 
 logger = get_logger(__name__)
 
@@ -26,9 +31,13 @@ logger = get_logger(__name__)
 MOST_NAMED = 20
 
 
-def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
-    """Log what is wrong with ``found`` and count it; ``own`` are the tables of the leader itself."""
+def say(found: Round, before: Round | None, counters: Counter[str], own: TableFacts) -> None:
+    """Log what was decided and what is wrong with it, and count that.
+
+    ``before`` is the last round this member led, ``own`` are the tables of the leader itself.
+    """
     counters["assignments"] += 1
+    logger.info("%s", outcome(found, before))
     if found.failure is not None:
         counters["fallbacks"] += 1
         logger.error("The planner failed, partitions are dealt out without memory: %r", found.failure,
@@ -53,6 +62,53 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
         counters["directories_left_out"] += 1
         logger.warning("The group's record would be %d bytes or more; requests cannot be routed by key until "
                        "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)", found.oversize)
+
+
+def outcome(found: Round, before: Round | None) -> str:
+    """The leader's line: why there was a round, what became of the tasks and which rules placed how many."""
+    why = trigger(None if before is None else before.inputs, found.inputs)
+    start = f"Generation {found.inputs.generation} ({why}): {len(found.inputs.members)} members, "
+    if found.plan is None:
+        return start + "partitions dealt out without memory"
+    plan = found.plan
+    rules = np.bincount(plan.flat_rule, minlength=len(RULES)).tolist()
+    counted = ", ".join(f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count)
+    cold, off_target = np.count_nonzero(plan.flat_cold), np.count_nonzero(plan.flat_owner != plan.flat_target)
+    return (f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target; "
+            f"{counted or 'nothing to place'}")
+
+
+def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
+    """A worker's line: its partitions, and for how many changelogs of its own it held state as it joined.
+
+    ``claimed`` is what it said when it joined; None where that is unknown, and all counts as cold.
+    """
+    warm = cold = 0
+    for topic in memory.actives.keys() & own.stateful:
+        held = [claims[topic] for claims in (claimed.actives, claimed.standbys, claimed.on_disk)
+                if topic in claims] if claimed is not None else []
+        for partition in memory.actives[topic]:
+            has_state = any(partition in numbers for numbers in held)
+            warm, cold = warm + has_state, cold + (not has_state)
+    actives, standbys = (sum(runs.size for runs in claims.values())
+                         for claims in (memory.actives, memory.standbys))
+    return (f"Generation {memory.generation}: {actives} active and {standbys} standby partitions; "
+            f"of the active changelogs {warm} warm, {cold} cold")
+
+
+def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
+    """What changed since the last decision this leader made: the likely cause of the rebalance."""
+    if before is None:
+        return "first"
+    old = {m.member_id: frozenset(m.topics) for m in before.members}
+    new = {m.member_id: frozenset(m.topics) for m in now.members}
+    causes = [
+        ("join", new.keys() - old.keys()),
+        ("leave", old.keys() - new.keys()),
+        ("subscription", {m for m in new.keys() & old.keys() if new[m] != old[m]}),
+        ("partitions", set(before.partitions.items()) ^ set(now.partitions.items())),
+    ]
+    return "+".join(cause for cause, found in causes if found) or "rejoin"
 
 
 def _say_refused(found: Round, counters: Counter[str]) -> None:

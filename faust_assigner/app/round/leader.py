@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from mode import get_logger
 
-from faust_assigner.app.round.member_claims import Claimed, Joined, claims_of, read_members
+from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.placement import Placement, dealt, directory_of, of_plan, with_globals
 from faust_assigner.app.round.tables import TableFacts, agreed
@@ -53,7 +53,7 @@ class Round:
     """
 
     inputs: DecisionInputs
-    joined: tuple[Joined, ...]
+    member_claims: tuple[MemberClaims, ...]
     claimed: Claimed
     plan: Plan | None
     placement: Placement
@@ -72,40 +72,40 @@ class Round:
     def shared_urls(self) -> dict[str, list[str]]:
         """URLs that more than one member gave, with those members."""
         by_url: dict[str, list[str]] = {}
-        for one in self.joined:
+        for one in self.member_claims:
             by_url.setdefault(one.data.url, []).append(one.member_id)
         return {url: members for url, members in by_url.items() if url and len(members) > 1}
 
 
 def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]) -> Round:
     """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
-    joined = read_members(metadata)
-    topics = sorted({topic for one in joined for topic in one.topics})
+    said = read_members(metadata)
+    topics = sorted({topic for one in said for topic in one.topics})
     counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
     partitions = {topic: count for topic, count in counts.items() if count}
-    tables = agreed(view.tables, ((j.topics, j.data) for j in joined), view.app_id)
+    tables = agreed(view.tables, ((j.topics, j.data) for j in said), view.app_id)
     generation = view.generation
     if generation < 0:
-        generation = max([view.last_generation, *(j.data.generation for j in joined)]) + 1
-    claimed = claims_of(joined, partitions, tables.globals_, generation=generation,
+        generation = max([view.last_generation, *(j.data.generation for j in said)]) + 1
+    claimed = claims_of(said, partitions, tables.globals_, generation=generation,
                         is_kafkas=view.generation >= 0, last=view.last,
                         last_generation=view.last_generation)
     started = perf_counter()
-    found, placement, failure = _place(view, claimed, partitions, tables, _previous_ids(joined))
-    refused = {j.member_id: j.refused for j in joined if j.refused is not None}
+    found, placement, failure = _place(view, claimed, partitions, tables, _previous_ids(said))
+    refused = {j.member_id: j.refused for j in said if j.refused is not None}
     inputs = DecisionInputs(
         view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
-        view.weights, _previous_ids(joined), {**refused, **claimed.refused},
-        {j.member_id: j.data.software for j in joined}, (perf_counter() - started) * 1000)
-    answers, oversize = _answer(view, generation, joined, placement, partitions, tables, metadata)
+        view.weights, _previous_ids(said), {**refused, **claimed.refused},
+        {j.member_id: j.data.software for j in said}, (perf_counter() - started) * 1000)
+    answers, oversize = _answer(view, generation, said, placement, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
-    return Round(inputs, joined, claimed, found, placement, tables, missing, answers, failure, oversize)
+    return Round(inputs, said, claimed, found, placement, tables, missing, answers, failure, oversize)
 
 
-def _previous_ids(joined: Sequence[Joined]) -> dict[str, int]:
+def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     """Topic -> the id its group had; the newest member's word counts."""
     ids: dict[str, int] = {}
-    for one in sorted(joined, key=lambda j: (j.data.generation, j.data.version)):
+    for one in sorted(said, key=lambda j: (j.data.generation, j.data.version)):
         ids.update(one.data.group_ids)
     return ids
 
@@ -121,21 +121,21 @@ def _place(view: LeaderView, claimed: Claimed, partitions: Mapping[str, int], ta
                            changelogs=tables.stateful, previous_ids=previous_ids), exc
 
 
-def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placement: Placement,
+def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], placement: Placement,
             partitions: Mapping[str, int], tables: TableFacts, metadata: Mapping[str, Any],
             ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
-    given = with_globals(placement, {j.member_id: j.topics for j in joined}, partitions, tables.globals_)
-    urls = {j.member_id: j.data.url for j in joined}
-    instances = {j.member_id: j.data.instance_id for j in joined if j.data.instance_id}
+    given = with_globals(placement, {j.member_id: j.topics for j in said}, partitions, tables.globals_)
+    urls = {j.member_id: j.data.url for j in said}
+    instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
     writer = AnswerWriter(
         directory_of(placement, urls, instances, tables.changelogs, tables.globals_),
-        placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in joined),
-        version=min((j.data.version for j in joined if j.data.is_ours), default=VERSION),
+        placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in said),
+        version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
         decision_id=decision_id(view.app_id, generation, placement.member_ids))
-    version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in joined)]))
+    version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in said)]))
 
-    def answer(one: Joined, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
+    def answer(one: MemberClaims, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
         actives, standbys = given.actives[one.member_id], given.standbys[one.member_id]
         if one.data.is_ours:
             own = placement.actives[one.member_id]
@@ -145,16 +145,16 @@ def _answer(view: LeaderView, generation: int, joined: Sequence[Joined], placeme
             packed = writer.for_stock(actives, standbys, one.data.url)
         return ConsumerProtocolMemberAssignment(version, protocol_list(actives, standbys), packed)
 
-    size = sum(writer.shared_bytes for one in joined if one.data.is_ours)
+    size = sum(writer.shared_bytes for one in said if one.data.is_ours)
     if size <= view.record_bytes:
-        answers = {one.member_id: answer(one, with_directory=True) for one in joined}
-        size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in joined)
+        answers = {one.member_id: answer(one, with_directory=True) for one in said}
+        size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in said)
         if size <= view.record_bytes:
             return answers, 0
-    return {one.member_id: answer(one, with_directory=False) for one in joined}, size
+    return {one.member_id: answer(one, with_directory=False) for one in said}, size
 
 
-def _record_bytes(one: Joined, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
+def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
     """What Kafka stores of one member: its metadata, its assignment and about 150 bytes more."""
     size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
     size += sum(2 + len(topic) for topic in one.topics)

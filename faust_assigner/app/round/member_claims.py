@@ -22,7 +22,7 @@ LEAST_BUDGET = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Joined:
+class MemberClaims:
     """One member, its topics ascending and each once; ``refused`` is why it counts as stateless."""
 
     member_id: str
@@ -32,13 +32,13 @@ class Joined:
     refused: str | None = None
 
 
-def read_members(metadata: Mapping[str, Any]) -> tuple[Joined, ...]:
+def read_members(metadata: Mapping[str, Any]) -> tuple[MemberClaims, ...]:
     """All members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
     memo: Memo = {}
     return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
 
 
-def _read(member_id: str, said: Any, memo: Memo) -> Joined:
+def _read(member_id: str, said: Any, memo: Memo) -> MemberClaims:
     refused: str | None = None
     data = JoinData(version=STOCK)
     topics = _topics(said.subscription)
@@ -54,7 +54,7 @@ def _read(member_id: str, said: Any, memo: Memo) -> Joined:
     if refused is not None:
         data = JoinData(url_of(said.user_data), version=STOCK)
     version = said.version if type(said.version) is int else 0
-    return Joined(member_id, topics, data, version, refused)
+    return MemberClaims(member_id, topics, data, version, refused)
 
 
 def _topics(subscription: Any) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Claimed:
     refused: Mapping[str, str]
 
 
-def claims_of(joined: Sequence[Joined], partitions: Mapping[str, int], globals_: Mapping[str, bool], *,
+def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globals_: Mapping[str, bool], *,
               generation: int, is_kafkas: bool, last: Directory, last_generation: int) -> Claimed:
     """The members as the planner takes them.
 
@@ -87,11 +87,11 @@ def claims_of(joined: Sequence[Joined], partitions: Mapping[str, int], globals_:
     budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
     refused: dict[str, str] = {}
     members: dict[str, Member] = {}
-    sizes = dict.fromkeys((j.member_id for j in joined), 0)
-    if 3 * len(joined) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
-        sizes = {j.member_id: reader.size(j.data) for j in joined}
+    sizes = dict.fromkeys((j.member_id for j in said), 0)
+    if 3 * len(said) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
+        sizes = {j.member_id: reader.size(j.data) for j in said}
     # The modest first: whoever claims the most is the one to go without.
-    for one in sorted(joined, key=lambda j: (sizes[j.member_id], j.member_id)):
+    for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data
         budget -= sizes[one.member_id]
         if budget < 0:
@@ -100,7 +100,7 @@ def claims_of(joined: Sequence[Joined], partitions: Mapping[str, int], globals_:
         elif data.instance_id and data.generation < 0:
             data = _remember(data, last, last_generation)
         members[one.member_id] = reader.member(one, data, generation - 1 if is_kafkas else None)
-    return Claimed(tuple(members[j.member_id] for j in joined), reader.beyond, refused)
+    return Claimed(tuple(members[j.member_id] for j in said), reader.beyond, refused)
 
 
 def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
@@ -124,7 +124,7 @@ class _ClaimReader:
                     for topic, claim in claims.items() if topic in self._partitions}
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
-    def member(self, one: Joined, data: JoinData, newest: int | None) -> Member:
+    def member(self, one: MemberClaims, data: JoinData, newest: int | None) -> Member:
         """``one`` with its claims laid out; of a global table only what a member of ours says it writes."""
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)

@@ -19,8 +19,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.restore import bring_up as restore
-from faust_assigner.app.restore.bring_up import Cold, Settings, Stop, bring_up
+from faust_assigner.app.restore.bring_up import (
+    SCRATCH_MAX_AGE_S,
+    SCRATCH_PREFIX,
+    Cold,
+    Settings,
+    Stop,
+    bring_up,
+    sweep_scratch,
+)
 from faust_assigner.app.restore.recovery import _replace_database
 from faust_assigner.pipeline.snapshots.spans import look_at, plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
@@ -149,7 +156,7 @@ def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(app: App, tm
     assert again["state"]["hash"] == app.model_hash()
     assert again["sources"] == {}  # nothing was left to do
     assert ours["state"]["offsets"]["0"] == app.ends()[0] - 1
-    assert not list((tmp_path / "ours").rglob(f"{restore.SCRATCH_PREFIX}*"))
+    assert not list((tmp_path / "ours").rglob(f"{SCRATCH_PREFIX}*"))
 
 
 def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) -> None:
@@ -393,7 +400,7 @@ def test_object_storage_is_downloaded_beside_the_tables(stores: Stores, s3_folde
     stores.app.fill_tail()
     assert stores.bring_up(snapshots=s3_folder) == {0: "snapshot", 1: "snapshot"}
     stores.assert_up_to_date()
-    assert not list(stores.settings.folder.glob(f"{restore.SCRATCH_PREFIX}*"))
+    assert not list(stores.settings.folder.glob(f"{SCRATCH_PREFIX}*"))
 
 
 def test_an_exchange_that_fails_leaves_the_old_database(
@@ -429,11 +436,11 @@ def test_an_exchange_that_fails_leaves_the_old_database(
 
 def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path) -> None:
     """After a day, not before: another worker may share the folder."""
-    old, young = (tmp_path / f"{restore.SCRATCH_PREFIX}{name}" for name in ("old", "young"))
+    old, young = (tmp_path / f"{SCRATCH_PREFIX}{name}" for name in ("old", "young"))
     for folder in (old, young):
         (folder / "deep").mkdir(parents=True)
-    long_ago = time.time() - restore.SCRATCH_MAX_AGE_S - 60
+    long_ago = time.time() - SCRATCH_MAX_AGE_S - 60
     os.utime(old, (long_ago, long_ago))
-    restore.sweep_scratch(tmp_path)
+    sweep_scratch(tmp_path)
     assert not old.exists()
     assert young.exists()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.app.ledger.rows import decision_rows, trigger
+from faust_assigner.app.ledger.rows import decision_rows
+from faust_assigner.app.round.findings import trigger
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.ledger import Row, decision_id, encode, parse
 from faust_assigner.planner import Plan

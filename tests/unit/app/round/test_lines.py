@@ -1,0 +1,106 @@
+"""What a round leaves in the log when nothing is wrong: one line by the leader, one by each worker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from faust_assigner.app.round import fallback, leader
+from tests.support.faust_group import WireGroup, make_app
+
+LOG = "shop-totals-changelog"
+TOPICS = {"orders": 6, LOG: 6, "clicks": 3}
+
+Round = Callable[..., tuple[list[str], list[str]]]
+
+
+@pytest.fixture
+def lines_of(caplog: pytest.LogCaptureFixture) -> Round:
+    """Plays a round; the lines of ours, at INFO, of its leader and of all workers."""
+    caplog.set_level(logging.INFO)
+
+    def play(found: WireGroup, leads: str | None = None) -> tuple[list[str], list[str]]:
+        caplog.clear()
+        found.rebalance(leads)
+        ours = [r for r in caplog.records
+                if r.name.startswith("faust_assigner") and r.levelno == logging.INFO]
+        return ([r.getMessage() for r in ours if r.name.endswith((".findings", ".assignor"))
+                 and " members, " in r.getMessage()],
+                [r.getMessage() for r in ours if " members, " not in r.getMessage()])
+
+    return play
+
+
+def member(found: WireGroup, name: str) -> None:
+    """One more worker, with a table."""
+    found.add(name, make_app(f"http://{name}:6066", tables=["totals"]), TOPICS)
+
+
+def test_each_round_is_one_line_of_the_leader_and_one_of_each_worker(lines_of: Round) -> None:
+    """A start, nothing, a join, a death: why, and what became of the tasks."""
+    found = WireGroup(TOPICS)
+    member(found, "m0")
+    member(found, "m1")
+    assert lines_of(found) == (
+        ["Generation 0 (first): 2 members, 9 tasks, 0 moved, 0 cold, 0 off target; 9 placed"],
+        ["Generation 0: 8 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold",
+         "Generation 0: 7 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold"])
+    by_leader, by_workers = lines_of(found)
+    assert by_leader == ["Generation 1 (rejoin): 2 members, 9 tasks, 0 moved, 0 cold, 0 off target; 9 kept"]
+    assert [line.partition("; ")[2] for line in by_workers] == ["of the active changelogs 3 warm, 0 cold"] * 2
+
+
+def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:
+    """The newcomer holds no state: its changelogs are cold, on both sides of the log."""
+    found = WireGroup(TOPICS)
+    member(found, "m0")
+    member(found, "m1")
+    found.rebalance()
+    member(found, "m2")
+    (by_leader,), by_workers = lines_of(found, "m0")
+    assert by_leader == ("Generation 1 (join): 3 members, 9 tasks, 3 moved, 2 cold, 0 off target; "
+                         "6 kept, 3 moved")
+    assert by_workers[2].endswith("of the active changelogs 0 warm, 2 cold")
+
+
+def test_a_death_promotes_standbys_and_says_what_is_off_target(lines_of: Round) -> None:
+    """What was promoted is warm for the worker that takes it, and counted by its rule."""
+    found = WireGroup(TOPICS)
+    for name in ("m0", "m1", "m2"):
+        member(found, name)
+    found.rebalance()
+    found.rebalance("m0")
+    found.remove("m2")
+    (by_leader,), by_workers = lines_of(found, "m0")
+    plan = found.apps["m0"].assignor.last_round.plan
+    assert by_leader.startswith("Generation 2 (leave): 2 members, 9 tasks, 0 moved, 0 cold, ")
+    assert f"{plan.report()['off_target']} off target; 6 kept, 1 placed, 2 promoted" in by_leader
+    assert all(line.endswith(" 0 cold") for line in by_workers)
+
+
+def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the planner failed or all of it."""
+    found = WireGroup(TOPICS)
+    member(found, "m0")
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("broken on purpose")
+
+    monkeypatch.setattr(leader, "plan", broken)
+    assert lines_of(found)[0] == ["Generation 0 (first): 1 members, partitions dealt out without memory"]
+    monkeypatch.setattr("faust_assigner.app.assignor.decide", broken)
+    assert lines_of(found)[0] == ["1 members, partitions dealt out without memory"]
+    assert fallback.plain_metadata(found.apps["m0"])
+
+
+def test_a_report_that_fails_costs_nobody_its_partitions(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It is a line of a log."""
+    found = WireGroup(TOPICS)
+    member(found, "m0")
+    monkeypatch.setattr("faust_assigner.app.round.findings.taken", None)
+    found.rebalance()
+    assert len(found.actives("orders")) == 6
+    assert "The assignment could not be reported" in caplog.text
