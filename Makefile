@@ -82,7 +82,7 @@ recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snaps
 NEWEST := build/host-newest
 host-newest:                    ## the newest faust-streaming and aiokafka beyond our pins: what we touch, the app's unit tests; weekly
 	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/pip install -q . hypothesis pytest pytest-asyncio pytest-rerunfailures pytest-timeout
+	$(NEWEST)/bin/pip install -q . confluent-kafka hypothesis pytest pytest-asyncio pytest-rerunfailures pytest-timeout
 	$(NEWEST)/bin/pip install -q --upgrade faust-streaming aiokafka
 	$(NEWEST)/bin/python -m faust_assigner.app.host.check
 	$(NEWEST)/bin/python -m pytest -q tests/unit/app
