@@ -39,7 +39,7 @@ URLS: Final = Setting[tuple[str, ...]](
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
     "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
-    "left out instead of keeping the app from starting", "app/repairs/install.py")
+    "left out instead of keeping the app from starting", "app/fixup.py, app/repairs/install.py")
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
     "app/restore/recovery.py", "none")
