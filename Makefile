@@ -6,6 +6,7 @@ RUN := $(BIN)/python
 
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -36,6 +37,9 @@ check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs buil
 
 docs: $(VENV)/.dev              ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
+
+dist: $(VENV)/.dev              ## sdist and wheel, checked, installed in a clean environment, the demo run from them
+	$(RUN) -m tests.support.dist
 
 kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once, stop it
 	$(RUN) -m faust_assigner.testing.kafka

@@ -1,13 +1,18 @@
-"""The load of the demo and what must come of it: a seeded stream of orders and a plain-Python model."""
+"""The load of the demo and what must come of it: a seeded stream of orders and a plain-Python model.
+
+    python -m examples.orders.load --bootstrap 127.0.0.1:9092      # customers, then orders until Ctrl-C
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import click
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
@@ -112,3 +117,24 @@ def compare(load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[s
         if got != want:
             differing.append(name)
     return Verdict(len(load.rates) + len(expected), tuple(differing), lost, repeated)
+
+
+async def send_until_stopped(load: Load) -> None:
+    """Customers once, then orders until SIGINT or SIGTERM."""
+    await load.send_customers()
+    click.echo(f"{len(load.rates)} customers sent; now {load.orders_per_s} orders a second, until Ctrl-C")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, setattr, load, "stopping", True)
+    await load.send_orders()
+    click.echo(f"{load.orders_sent} orders sent")
+
+
+@click.command()
+@click.option("--bootstrap", default="127.0.0.1:9092", show_default=True, help="The broker.")
+def main(bootstrap: str) -> None:
+    """Send customers and orders to a broker that has, or makes, their topics."""
+    asyncio.run(send_until_stopped(Load(bootstrap)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The package as its users get it: sdist and wheel, checked, installed, and the demo run from them.
+
+    python -m tests.support.dist [FOLDER]
+
+Needs a package registry for the clean environment. The demo's files are the sdist's ``examples``, unpacked where
+no source of the package lies, so that what it imports is the installed wheel.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "faust_assigner"
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> str:
+    """A command's output; an error with all it said when it fails."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(folder: Path, *, isolated: bool = True) -> tuple[Path, Path]:
+    """(sdist, wheel) in ``folder``; the wheel is built from the sdist, as an installer would."""
+    flags = () if isolated else ("--no-isolation",)
+    run(sys.executable, "-m", "build", "--outdir", folder, *flags)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+def missing_from(wheel: Path) -> list[str]:
+    """Files of the package (py.typed, pages, poms and all) that the wheel lacks."""
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts}
+    return sorted(ours - inside)
+
+
+def unpack_examples(sdist: Path, folder: Path) -> None:
+    """``examples/`` of the sdist, and nothing else, into ``folder``."""
+    with tarfile.open(sdist) as archive:
+        for member in archive.getmembers():
+            _, _, name = member.name.partition("/")
+            if name.startswith("examples/") and member.isfile():
+                member.name = name
+                archive.extract(member, folder, filter="data")
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The Python of a fresh environment that has the wheel and what it asks for."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", wheel)
+    return python
+
+
+def main(folder: Path) -> None:
+    """Build into ``folder``, check, install into a clean environment, run the demo."""
+    for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
+        old.unlink()
+    sdist, wheel = build(folder)
+    print(run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel), end="")
+    if missing := missing_from(wheel):
+        raise SystemExit(f"{wheel.name} lacks {', '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="faust-assigner-dist-") as temporary:
+        clean = Path(temporary)
+        unpack_examples(sdist, clean / "outside")
+        python = install(wheel, clean / "venv")
+        where = run(python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=clean / "outside")
+        if not Path(where.strip()).is_relative_to(clean / "venv"):
+            raise SystemExit(f"{PACKAGE} was imported from {where}")
+        print(f"imported from {Path(where.strip()).relative_to(clean)}")
+        print(run(python, "-m", "examples.orders.demo", "--assignor", "ours", cwd=clean / "outside"), end="")
+    print(f"{sdist}\n{wheel}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist")
