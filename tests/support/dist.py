@@ -8,6 +8,7 @@ no source of the package lies, so that what it imports is the installed wheel.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -22,7 +23,9 @@ PACKAGE = "faust_assigner"
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """A command's output; an error with all it said when it fails."""
-    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    # A PYTHONPATH of the caller's would let the source stand in for what was installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -1,0 +1,146 @@
+"""Runs the shell blocks of a page as a reader would: in order, in one folder, services in the background."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.pages import ROOT, Block
+
+#: What runs until it is stopped, and what it says when it is ready.
+SERVES = {
+    re.compile(r"faust-assigner broker\b"): re.compile(r"listening on "),
+    re.compile(r"\bfaust -A \S+ worker\b"): re.compile(r"Worker ready|the tables are ready"),
+    re.compile(r"python -m examples\.orders\.load\b"): re.compile(r"customers sent"),
+}
+PATIENCE_S = 120
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Service:
+    """A process in the background and the file it writes to."""
+
+    command: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self) -> str:
+        """All of its output so far."""
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, pattern: re.Pattern[str], *, after: int = 0) -> re.Match[str]:
+        """The first match in its output behind the first ``after`` characters."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if found := pattern.search(self.said(), after):
+                return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise AssertionError(f"{self.command}: no {pattern.pattern!r} in\n{self.said()[-4000:]}")
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """What Ctrl-C does; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+@dataclass
+class Stage:
+    """A folder, an environment, and what stands on this machine for the names of a page."""
+
+    folder: Path
+    stands_for: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    services: list[Service] = field(default_factory=list)
+    #: Whether a service goes on while later blocks run; else it is stopped once it was ready.
+    keeps_services: bool = False
+
+    def __post_init__(self) -> None:
+        binaries = str(Path(sys.executable).parent)
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "100",
+                            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", **self.environment}
+
+    def run(self, block: Block) -> list[Service]:
+        """Every command of a block; the services it started."""
+        if block.language == "console":
+            self._compare(block)
+            return []
+        return [service for command in block.commands if (service := self._run(self.local(command)))]
+
+    def local(self, text: str) -> str:
+        """``text`` with this machine's names."""
+        for name, here in self.stands_for.items():
+            text = text.replace(name, here)
+        return text
+
+    def _run(self, command: str) -> Service | None:
+        if command.startswith("export "):
+            self.environment.update(word.split("=", 1) for word in shlex.split(command)[1:])
+            return None
+        for served, ready in SERVES.items():
+            if served.search(command):
+                service = self.start(command)
+                service.wait_for(ready)
+                if not self.keeps_services:
+                    assert service.stop() == 0, service.said()[-4000:]
+                return service
+        self.output(command)
+        return None
+
+    def start(self, command: str, extra: Mapping[str, str] | None = None) -> Service:
+        """A service, in the background."""
+        log = self.folder / f"service-{len(self.services)}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(["bash", "-c", f"exec env {command}"], cwd=self.folder, stdout=out,
+                                       env={**self.environment, **(extra or {})}, stderr=subprocess.STDOUT)
+        self.services.append(Service(command, process, log))
+        return self.services[-1]
+
+    def output(self, command: str) -> str:
+        """What a command that ends prints; it must end well."""
+        done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, timeout=600,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        return done.stdout
+
+    def _compare(self, block: Block) -> None:
+        """A console block: what is shown below each ``$`` is what comes out, ``...`` anything."""
+        for session in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+            command, _, shown = session.partition("\n")
+            expected = ".*".join(map(re.escape, shown.strip().split("...")))
+            got = self.output(self.local(command)).strip()
+            assert re.fullmatch(expected, got, re.DOTALL), f"{block}: {command}\n{got}"
+
+    def close(self) -> None:
+        """End what still runs, by SIGTERM and at last by SIGKILL."""
+        for service in reversed(self.services):
+            if service.process.poll() is None:
+                service.process.terminate()
+        for service in self.services:
+            try:
+                service.process.wait(20)
+            except subprocess.TimeoutExpired:
+                service.process.kill()
+                service.process.wait()

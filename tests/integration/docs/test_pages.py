@@ -1,0 +1,167 @@
+"""Every shell block of README and docs is run, page by page, on one machine.
+
+A page has its stage here: what stands for ``kafka:9092``, ``/var/lib/shop/ledger`` or a bucket, and what must be there
+afterwards. A new page with shell blocks and no stage runs in an empty folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from faust_assigner import Member, plan
+from faust_assigner.ledger import encode
+from tests.integration.docs.stage import Stage, free_port
+from tests.support.pages import ALL, ROOT, Block
+
+SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]
+TUTORIAL = "docs/tutorial/first-app.md"  # has a test of its own
+PARTITIONS = {"transfers": 4, "shop-balances-changelog": 4}
+NOON = 1_795_262_400.0
+
+
+def shell_of(page: str) -> list[Block]:
+    """The blocks of a page that are run here, in order."""
+    return [block for block in SHELL if block.page == page]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """An empty folder, with the app ``shop`` in it."""
+    (tmp_path / "shop.py").write_text((ROOT / "tests/integration/docs/shop.py").read_text())
+    here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"), "WEB_PORT": str(free_port())})
+    here.stands_for = {
+        "/var/lib/shop/ledger": str(tmp_path / "ledger"),
+        "/var/log/shop": str(tmp_path / "ledger"),
+        "/etc/shop/weights.json": str(tmp_path / "weights.json"),
+        "faust_assigner/pipeline/jobs.py": str(ROOT / "faust_assigner/pipeline/jobs.py"),
+        "9092": str(free_port()),
+    }
+    yield here
+    here.close()
+
+
+def ledger_of_four(folder: Path) -> None:
+    """Two decisions of four workers in three racks, and a load that is not even."""
+    folder.mkdir()
+    lines = []
+    for number, names in enumerate(("123", "1234")):
+        members = [Member(f"worker-{n}", PARTITIONS, rack_id=f"az-{'abc'[int(n) % 3]}") for n in names]
+        p = plan(members, PARTITIONS, replicas=1, changelogs={"shop-balances-changelog"})
+        one = {"group_id": "shop", "decision_id": f"d{number}"}
+        lines.append(encode("decision", {
+            **one, "ts": NOON + 60 * number, "generation": number + 1, "trigger": "join", "policy": "ours",
+            "config": {"replicas": "1"}, "solve_ms": 1.0, "members": [
+                {"member_id": m.member_id, "rack": m.rack_id, "capacity": 1.0, "epoch": number} for m in members]}))
+        for role in ("active", "standby"):
+            lines += [encode("assignment", {
+                **one, "topic": topic, "partition": n, "role": role, "member_id": m.member_id,
+                "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
+                for m in members for topic, numbers in getattr(p, f"{role}s")(m.member_id).items() for n in numbers]
+    lines += [encode("partition_sample", {
+        "group_id": "shop", "ts": NOON + 30 * turn, "topic": "transfers", "partition": partition,
+        "end_offset": 900, "committed_offset": 900, "bytes_in": 4000 * (partition + 1),
+        "records_in": 100 * (partition + 1), "cpu_ms": 50.0 * (partition + 1), "state_bytes": 1000})
+        for turn in range(4) for partition in range(4)]
+    (folder / "worker-1.jsonl").write_bytes(b"\n".join(line.strip() for line in lines) + b"\n")
+
+
+def test_every_page_with_shell_blocks_is_a_case_here() -> None:
+    """Nothing that a reader would type is left out by a list that was not kept."""
+    assert {block.page for block in SHELL} == {*PAGES, TUTORIAL}
+
+
+def plain(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """No preparation."""
+
+
+def with_ledger(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A ledger, and fewer scenarios than a person would ask for."""
+    ledger_of_four(stage.folder / "ledger")
+    stage.stands_for |= {"10000": "12", "500": "8", "2000": "8"}
+
+
+def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """The embedded broker as the app's Kafka and as ``kafka:9092``."""
+    broker: Any = request.getfixturevalue("embedded_broker")
+    stage.environment["SHOP_BROKER"] = broker.bootstrap
+    stage.stands_for = {"kafka:9092": broker.bootstrap, **stage.stands_for}
+
+
+def with_storage(stage: Stage, request: pytest.FixtureRequest) -> str:
+    """A bucket; the commands find its server by their environment."""
+    import os
+
+    folder: str = request.getfixturevalue("s3_folder")
+    stage.environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return folder
+
+
+def for_weights(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A ledger here and in a bucket, a broker, and the document that its readers start with."""
+    import s3fs
+
+    with_broker(stage, request)
+    with_ledger(stage, request)
+    ledgers = with_storage(stage, request).replace("snapshots", "ledger")
+    s3fs.S3FileSystem().put(str(stage.folder / "ledger"), ledgers, recursive=True)
+    stage.stands_for["s3://ledgers/shop"] = ledgers
+
+
+def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A changelog with keys in it, a bucket, and a ledger that says where a table came from."""
+    with_broker(stage, request)
+    stage.stands_for["s3://bucket/snapshots"] = with_storage(stage, request)
+    stage.environment["FAUST_ASSIGNER_LEDGER"] = str(stage.folder / "ledger")
+    broker: Any = request.getfixturevalue("embedded_broker")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(400):
+        producer.produce("shop-balances-changelog", json.dumps(number), json.dumps(f"account-{number}"), number % 4)
+    assert producer.flush(30) == 0
+
+
+def is_restored_from_a_snapshot(stage: Stage) -> None:
+    """The worker of the page loaded files instead of replaying."""
+    lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
+             for line in file.read_text().splitlines()]
+    assert "snapshot" in {line["source"] for line in lines if line["table"] == "recovery"}
+
+
+def has(*names: str) -> Callable[[Stage], None]:
+    """These files are there afterwards."""
+    def check(stage: Stage) -> None:
+        assert [name for name in names if not (stage.folder / name).exists()] == []
+    return check
+
+
+def nothing(stage: Stage) -> None:
+    """The exit codes say all."""
+
+
+#: Page -> what to prepare, what must be there afterwards.
+PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
+    "docs/how-to/broker.md": (plain, has("broker-data")),
+    "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
+    "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
+    "docs/how-to/spark.md": (plain, nothing),
+    "docs/how-to/weights.md": (for_weights, has("weights.json")),
+}
+SLOW = {page for page in PAGES if page != "docs/how-to/broker.md"}
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
+                                  for page in sorted(PAGES)])
+def test_shell_blocks_run_in_order(page: str, stage: Stage, request: pytest.FixtureRequest) -> None:
+    """Each command ends with code 0, each service gets ready and stops cleanly."""
+    prepare, check = PAGES[page]
+    prepare(stage, request)
+    for block in shell_of(page):
+        stage.run(block)
+    check(stage)
