@@ -5,6 +5,7 @@ transfers improves the tuple: no negative cycle in the residual graph over group
 (Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds one or proves there is none. The terms are
 looked at one after the other, each over the arcs that an optimum of the terms before may still use (those of
 reduced cost zero), so that no term must fit beside another into one number.
+docs/explanation/algorithms.md#the-certificate says what it leaves out.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def plan(
     weights: Any = None,
     previous_ids: Mapping[str, int] | None = None,
 ) -> Plan:
-    """Assign every partition of every subscribed topic: docs/explanation/objective.md says how plans are judged.
+    """Assign every partition of every subscribed topic; docs/explanation/objective.md has the objective.
 
     ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
     ``replicas`` standbys; ``weightless`` ones are assigned and count in no load; ``weights`` maps

@@ -3,8 +3,8 @@
 The objective, in order: R' distinct members; as many racks as can be; standby loads within one;
 each member's actives spread over all its peers, so that a death overloads nobody; the fewest
 copies to restore. Between unequal racks even loads and an even spread exclude each other: there
-the spread comes first, and the loads are as even as it permits. ``docs/explanation`` derives the
-terms, :mod:`faust_assigner.standbys.shares` the numbers.
+the spread comes first, and the loads are as even as it permits.
+docs/explanation/algorithms.md#standbys derives the terms, :mod:`faust_assigner.standbys.shares` the numbers.
 """
 
 from __future__ import annotations

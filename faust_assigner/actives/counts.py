@@ -12,7 +12,8 @@ from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 
 #: The last assignment is the better place to start while less than this share of tasks, and no more than
-#: this many, have no owner or are in the wrong place.
+#: this many, have no owner or are in the wrong place. Wrong values cost time, never the optimum:
+#: docs/explanation/algorithms.md#potentials.
 _WARM_SHARE, _WARM = 0.02, 500
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from faust_assigner.actives.transport import FAR, Flow
 from faust_assigner.model import Bools, Floats, Ints
 
+#: Of Bellman-Ford, of pouring and of pricing. It bounds the time of a start and never touches the answer:
+#: poor potentials leave more to ship (docs/explanation/algorithms.md#potentials).
 _ROUNDS = 48
 
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from faust_assigner.model import Bools, Ints
 
+#: No such arc. Every cost of an arc that exists, and every sum of them along a path, stays below it.
 FAR = np.int64(1) << 61
 
 
@@ -48,7 +49,7 @@ class Digits:
 
     @classmethod
     def of(cls, t: Transport) -> Digits:
-        """Digits wide enough that no simple cycle carries over into the next."""
+        """Wide enough that no simple cycle carries over: docs/explanation/algorithms.md#the-four-digits."""
         cells = 2 * min(t.allowed.shape) + 2
         stay = 2 * cells + 1
         group = (2 * cells + 1) * stay
@@ -57,16 +58,31 @@ class Digits:
 
 
 class Flow:
-    """The state of one solution: ``x`` int64[G, M], ``load`` int64[M] and the potentials."""
+    """The state of one solution; what holds of each field holds from :meth:`saturate` on.
+
+    Under the potentials no arc that could still be used costs less than nothing. That is the optimum's own
+    condition, so what is missing is never optimality but balance: what :meth:`augment` ships.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self.t = transport
         self.digits = Digits.of(transport)
         groups, members = transport.allowed.shape
+        #: int64[G, M] >= 0, tasks of each group on each member; 0 where the member does not subscribe. The
+        #: row sums equal ``t.supply`` only at the end.
         self.x = np.zeros((groups, members), dtype=np.int64)
+        #: int64[M] >= 0, tasks each member passes on to the sink; equals the column sums of ``x`` only at the
+        #: end.
         self.load = np.zeros(members, dtype=np.int64)
+        #: int64[G] and int64[M], the potentials of the start; the sink's is 0. They are left as they were
+        #: given: the search moves a copy of its own.
         self.of_group = np.zeros(groups, dtype=np.int64)
         self.of_member = np.zeros(members, dtype=np.int64)
+        #: int64[G, M], what one task more costs in each cell (``FAR`` where there is no subscription), and
+        #: int64[M, G], what one less costs (``FAR`` where there is none), transposed so that either is
+        #: scanned by rows. Both follow ``x`` with every step.
+        self.up: Ints = np.full((groups, members), FAR)
+        self.down: Ints = np.full((members, groups), FAR)
 
     # Costs ---------------------------------------------------------------------------------------
 
@@ -166,15 +182,25 @@ def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
 
 
 class _Search:
-    """Dijkstra over the residual graph, nodes = groups, then members, then the sink."""
+    """Dijkstra over the residual graph, nodes = groups, then members, then the sink.
+
+    Between two calls every arc that could be used has a reduced cost of at least zero, and those that
+    :meth:`blocking_flow` may use have exactly zero.
+    """
 
     def __init__(self, flow: Flow, excess: Ints) -> None:
         self.flow = flow
+        #: int64[G + M + 1], too much (> 0) or too little (< 0) at each node; sums to 0 and only shrinks in
+        #: magnitude. All zero: the counts are complete, and optimal.
         self.excess = excess
         self.groups, self.members = flow.t.allowed.shape
         self.sink = self.groups + self.members
+        #: int64[M], what one task more, and one less (``FAR`` at none), costs each member's load: follow
+        #: ``flow.load``.
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
+        #: int64[G + M + 1]. Only :meth:`shortest_paths` moves it, and only downwards relative to the nearest
+        #: deficit, which keeps reduced costs at zero or above.
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
 
     def shortest_paths(self) -> None:

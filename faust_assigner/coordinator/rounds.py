@@ -20,30 +20,39 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 
 
 class GroupRounds:
-    """State, timers and phases of one group.
-
-    Invariants: the generation never falls; Stable means every assignment came from that generation's
-    leader; one member per instance id.
-    """
+    """State, timers and phases of one group; each field with what always holds of it."""
 
     def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
         self.group_id = group_id
         self.limits = limits
+        #: Moves by ``NEXT`` alone. Stable: every assignment is from this generation's leader.
         self.state = State.EMPTY
         self.state_since_ms = now_ms
+        #: Never falls, also over a restart: it is saved before anybody is told of it.
         self.generation = 0
+        #: The type is the first member's and stays until the group is empty; the name is one that all members
+        #: of this generation support, None before the first and after nobody joined.
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
+        #: Members, pending ids, instances and leader; one member for each instance id.
         self.roster = Roster()
+        #: Runs exactly in PreparingRebalance.
         self._join_deadline_ms: int | None = None
-        self._initial_wait_ms: int | None = None  # what the initial delay may still be extended by
+        #: What the initial delay may still be extended by; not None only while a new group waits for more
+        #: members, and then a complete roster does not end the phase.
+        self._initial_wait_ms: int | None = None
         self._last_delay_ms = 0
+        #: Somebody joined since the delay was last set: only then is it extended.
         self._newcomer_since_delay = False
+        #: Runs while somebody of this generation has not synced; None exactly when ``_unsynced`` is empty.
         self._sync_deadline_ms: int | None = None
         self._unsynced: set[str] = set()
+        #: What to do once a record is on disk, by a number that is used once.
         self._saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
+        #: The time of the last event.
         self._now = now_ms
+        #: The effects of that event so far, in order; each event begins with none.
         self._out: list[fx.Effect] = []
 
     @classmethod

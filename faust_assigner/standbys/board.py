@@ -1,7 +1,7 @@
 """Who sits where, and what it would cost to sit elsewhere.
 
 The objective is lexicographic; here it is one whole number per move, its terms far enough apart
-that no sum of a lower term reaches the next.
+that no sum of a lower term reaches the next: docs/explanation/algorithms.md#the-ladder-of-costs.
 """
 
 from __future__ import annotations
@@ -43,21 +43,31 @@ Array = npt.NDArray[np.int64]
 class Board:
     """The standbys as they are being placed: T rows of R' seats, a seat being (task, column).
 
-    ``holder`` int64[T,R'] (``NOBODY``: empty); ``pinned`` bool[T,R'] (a wanted standby, it stays);
-    ``load`` int64[M] standbys per member; ``pair`` int32[M,M] standbys of owner i on member j.
+    ``holder`` says who sits where; the counts beside it agree with it between any two calls.
     """
 
     def __init__(self, problem: StandbyProblem, shares: Shares) -> None:
         self.problem = problem
         self.shares = shares
+        #: The largest R' of any task; 0 when nobody can stand by for anything.
         self.columns = int(shares.need.max(initial=0))
+        #: int64[T, R']: the members of a row are distinct, eligible and never the owner; empty seats
+        #: (``NOBODY``) stand behind the taken ones.
         self.holder = np.full((problem.tasks, self.columns), NOBODY, dtype=np.int64)
+        #: bool[T, R']: a wanted standby, which no move takes away; only on taken seats.
         self.pinned = np.zeros((problem.tasks, self.columns), dtype=bool)
+        #: int64[T]: taken seats of each row, never more than the task's ``need``.
         self.filled = np.zeros(problem.tasks, dtype=np.int64)
+        #: int64[M]: how often each member stands in ``holder``.
         self.load = np.zeros(problem.members, dtype=np.int64)
+        #: int32[M, M]: of owner i's tasks, how many standbys member j holds; sums to ``load`` over i.
         self.pair = np.zeros((problem.members, problem.members), dtype=np.int32)
+        #: What a pair above its cap costs: before balance with racks, after it without.
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
+        # float64[M], mean capacity over the member's own: loads are compared as loads * weight.
         self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
+        #: int32[M, M]: the most standbys a pair may hold for nothing; :meth:`tighten` lowers it, nothing
+        #: raises it.
         self.cap = shares.cap
         self.copies = _Copies(problem)
 

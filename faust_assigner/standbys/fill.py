@@ -88,9 +88,11 @@ class _Dealer:
     """Deals one owner's tasks round its peers, the least burdened first."""
 
     def __init__(self, board: Board) -> None:
+        #: What the rows are dealt onto; a seat taken here is never taken back here.
         self.board = board
         members, racks = board.problem.members, int(board.shares.rack.max()) + 1
-        # With racks: standbys of each rack's actives on each member, for the day a rack dies.
+        #: int64[racks, M] with racks, else int64[0, M]: standbys of each rack's actives on each member, for
+        #: the day a rack dies. Agrees with ``board.pair`` between two deals.
         self.from_rack = np.zeros((racks if board.shares.has_racks else 0, members), dtype=np.int64)
         if board.shares.has_racks:
             np.add.at(self.from_rack, board.shares.rack, board.pair)
@@ -133,6 +135,7 @@ class _Dealer:
         if not shares.has_racks:
             base, extra = divmod(slots, len(peers))
             counts = np.full(len(peers), base, dtype=np.int64)
+            # The pair before the load: docs/explanation/algorithms.md#the-steps, as the packing below.
             burden = (pair << 40) + board.load[peers]
             counts[np.argsort(burden, kind="stable")[:extra]] += 1
             return counts

@@ -1,7 +1,8 @@
 """Bytes from strangers, read within limits: nothing here grows, recurses or runs without a bound.
 
-The limits are the project's published ones. Each refusal is a :class:`MetadataRefused` that names the
-limit or the shape that was missed, never the bytes themselves.
+The limits are the project's published ones; docs/explanation/algorithms.md#limits-of-what-is-read says what
+breaks if one is wrong. Each refusal is a :class:`MetadataRefused` that names the limit or the shape that was
+missed, never the bytes themselves.
 """
 
 from __future__ import annotations

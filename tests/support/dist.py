@@ -2,8 +2,8 @@
 
     python -m tests.support.dist [FOLDER]
 
-Needs a package registry for the clean environment. The demo's files are the sdist's ``examples``, unpacked where
-no source of the package lies, so that what it imports is the installed wheel.
+Needs a package registry for the clean environment. The demo's files are the sdist's ``examples``, unpacked
+where no source of the package lies, so that what it imports is the installed wheel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """A command's output; an error with all it said when it fails."""
     # A PYTHONPATH of the caller's would let the source stand in for what was installed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment,
+                          capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout

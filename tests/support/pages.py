@@ -33,7 +33,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """The commands of a shell block, each in one line, without comments; of a console what follows ``$``."""
+        """The commands of a shell block, a line each, without comments; of a console what follows ``$``."""
         lines = self.text.replace("\\\n", " ").splitlines()
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]

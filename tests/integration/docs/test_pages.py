@@ -1,7 +1,7 @@
 """Every shell block of README and docs is run, page by page, on one machine.
 
-A page has its stage here: what stands for ``kafka:9092``, ``/var/lib/shop/ledger`` or a bucket, and what must be there
-afterwards. A new page with shell blocks and no stage runs in an empty folder.
+A page has its stage here: what stands for ``kafka:9092``, ``/var/lib/shop/ledger`` or a bucket, and what must
+be there afterwards. A new page with shell blocks gets a line in ``PAGES``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def shell_of(page: str) -> list[Block]:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """An empty folder, with the app ``shop`` in it."""
     (tmp_path / "shop.py").write_text((ROOT / "tests/integration/docs/shop.py").read_text())
-    here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"), "WEB_PORT": str(free_port())})
+    here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"),
+                                        "WEB_PORT": str(free_port())})
     here.stands_for = {
         "/var/lib/shop/ledger": str(tmp_path / "ledger"),
         "/var/log/shop": str(tmp_path / "ledger"),
@@ -57,12 +58,14 @@ def ledger_of_four(folder: Path) -> None:
         lines.append(encode("decision", {
             **one, "ts": NOON + 60 * number, "generation": number + 1, "trigger": "join", "policy": "ours",
             "config": {"replicas": "1"}, "solve_ms": 1.0, "members": [
-                {"member_id": m.member_id, "rack": m.rack_id, "capacity": 1.0, "epoch": number} for m in members]}))
+                {"member_id": m.member_id, "rack": m.rack_id, "capacity": 1.0, "epoch": number}
+                for m in members]}))
         for role in ("active", "standby"):
             lines += [encode("assignment", {
                 **one, "topic": topic, "partition": n, "role": role, "member_id": m.member_id,
                 "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
-                for m in members for topic, numbers in getattr(p, f"{role}s")(m.member_id).items() for n in numbers]
+                for m in members for topic, numbers in getattr(p, f"{role}s")(m.member_id).items()
+                for n in numbers]
     lines += [encode("partition_sample", {
         "group_id": "shop", "ts": NOON + 30 * turn, "topic": "transfers", "partition": partition,
         "end_offset": 900, "committed_offset": 900, "bytes_in": 4000 * (partition + 1),
@@ -121,7 +124,8 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     broker: Any = request.getfixturevalue("embedded_broker")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(400):
-        producer.produce("shop-balances-changelog", json.dumps(number), json.dumps(f"account-{number}"), number % 4)
+        key = json.dumps(f"account-{number}")
+        producer.produce("shop-balances-changelog", json.dumps(number), key, number % 4)
     assert producer.flush(30) == 0
 
 

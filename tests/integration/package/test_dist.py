@@ -27,7 +27,7 @@ def test_the_sdist_has_examples_docs_and_tests(built: tuple[Path, Path]) -> None
     """Whoever unpacks it can run the demo, read and test."""
     with tarfile.open(built[0]) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"examples/orders/demo.py", "docs/index.md", "tests/conftest.py", "Makefile", "SECURITY.md"} <= inside
+    assert {"examples/orders/demo.py", "docs/index.md", "tests/conftest.py", "Makefile"} <= inside
     assert not [name for name in inside if name.endswith(".pyc")]
 
 

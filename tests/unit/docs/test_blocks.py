@@ -29,9 +29,8 @@ INLINE = re.compile(r"`((?:faust-assigner|make) [^`\n]+)`")
 def test_every_block_is_fenced_and_names_a_language_that_is_known() -> None:
     """An indented block, or a fence without a name, would be run by nobody."""
     unknown = [f"{block}: {block.language!r}" for block in ALL if block.language not in IS_RUN]
-    indented = [f"{page.name}: {line}" for page in PAGES if "/api/" not in page.as_posix()
-                for line in re.findall(r"(?<=\n\n) {4}\S.*", re.sub(r"^!!!.*\n(?:\n| {4}.*\n)*", "", prose(page),
-                                                                     flags=re.MULTILINE))]
+    indented = [f"{page.name}: {line}" for page in PAGES
+                for line in re.findall(r"(?<=\n\n) {4}\S.*", prose(page))]
     assert not unknown, f"name one of {sorted(IS_RUN)}"
     assert not indented, "use a fence"
 
@@ -99,7 +98,8 @@ def test_what_is_not_run_names_commands_and_options_that_exist(block: Block) -> 
 
 
 @pytest.mark.parametrize(("page", "command"), sorted({
-    (page.relative_to(ROOT).as_posix(), command) for page in PAGES for command in INLINE.findall(prose(page))}))
+    (page.relative_to(ROOT).as_posix(), command)
+    for page in PAGES for command in INLINE.findall(prose(page))}))
 def test_commands_in_running_text_exist(page: str, command: str) -> None:
     """``faust-assigner …`` and ``make …`` between backticks."""
     check_command(shlex.split(command))
