@@ -9,6 +9,7 @@ import doctest
 import re
 import shlex
 import subprocess
+import sys
 import types
 from functools import cache
 from pathlib import Path
@@ -150,7 +151,7 @@ def check_click(words: list[str]) -> None:
 @cache
 def spark_options() -> set[str]:
     """What ``spark-submit`` knows."""
-    listed = subprocess.run(["spark-submit", "--help"], capture_output=True, text=True, timeout=60)
+    listed = subprocess.run([Path(sys.executable).with_name("spark-submit"), "--help"], capture_output=True, text=True, timeout=60)
     return set(re.findall(r"--[a-z-]+", listed.stdout + listed.stderr))
 
 
