@@ -34,13 +34,18 @@ LONGEST_S = 30.0
 
 
 class Share:
-    """What one transaction holds: the last offset of each source that sent into it, its sends in order."""
+    """What one transaction holds; docs/explanation/transactions.md draws its states."""
 
     def __init__(self, *, begun: bool) -> None:
+        #: Done once Kafka's transaction may be sent into: at once, or when the commit before it has ended.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.tail = self.begun  # done once every send so far has been handed to the producer
+        #: Done once every send so far has been handed to the producer; of a closed share it moves no more.
+        self.tail = self.begun
+        #: Source partition -> the last offset whose record sent into it; only grows.
         self.reached: dict[Any, int] = {}
+        #: Why a send failed: then nothing of the share is ever committed.
         self.error: BaseException | None = None
+        #: Nothing is committed and nothing more is sent; never taken back.
         self.abandoned = False
         if begun:
             self.begin()
@@ -72,7 +77,12 @@ _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 class OwnTransactions(TransactionManager):
-    """Of the consumer's transactions: a record's sends go where its offset is committed."""
+    """Of the consumer's transactions: a record's sends go where its offset is committed.
+
+    By transactional id, ``_shares`` has the one share that takes sends; ``_closed``, empty but during a commit,
+    the one that is being committed. An id of ``_closed`` has a share that waits for it in ``_shares``.
+    ``_sending`` holds the tasks of sends under way, so that none is collected before it is done.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -201,7 +211,12 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
 
 
 class WholeRecords(Consumer):
-    """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition."""
+    """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition.
+
+    During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or it
+    had none that may be committed. ``_late_since`` tells since when an id has been left to the next commit
+    without a break; closing it ends that.
+    """
 
     #: Partitions by transactional id that the commit under way has still to close; None outside of it.
     _open: dict[str, list[Any]] | None = None

@@ -151,7 +151,8 @@ def check_click(words: list[str]) -> None:
 @cache
 def spark_options() -> set[str]:
     """What ``spark-submit`` knows."""
-    listed = subprocess.run([Path(sys.executable).with_name("spark-submit"), "--help"], capture_output=True, text=True, timeout=60)
+    command = [Path(sys.executable).with_name("spark-submit"), "--help"]
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return set(re.findall(r"--[a-z-]+", listed.stdout + listed.stderr))
 
 

@@ -1,0 +1,112 @@
+"""The tutorial, block by block, on the embedded broker: what it says will be seen is seen."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.docs.stage import Service, Stage, free_port
+from tests.support.pages import ALL, ROOT, Block
+
+BLOCKS = [block for block in ALL if block.page == "docs/tutorial/first-app.md"
+          and block.language in ("sh", "console") and not block.reason]
+ASSIGNED = re.compile(r"Highwater - Active.*?Worker ready", re.DOTALL)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    """A folder like the repository's, with its environment; ports of its own."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    here = Stage(tmp_path, stands_for={port: str(free_port()) for port in ("9092", "6061", "6062", "6063")},
+                 keeps_services=True)
+    yield here
+    here.close()
+
+
+def offsets(log: str, heading: str) -> dict[tuple[str, int], int]:
+    """(changelog, partition) -> offset, from the last table of Faust's with this heading."""
+    table = log[log.rindex(f"+{heading}"):].split("\n")
+    found, topic = {}, ""
+    for line in table[3:]:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 3:
+            break
+        topic = topic if cells[0] == "〃" else cells[0]
+        found[topic, int(cells[1])] = int(cells[2])
+    return found
+
+
+def taken_over(service: Service, *, after: int) -> dict[int, tuple[int, int]]:
+    """Partition of ``totals`` -> (end of its changelog, where reading starts), of the newest assignment."""
+    service.wait_for(ASSIGNED, after=after)
+    log = service.said()[after:]
+    ends, starts = offsets(log, "Highwater - Active"), offsets(log, "Reading Starts At - Active")
+    return {p: (end, starts[topic, p]) for (topic, p), end in ends.items()
+            if topic == "shop-totals-changelog"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_tutorial_word_by_word(stage: Stage) -> None:
+    """Four actives each; the dead worker's go to copies that are near the end; its files bring it back."""
+    blocks = iter(BLOCKS)
+    activate, broker, *workers = (next(blocks) for _ in range(5))
+    stage.run(activate)
+    stage.run(broker)
+    running = {name: stage.run(block)[0] for name, block in zip(("w1", "w2", "w3"), workers, strict=True)}
+    for service in running.values():
+        service.wait_for(ASSIGNED)
+    orders = stage.run(next(blocks))[0]
+    wait_for_records(stage, running["w2"])
+    before = {name: len(service.said()) for name, service in running.items()}
+    stage.run(next(blocks))  # ls: eight databases of the table
+
+    stage.stands_for["PID"] = str(running["w2"].process.pid)
+    stage.run(next(blocks))  # kill -9
+    assert running["w2"].process.wait(20) == -signal.SIGKILL
+    held = {name: taken_over(running[name], after=before[name]) for name in ("w1", "w3")}
+    assert sorted(map(len, held.values())) == [6, 6]
+    assert sorted({*held["w1"], *held["w3"]}) == list(range(12))
+    for partitions in held.values():
+        assert all(is_warm(end, start) for end, start in partitions.values()), partitions
+
+    back = stage.run(workers[1])[0]
+    returned = taken_over(back, after=0)
+    assert len(returned) == 4
+    assert all(is_warm(end, start) for end, start in returned.values()), returned
+    finish(stage, orders, next(blocks))
+    assert next(blocks, None) is None
+
+
+def is_warm(end: int, start: int) -> bool:
+    """Reading starts at a copy's end and not at the beginning of a changelog that has one."""
+    return end < 10 or start > end // 2
+
+
+def wait_for_records(stage: Stage, service: Service) -> None:
+    """Some seconds of orders: until the files of ``totals`` have grown past what is told apart from none."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        logs = [*(stage.folder / "w2/v1/tables").glob("totals-*.db/*.log")]
+        if len(logs) >= 8 and min(log.stat().st_size for log in logs) > 2_000:
+            return
+        time.sleep(0.5)
+    raise AssertionError(service.said()[-2000:])
+
+
+def finish(stage: Stage, orders: Service, remove: Block) -> None:
+    """Ctrl-C everywhere; the folders are all that is left, and go."""
+    assert orders.stop() == 0
+    assert re.search(r"^\d+ orders sent$", orders.said(), re.MULTILINE)
+    for service in reversed(stage.services):
+        if service.process.poll() is None:
+            assert service.stop() == 0, service.said()[-2000:]
+    stage.run(remove)
+    assert not [path for path in stage.folder.iterdir() if path.is_dir() and not path.is_symlink()]
