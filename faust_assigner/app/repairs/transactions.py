@@ -79,9 +79,9 @@ _place: ContextVar[Place | None] = ContextVar("place", default=None)
 class OwnTransactions(TransactionManager):
     """Of the consumer's transactions: a record's sends go where its offset is committed.
 
-    By transactional id, ``_shares`` has the one share that takes sends; ``_closed``, empty but during a commit,
-    the one that is being committed. An id of ``_closed`` has a share that waits for it in ``_shares``.
-    ``_sending`` holds the tasks of sends under way, so that none is collected before it is done.
+    By transactional id, ``_shares`` has the one share that takes sends; ``_closed``, empty but during a
+    commit, the one that is being committed: then the one in ``_shares`` waits for it. ``_sending`` holds the
+    tasks of sends under way, so that none is collected before it is done.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -213,8 +213,8 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
 class WholeRecords(Consumer):
     """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition.
 
-    During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or it
-    had none that may be committed. ``_late_since`` tells since when an id has been left to the next commit
+    During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or
+    it had none that may be committed. ``_late_since`` tells since when an id has been left to the next commit
     without a break; closing it ends that.
     """
 
