@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.docs.stage import Service, Stage, free_port
 from tests.support.pages import ALL, ROOT, Block
@@ -64,7 +65,7 @@ def test_the_tutorial_word_by_word(stage: Stage) -> None:
     for service in running.values():
         service.wait_for(ASSIGNED)
     orders = stage.run(next(blocks))[0]
-    wait_for_records(stage, running["w2"])
+    wait_for_records(stage.local("127.0.0.1:9092"))
     before = {name: len(service.said()) for name, service in running.items()}
     stage.run(next(blocks))  # ls: eight databases of the table
 
@@ -90,15 +91,21 @@ def is_warm(end: int, start: int) -> bool:
     return end < 10 or start > end // 2
 
 
-def wait_for_records(stage: Stage, service: Service) -> None:
-    """Some seconds of orders: until the files of ``totals`` have grown past what is told apart from none."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        logs = [*(stage.folder / "w2/v1/tables").glob("totals-*.db/*.log")]
-        if len(logs) >= 8 and min(log.stat().st_size for log in logs) > 2_000:
-            return
-        time.sleep(0.5)
-    raise AssertionError(service.said()[-2000:])
+def wait_for_records(bootstrap: str, *, each: int = 60) -> None:
+    """Some seconds of orders: until each partition of the changelog is long enough to tell a copy from none."""
+    client = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher"})
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            ends = [client.get_watermark_offsets(TopicPartition("shop-totals-changelog", p), timeout=10)[1]
+                    for p in range(12)]
+            if min(ends) >= each:
+                time.sleep(3)  # a standby writes every second
+                return
+            time.sleep(0.5)
+    finally:
+        client.close()
+    raise AssertionError(f"the changelog's partitions end at {ends}")
 
 
 def finish(stage: Stage, orders: Service, remove: Block) -> None:
