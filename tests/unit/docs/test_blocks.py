@@ -6,6 +6,7 @@ import ast
 import asyncio
 import configparser
 import doctest
+import os
 import re
 import shlex
 import subprocess
@@ -151,8 +152,9 @@ def check_click(words: list[str]) -> None:
 @cache
 def spark_options() -> set[str]:
     """What ``spark-submit`` knows."""
-    command = [Path(sys.executable).with_name("spark-submit"), "--help"]
-    listed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    binaries = Path(sys.executable).parent  # its script looks for a python that has pyspark
+    listed = subprocess.run([binaries / "spark-submit", "--help"], capture_output=True, text=True, timeout=60,
+                            env={**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"})
     return set(re.findall(r"--[a-z-]+", listed.stdout + listed.stderr))
 
 
