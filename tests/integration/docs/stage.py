@@ -129,8 +129,8 @@ class Stage:
         """A console block: what is shown below each ``$`` is what comes out, ``...`` anything."""
         for session in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, shown = session.partition("\n")
-            expected = ".*".join(map(re.escape, shown.strip().split("...")))
-            got = self.output(self.local(command)).strip()
+            expected = ".*".join(map(re.escape, shown.split("...")))
+            got = self.output(self.local(command))
             assert re.fullmatch(expected, got, re.DOTALL), f"{block}: {command}\n{got}"
 
     def close(self) -> None:

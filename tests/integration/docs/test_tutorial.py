@@ -67,7 +67,7 @@ def test_the_tutorial_word_by_word(stage: Stage) -> None:
     orders = stage.run(next(blocks))[0]
     wait_for_records(stage.local("127.0.0.1:9092"))
     before = {name: len(service.said()) for name, service in running.items()}
-    stage.run(next(blocks))  # ls: eight databases of the table
+    stage.run(next(blocks))  # ls: databases of the table
 
     stage.stands_for["PID"] = str(running["w2"].process.pid)
     stage.run(next(blocks))  # kill -9
