@@ -92,7 +92,7 @@ def is_warm(end: int, start: int) -> bool:
 
 
 def wait_for_records(bootstrap: str, *, each: int = 60) -> None:
-    """Some seconds of orders: until each partition of the changelog is long enough to tell a copy from none."""
+    """Some seconds of orders: until each partition of the changelog can tell a copy from none."""
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher"})
     try:
         deadline = time.monotonic() + 120
