@@ -56,7 +56,7 @@ def taken_over(service: Service, *, after: int) -> dict[int, tuple[int, int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_tutorial_word_by_word(stage: Stage) -> None:
-    """Four actives each; the dead worker's go to copies that are near the end; its files bring it back."""
+    """The dead worker's partitions go to copies near the end; it comes back to where its files ended."""
     blocks = iter(BLOCKS)
     activate, broker, *workers = (next(blocks) for _ in range(5))
     stage.run(activate)
@@ -81,7 +81,7 @@ def test_the_tutorial_word_by_word(stage: Stage) -> None:
     back = stage.run(workers[1])[0]
     returned = taken_over(back, after=0)
     assert len(returned) == 4
-    assert all(is_warm(end, start) for end, start in returned.values()), returned
+    assert min(start for _, start in returned.values()) > 30, returned  # where its files ended
     finish(stage, orders, next(blocks))
     assert next(blocks, None) is None
 
