@@ -1,0 +1,46 @@
+"""Where the flow starts decides how long it takes, never what comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from faust_assigner.actives import counts, potentials
+from faust_assigner.actives.counts import optimal_counts
+from faust_assigner.model import Bools, Ints
+from faust_assigner.optimality import improving_cycle
+
+GROUPS, MEMBERS = 20, 50
+
+
+def churned(seed: int) -> tuple[Ints, Bools, Ints]:
+    """(sizes, allowed, held): mixed subscriptions, a third of an optimum gone."""
+    rng = np.random.default_rng(seed)
+    sizes, allowed = rng.integers(20, 90, GROUPS), rng.random((GROUPS, MEMBERS)) < 0.4
+    allowed[np.arange(GROUPS), rng.integers(0, MEMBERS, GROUPS)] = True
+    none = np.zeros(allowed.shape, dtype=np.int64)
+    held = optimal_counts(sizes, allowed, none, none, np.ones(MEMBERS))
+    return sizes, allowed, np.where(rng.random(held.shape) < 0.3, 0, held)
+
+
+def terms(got: Ints, held: Ints) -> tuple[int, int, int]:
+    """Total balance, group balance, stickiness."""
+    return (int((got.sum(axis=0) ** 2).sum()), int((got**2).sum()), int(np.minimum(got, held).sum()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("rounds", "share", "most"), [
+    (1, 0.02, 500), (4, 0.02, 500), (200, 0.02, 500), (48, 0.0, 0), (48, 1.0, 10**9)])
+def test_rounds_and_thresholds_do_not_change_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int, share: float, most: int
+) -> None:
+    """Few or many rounds, always or never a warm start: the same three sums, and the certificate agrees."""
+    sizes, allowed, held = churned(seed)
+    none, ones = np.zeros_like(held), np.ones(MEMBERS)
+    usual = optimal_counts(sizes, allowed, held, none, ones)
+    monkeypatch.setattr(potentials, "_ROUNDS", rounds)
+    monkeypatch.setattr(counts, "_WARM_SHARE", share)
+    monkeypatch.setattr(counts, "_WARM", most)
+    other = optimal_counts(sizes, allowed, held, none, ones)
+    assert terms(other, held) == terms(usual, held)
+    assert improving_cycle(other, allowed, held, np.ones(MEMBERS, dtype=np.int64)) is None
