@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from faust_assigner.actives.counts import rates
+from faust_assigner.actives.counts import flow_rates
 from faust_assigner.claims import claim_on, numbers
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.optimality import improving_cycle
@@ -257,7 +257,9 @@ class _Case:
                 had[row, was] += was != NOBODY
                 stayed[row, owner] += owner == was != NOBODY
         capacity = np.array([float(m.capacity) for m in self.members])
-        term = improving_cycle(counts[:, who], allowed[:, who], had[:, who], rates(capacity[who]))
+        sizes = np.array([self.units[u].count for u in rows], dtype=np.int64)
+        rates = flow_rates(sizes, allowed[:, who], capacity[who])
+        term = improving_cycle(counts[:, who], allowed[:, who], had[:, who], rates)
         if term is not None:
             yield Violation("A5" if term == "stickiness" else "A4", f"{term} could be better")
         lost = np.minimum(counts, had) - stayed

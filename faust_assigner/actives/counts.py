@@ -7,14 +7,18 @@ from math import lcm
 
 import numpy as np
 
-from faust_assigner.actives.potentials import fluid_start, warm_start
-from faust_assigner.actives.transport import Flow, Transport
+from faust_assigner.actives.potentials import fluid_start, warm_start, water_fill
+from faust_assigner.actives.transport import Digits, Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 
 #: The last assignment is the better place to start while less than this share of tasks, and no more than
 #: this many, have no owner or are in the wrong place. Wrong values cost time, never the optimum:
 #: docs/explanation/algorithms.md#potentials.
 _WARM_SHARE, _WARM = 0.02, 500
+#: Rates: how finely the largest capacity is told, and how steep a member may be at most.
+_FINEST, _STEEPEST = 1 << 14, 1 << 30
+#: No task of the flow costs its member's load more; ``FAR`` is four times that.
+_HIGHEST_COST = 1 << 59
 
 
 def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
@@ -31,7 +35,8 @@ def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity
     who = np.flatnonzero(allowed.any(axis=0))
     if not who.size:
         return counts
-    mine, rate = allowed[:, who], rates(capacity[who])
+    mine = allowed[:, who]
+    rate = flow_rates(sizes, mine, capacity[who])
     if mine.all() and (rate == rate[0]).all():
         counts[:, who] = _equal(sizes, held[:, who], warm[:, who])
     else:
@@ -40,12 +45,30 @@ def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity
     return counts
 
 
-def rates(capacity: Floats) -> Ints:
+def flow_rates(sizes: Ints, allowed: Bools, capacity: Floats) -> Ints:
+    """int64[M], :func:`rates` that leave the flow's costs room in an int64, whatever capacities are claimed.
+
+    With w the worth of one unit of load, the costliest task of any member in an optimum, about
+    rate x (2 x load + 3), must stay below 2^59 / w: the loads are those of the fluid optimum.
+    """
+    if not capacity.size or (capacity == capacity[0]).all():
+        return np.ones(capacity.size, dtype=np.int64)
+    room = _HIGHEST_COST // Digits.of(sizes, allowed).load
+    rate = np.minimum(capacity.max() / capacity, float(1 << 50))
+    load = water_fill(sizes, allowed, rate).sum(axis=0)
+    height = float((load * rate).max())
+    scale = max(1, min(_FINEST, int(room / (4 * height + 1))))
+    low = 4 * height * scale <= room
+    steepest = room // 6 if low else room // (2 * int(load.max()) + 3)
+    return rates(capacity, finest=scale, steepest=max(scale, min(_STEEPEST, steepest)))
+
+
+def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST) -> Ints:
     """int64[M], proportional to 1 / capacity, exactly where a common denominator is small enough.
 
-    Capacities are read as the nearest fraction with a denominator up to 1,000; when their common
-    multiple would overflow, rates are rounded to 2^-14 of the smallest, and a member with less than
-    2^-16 of the largest capacity counts as one with that much. So "optimal" means optimal for these rates.
+    Capacities are read as the nearest fraction with a denominator up to 1,000; where their common
+    multiple would be too large, rates are rounded, that of the largest capacity being ``finest``. A member
+    whose rate would be above ``steepest`` counts as one with that: "optimal" means optimal for these rates.
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
@@ -56,11 +79,11 @@ def rates(capacity: Floats) -> Ints:
         if common > 1 << 40:
             break
     exact = [share.denominator * (common // share.numerator) for share in shares]
-    smallest = min(exact)
-    if common <= 1 << 40 and max(exact) <= smallest << 14 and max(exact) < 1 << 20:
+    if common <= 1 << 40 and min(exact) <= finest and max(exact) <= steepest:
         return np.array(exact, dtype=np.int64)
-    scaled: Ints = np.minimum(np.rint((capacity.max() / capacity) * (1 << 14)), 1 << 30).astype(np.int64)
-    return scaled
+    scaled: Floats = np.rint(np.minimum(capacity.max() / capacity, float(1 << 50)) * finest)
+    rounded: Ints = np.minimum(scaled, steepest).astype(np.int64)
+    return rounded
 
 
 def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:

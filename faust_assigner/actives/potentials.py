@@ -51,7 +51,7 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     First the loads, filled level; then, loads given, the cells of least sum of squares.
     """
     t, d = flow.t, flow.digits
-    fluid = _water_fill(t.supply, t.allowed, t.rate / t.rate.min())
+    fluid = water_fill(t.supply, t.allowed, t.rate / t.rate.min())
     load = fluid.sum(axis=0)
     level = _levels(load, t.rate, _components(fluid > 0.01))
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
@@ -64,7 +64,7 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     return group, member
 
 
-def _water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
+def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
     """float64[G, M], of least majorised fluid loads: each group in turn filled into its members anew."""
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()

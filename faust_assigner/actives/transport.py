@@ -48,12 +48,12 @@ class Digits:
     load: int
 
     @classmethod
-    def of(cls, t: Transport) -> Digits:
+    def of(cls, supply: Ints, allowed: Bools) -> Digits:
         """Wide enough that no simple cycle carries over: docs/explanation/algorithms.md#the-four-digits."""
-        cells = 2 * min(t.allowed.shape) + 2
+        cells = 2 * min(allowed.shape) + 2
         stay = 2 * cells + 1
         group = (2 * cells + 1) * stay
-        squares = 4 * (int(t.supply.sum()) + cells) + 1
+        squares = 4 * (int(supply.sum()) + cells) + 1
         return cls(stay, group, squares * group)
 
 
@@ -66,7 +66,7 @@ class Flow:
 
     def __init__(self, transport: Transport) -> None:
         self.t = transport
-        self.digits = Digits.of(transport)
+        self.digits = Digits.of(transport.supply, transport.allowed)
         groups, members = transport.allowed.shape
         #: int64[G, M] >= 0, tasks of each group on each member; 0 where the member does not subscribe. The
         #: row sums equal ``t.supply`` only at the end.

@@ -34,3 +34,19 @@ def test_random_wide_capacities_and_subscriptions(seed: int) -> None:
                for m in range(rng.randint(1, 14))]
     made = plan(members, partitions)
     assert check(members, partitions, made) == []
+
+
+@pytest.mark.parametrize(("groups", "members", "claimed"),
+                         [(100, 100, 1e6), (100, 100, 1e-6), (150, 150, None)])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_no_capacity_that_a_member_claims_overflows_the_flow(
+        groups: int, members: int, claimed: float | None) -> None:
+    """A member chooses its own capacity: one extreme among many, or all of them odd, costs nobody else."""
+    rng = Random(1)
+    partitions = {f"t{t:03d}": 30 + t % 7 for t in range(groups)}
+    odd = [rng.uniform(0.1, 10.0) if claimed is None else 1.0 for _ in range(members)]
+    odd[3] = claimed or odd[3]
+    group = [Member(f"m{m:03d}", [t for t in partitions if rng.random() < 0.5], capacity=c)
+             for m, c in enumerate(odd)]
+    made = plan(group, partitions)
+    assert check(group, partitions, made) == []
