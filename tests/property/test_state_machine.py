@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from faust_assigner.invariants import check
-from tests.property.world import CHANGELOGS, World
+from tests.property.world import CHANGELOGS, WEIGHTLESS, World
 
 CHANCE = st.integers(0, 2**16).map(Random)
 
@@ -120,7 +120,7 @@ class GroupLife(RuleBasedStateMachine):
         """Whatever happened since the last rebalance, planning now would keep every promise."""
         if self.world.members:
             found = check(self.world.members.values(), self.world.partitions, self.world.answer(),
-                          replicas=self.world.replicas, changelogs=CHANGELOGS)
+                          replicas=self.world.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS)
             assert found == []
 
 
