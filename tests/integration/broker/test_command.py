@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker.settings import Settings
-from tests.support.broker_process import BrokerProcess, broker_process
+from faust_assigner.testing.broker import BrokerProcess, broker_process
 from tests.support.raw_client import RawClient, batch
 
 

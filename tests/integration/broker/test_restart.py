@@ -13,7 +13,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.store import RocksStore, StoreFailed
-from tests.support.broker_process import BrokerProcess
+from faust_assigner.testing.broker import BrokerProcess
 from tests.support.raw_client import RawClient, batch, one_record
 
 KILLS = 3

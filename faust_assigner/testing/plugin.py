@@ -1,0 +1,27 @@
+"""A pytest plugin for app authors: a real Kafka, and the embedded broker.
+
+    pytest -p faust_assigner.testing.plugin          # or: pytest_plugins = ["faust_assigner.testing.plugin"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.testing.kafka import KafkaServer, kafka_server
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServer]:
+    """A real Apache Kafka, started at its first use and stopped after the last test; name topics apart."""
+    with kafka_server() as server:
+        yield server
+
+
+@pytest.fixture
+def embedded_broker() -> Iterator[EmbeddedBroker]:
+    """A fresh embedded broker in memory; ``embedded_broker.bootstrap`` is where it listens."""
+    with EmbeddedBroker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        yield broker

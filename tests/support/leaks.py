@@ -1,0 +1,205 @@
+"""A pytest plugin: a test that leaves something running fails, and the message names what it left.
+
+What counts: threads, asyncio tasks, child processes, and TCP sockets that listen or are connected. A thing
+is known by its identity, so what a fixture of a wider scope started is nobody's leak while that fixture
+lives. Processes and sockets are read from ``/proc``; where there is none, threads and tasks are watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Sockets close and threads end a moment after they were told to.
+GRACE_S = 5.0
+PR_SET_CHILD_SUBREAPER = 36
+#: What /proc/net/tcp calls the states that count; the others are on their way to the end.
+TCP_STATES = {"01": "connected", "02": "connecting", "08": "not closed after its peer", "0A": "listening"}
+
+_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+_excused: list[Callable[[object], bool]] = []
+
+
+def excuse(known: Callable[[object], bool]) -> None:
+    """Never report what ``known`` is true of: it is asked with each thread, child pid and remote TCP port.
+
+    For the helpers that a library starts when it likes and keeps as long as the process lives.
+    """
+    _excused.append(known)
+
+
+def threads() -> Iterator[tuple[Hashable, str]]:
+    """The living threads; those of C libraries, which Python has only met, are not listed."""
+    for thread in threading.enumerate():
+        if not isinstance(thread, threading._DummyThread) and not _is_excused(thread):
+            yield thread, f"thread {thread.name!r} ({type(thread).__module__})"
+
+
+def children() -> Iterator[tuple[Hashable, str]]:
+    """The child processes that have not ended, those that lost their parent among them."""
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in listing.read_text().split():
+                state, started = _status(pid)
+                if state != "Z" and not _is_excused(int(pid)):
+                    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                    yield ("process", pid, started), f"process {pid}: {command.decode(errors='replace')[:160]}"
+
+
+def _status(pid: str) -> tuple[str, str]:
+    """(state, start time): pids are used again, these pairs are not."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], fields[19]
+
+
+def open_sockets() -> set[str]:
+    """Inodes of this process's sockets of any kind."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/self/fd/{fd}")
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
+    return found
+
+
+def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
+    """Those of the sockets that are TCP's and in a state that counts."""
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6") if inodes else ():
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                local, remote = (int(fields[n].rpartition(":")[2], 16) for n in (1, 2))
+                if fields[9] in inodes and fields[3] in TCP_STATES and not _is_excused(remote):
+                    yield (("socket", fields[9]),
+                           f"socket on port {local}, {TCP_STATES[fields[3]]} (peer's port {remote})")
+
+
+def tasks() -> Iterator[tuple[Hashable, str]]:
+    """The tasks that have not ended, of every loop that is not closed."""
+    for loop in list(_loops):
+        if not loop.is_closed():
+            for task in asyncio.all_tasks(loop):
+                yield task, f"task {task.get_name()!r}: {task.get_coro()!r}"
+
+
+def stuck_tasks() -> Iterator[tuple[Hashable, str]]:
+    """Tasks whose loop does not run: nobody will end them but the loop's end."""
+    for task, what in tasks():
+        if isinstance(task, asyncio.Task) and not task.get_loop().is_running():
+            yield task, what
+
+
+def _is_excused(thing: object) -> bool:
+    return any(known(thing) for known in _excused)
+
+
+class Snapshot:
+    """What lives now."""
+
+    def __init__(self) -> None:
+        self.things: dict[Hashable, str] = dict([*threads(), *children(), *tasks()])
+        self.sockets = open_sockets()
+
+    def newer_than(self, other: Snapshot) -> dict[Hashable, str]:
+        """What lives now and did not then."""
+        fresh = {key: what for key, what in self.things.items() if key not in other.things}
+        return fresh | dict(tcp(self.sockets - other.sockets))
+
+
+class Watch:
+    """The plugin's hooks; ``kept`` is what fixtures of a wider scope started, by fixture."""
+
+    def __init__(self) -> None:
+        self.kept: dict[object, set[Hashable]] = {}
+        self.before = Snapshot()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+        """Remember what a fixture that outlives its first test starts."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before = Snapshot()
+        try:
+            return (yield)
+        finally:
+            self.kept.setdefault(fixturedef, set()).update(Snapshot().newer_than(before))
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
+        """From here on it must be gone."""
+        self.kept.pop(fixturedef, None)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        """What was there before the test is not the test's."""
+        self.before = Snapshot()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        """Tasks are looked for at once: the end of the test's loop would cancel them, and all were well."""
+        before = dict(stuck_tasks())
+        result = yield
+        if left := [what for task, what in stuck_tasks() if task not in before]:
+            pytest.fail("the test left running:\n  " + "\n  ".join(left), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        """All else when the fixtures are done too."""
+        result = yield
+        if left := self.left():
+            pytest.fail("the test left running:\n  " + "\n  ".join(left), pytrace=False)
+        return result
+
+    def left(self) -> list[str]:
+        """What is still there when time is up."""
+        deadline, collected = time.monotonic() + GRACE_S, False
+        while True:
+            kept = set().union(*self.kept.values())
+            found = {key: what for key, what in Snapshot().newer_than(self.before).items() if key not in kept}
+            if not found or time.monotonic() > deadline:
+                return sorted(found.values())
+            del found  # it holds on to what may go away
+            if not collected:
+                gc.collect()
+                collected = True
+            else:
+                time.sleep(0.02)
+
+
+def _excuse_helpers_of_libraries() -> None:
+    """fsspec's thread and multiprocessing's resource tracker: one for a process, until it ends."""
+    excuse(lambda thing: (fsspec := sys.modules.get("fsspec.asyn")) is not None and thing is fsspec.iothread[0])
+    excuse(lambda thing: (tracker := sys.modules.get("multiprocessing.resource_tracker")) is not None
+           and thing == tracker._resource_tracker._pid)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to know loops by name, take in orphans, and watch."""
+    begin = asyncio.BaseEventLoop.__init__
+    if not getattr(begin, "watched", False):
+        def watched(loop: asyncio.BaseEventLoop) -> None:
+            begin(loop)
+            _loops.add(loop)
+
+        watched.watched = True  # type: ignore[attr-defined]
+        asyncio.BaseEventLoop.__init__ = watched  # type: ignore[method-assign]
+        _excuse_helpers_of_libraries()
+    if sys.platform == "linux":
+        # A process whose parent was killed becomes our child, and is seen.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    config.pluginmanager.register(Watch(), "leaks")

@@ -1,0 +1,127 @@
+"""Planted leaks: the plugin fails the test that leaves something behind, and no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PLANTED = '''
+import asyncio, atexit, os, signal, socket, subprocess, sys, threading
+import pytest
+from tests.support import leaks
+
+leaks.GRACE_S = 0.3
+SLEEP = "import time; time.sleep(60)"
+kept, stop = [], threading.Event()
+
+
+@atexit.register
+def end():
+    """This run's leaks end with it, the orphan too."""
+    for (_, pid, _), _ in leaks.children():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A server that many tests share."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=stop.wait, name="shared")
+        thread.start()
+        yield server.getsockname()
+        stop.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def unstopped():
+    """A server that nobody stops."""
+    kept.append(subprocess.Popen([sys.executable, "-c", SLEEP]))
+
+
+@pytest.fixture
+def own():
+    """A process that its test's end kills."""
+    process = subprocess.Popen([sys.executable, "-c", SLEEP])
+    yield
+    process.kill()
+    process.wait()
+
+
+def test_tidy_with_a_shared_server(shared, own):
+    socket.create_connection(shared).close()
+
+
+def test_leaves_a_thread():
+    threading.Thread(target=stop.wait, name="forgotten thread", daemon=True).start()
+
+
+def test_leaves_a_process():
+    kept.append(subprocess.Popen([sys.executable, "-c", SLEEP]))
+
+
+def test_leaves_an_orphan():
+    parent = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', %r], start_new_session=True)" % SLEEP
+    subprocess.run([sys.executable, "-c", parent], check=True)
+
+
+def test_leaves_a_listening_socket():
+    kept.append(socket.create_server(("127.0.0.1", 0)))
+
+
+def test_leaves_a_connected_socket(shared):
+    kept.append(socket.create_connection(shared))
+
+
+async def test_leaves_a_task():
+    kept.append(asyncio.create_task(asyncio.sleep(60), name="forgotten task"))
+
+
+def test_leaves_nothing_after_others_did():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    thread = threading.Thread(target=str)
+    thread.start()
+    thread.join()
+
+
+def test_is_last_to_use_a_server_that_nobody_stops(unstopped):
+    pass
+'''
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What pytest says of the planted file."""
+    folder = tmp_path_factory.mktemp("planted")
+    (folder / "test_planted.py").write_text(PLANTED)
+    (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.support.leaks", "-rA", "-v", "-p", "no:cacheprovider",
+         "--rootdir", folder, folder], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    return done.stdout
+
+
+@pytest.mark.parametrize(("test", "what"), [
+    ("leaves_a_thread", r"thread 'forgotten thread'"), ("leaves_a_process", r"process \d+: .*time\.sleep"),
+    ("leaves_an_orphan", r"process \d+: .*time\.sleep"),
+    ("leaves_a_listening_socket", r"socket on port \d+, listening"),
+    ("leaves_a_connected_socket", r"socket on port \d+, connected"),
+    ("leaves_a_task", r"task 'forgotten task': .*sleep"),
+    ("is_last_to_use_a_server_that_nobody_stops", r"process \d+: .*time\.sleep")])
+def test_a_planted_leak_is_named_in_the_test_that_left_it(outcome: str, test: str, what: str) -> None:
+    """Its own section of the report says what is still there."""
+    section = re.search(rf"^_+ (?:ERROR at teardown of )?test_{test} _+$(.*?)^[_=]{{5}}", outcome, re.M | re.S)
+    assert section, outcome
+    assert re.search(rf"the test left running:\n +{what}", section[1]), section[0]
+
+
+@pytest.mark.parametrize("test", ["tidy_with_a_shared_server", "leaves_nothing_after_others_did"])
+def test_a_tidy_test_is_not_blamed(outcome: str, test: str) -> None:
+    """Neither for what the fixtures of its module keep, nor for what others left."""
+    assert re.search(rf"^PASSED .*::test_{test}$", outcome, re.M), outcome
+    assert not re.search(rf"^ERROR .*::test_{test}\b", outcome, re.M), outcome
