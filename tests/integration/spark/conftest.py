@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from faust_assigner.pipeline.jars import connector_jars
 from faust_assigner.pipeline.session import LOG4J, spark_session
+from tests.support import leaks
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 f"-Dlog4j2.configurationFile={LOG4J} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
+    # The way to the Java side grows when it is used: connections to it, and the threads that answer it.
+    gateway = session.sparkContext._gateway
+    leaks.excuse(lambda thing: thing == gateway.gateway_parameters.port
+                 or (isinstance(thing, threading.Thread) and type(thing).__module__.startswith("py4j.")))
     yield session
     session.stop()
 
