@@ -7,6 +7,7 @@ RUN := $(BIN)/python
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
 .PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -20,14 +21,35 @@ $(VENV)/.base: $(BIN)/python setup.cfg
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/pip install -q -e '.[dev,spark]'
+	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,spark]' && \
+		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
 demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under three minutes
 	$(RUN) -m examples.orders.demo
 
-test: $(VENV)/.dev kafka        ## all tests, with a real Kafka and a real Spark
-	$(BIN)/pytest -q
+# Most live tests wait more than they compute, so two cores do well with three processes.
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
+parts: $(VENV)/.dev
+	@began=$$(date +%s); $(RUN) -m tests.support.parts && echo "fetched the jars in $$(($$(date +%s) - began)) s"
+
+test: parts                     ## what people wait for: all rooms, one of each live story; Kafka and Spark where Java is
+	@$(PYTEST) -n $(WORKERS) -m 'not slow'
+
+test-all: parts                 ## all tests: every story on both brokers, all generated examples
+	@FULL=1 $(PYTEST) -n $(WORKERS)
+
+PYTHONS ?= python3.11 python3.12 python3.13
+test-pythons:                   ## the unit tests on each of PYTHONS that is on PATH, each in its own environment
+	@for python in $(PYTHONS); do \
+		found=$$(command -v $$python) || { echo "$$python: not found"; continue; }; \
+		home=build/pythons/$$($$found -c 'import sys; print(*sys.version_info[:2], sep=".")'); \
+		echo "$$python: $$($$found --version)"; \
+		{ test -x $$home/bin/pytest || { $$found -m venv $$home && \
+			$$home/bin/pip install -q -e '.[dev,spark]'; }; } && \
+		$$home/bin/pytest -q -p no:cacheprovider tests/unit || exit 1; \
+	done
 
 check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs build
 	$(BIN)/ruff check .

@@ -36,7 +36,7 @@ class BrokerProcess:
         for setting in (*SETTINGS, *settings):
             command += ["--set", setting]
         # A file, not a pipe: nobody reads it while all is well, and a full pipe would stop the broker.
-        self._said = tempfile.TemporaryFile("w+")
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._said, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.assign import Case, OurGroup, StockGroup, measure
 
 
+@pytest.mark.slow
 def test_it_prints_a_row_for_each_case(tmp_path: Path) -> None:
     """The smallest case, ours beside stock, as a person would call it."""
     out = tmp_path / "figures.json"

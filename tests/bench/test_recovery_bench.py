@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 def test_recovery_four_ways_with_equal_state() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The URL of a server that speaks S3's protocol, in memory."""

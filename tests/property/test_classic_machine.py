@@ -15,8 +15,9 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, JoinGroup, SyncGroup
 from faust_assigner.coordinator.members import Member
 from tests.property.classic_sim import Violation, run
+from tests.support.examples import examples
 
-CI_SEEDS = 600
+CI_SEEDS = examples(600, 200)
 
 
 def test_random_interleavings_keep_every_promise() -> None:
@@ -26,7 +27,7 @@ def test_random_interleavings_keep_every_promise() -> None:
 
 
 @given(st.integers(min_value=10**6, max_value=10**12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 20), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     """Fresh seeds in every run; a failure prints its own."""
     run(seed, steps=40)

@@ -14,12 +14,13 @@ from faust_assigner.model import Ints
 from tests.property.exactness import run, terms
 from tests.property.instances import wide_instance
 from tests.property.oracle import brute_force, min_cost
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize("seed", [101, 102])
 def test_no_random_instance_is_sub_optimal(seed: int) -> None:
-    """Load, group balance and stickiness equal the oracle's on 1,200 instances."""
-    seen, worse = run(600, seed)
+    """Load, group balance and stickiness equal the oracle's on 600 instances for each seed."""
+    seen, worse = run(examples(600), seed)
     assert worse == []
     assert len(seen) == 12, "some regime was not played"
 
@@ -76,7 +77,7 @@ def solved(t: Transport, start: str) -> Ints:
 def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
     """Exactness does not depend on where the potentials come from, warmth included."""
     rng = np.random.default_rng(7)
-    for _ in range(150):
+    for _ in range(examples(150)):
         t = transport(rng, int(rng.integers(1, 12)), int(rng.integers(2, 20)), 30)
         warm, fluid = solved(t, "warm"), solved(t, "fluid")
         assert value(t, warm) == value(t, fluid)

@@ -27,10 +27,11 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.join import KEY, decode_join
+from tests.support.examples import examples
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.unit.wire.test_join import HOSTILE
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", str(examples(60, 20))))
 LOG = "shop-totals-changelog"
 PARTITIONS = {"orders": 5, LOG: 5, "clicks": 3, "shop-rates-changelog": 2, "empty": 0}
 NAMES = [*PARTITIONS, "missing", "", "\u00e4", "x" * 300]

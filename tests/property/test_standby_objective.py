@@ -13,6 +13,7 @@ from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
 from faust_assigner.standbys.failover import measure
 from tests.property.standby_oracle import brute_force, least_cost, pair_caps, terms
+from tests.support.examples import examples
 from tests.support.standby_boards import even_owners, place, problem, with_answer
 
 
@@ -103,7 +104,7 @@ def boards(draw: st.DrawFn) -> StandbyProblem:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200, 60), deadline=None)
 @given(boards())
 def test_any_board_gets_a_valid_answer_that_stays(board: StandbyProblem) -> None:
     """Validity is checked by ``place``; unchanged, the answer is given again."""
@@ -112,7 +113,7 @@ def test_any_board_gets_a_valid_answer_that_stays(board: StandbyProblem) -> None
         assert (place(with_answer(board, placed)) == placed).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200, 60), deadline=None)
 @given(boards())
 def test_wanted_standbys_are_placed_while_they_fit(board: StandbyProblem) -> None:
     """Each wish of an eligible member that does not own the task."""
@@ -123,7 +124,7 @@ def test_wanted_standbys_are_placed_while_they_fit(board: StandbyProblem) -> Non
             assert member in placed[task]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 60), deadline=None)
 @given(boards())
 def test_no_avoidable_standby_beside_its_active(board: StandbyProblem) -> None:
     """Unless a wish put it there."""

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from faust_assigner.invariants import check
 from tests.property.world import CHANGELOGS, WEIGHTLESS, World
+from tests.support.examples import examples
 
 CHANCE = st.integers(0, 2**16).map(Random)
 
@@ -126,6 +127,6 @@ class GroupLife(RuleBasedStateMachine):
 
 TestGroupLife = GroupLife.TestCase
 TestGroupLife.settings = settings(
-    max_examples=60, stateful_step_count=20, deadline=None, derandomize=True,
+    max_examples=examples(60), stateful_step_count=20, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

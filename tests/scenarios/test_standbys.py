@@ -88,7 +88,8 @@ def _as_names(answer: Plan) -> dict[str, object]:
 
 @pytest.mark.parametrize("racks", RACKS)
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize(("members", "tasks"), SIZES)
+@pytest.mark.parametrize(("members", "tasks"), [
+    pytest.param(*size, marks=pytest.mark.slow) if size == max(SIZES) else size for size in SIZES])
 def test_survivors_stay_within_the_bound(members: int, tasks: int, replicas: int, racks: str) -> None:
     """Fresh, after a join and after a leave: survivors within the bound, standbys out of their rack.
 
@@ -115,7 +116,7 @@ def test_survivors_stay_within_the_bound(members: int, tasks: int, replicas: int
             assert max(counts.values()) - min(counts[name] for name in ours) <= 1
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_after_200_joins_and_leaves_standbys_are_even_and_settled(replicas: int) -> None:
     """Two stateful groups and a stateless topic, 3-14 members."""
     chance = random.Random(20 + replicas)

@@ -54,8 +54,8 @@ def children() -> Iterator[tuple[Hashable, str]]:
             for pid in listing.read_text().split():
                 state, started = _status(pid)
                 if state != "Z" and not _is_excused(int(pid)):
-                    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-                    yield ("process", pid, started), f"process {pid}: {command.decode(errors='replace')[:160]}"
+                    command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+                    yield ("process", pid, started), f"process {pid}: {command[:160]}"
 
 
 def _status(pid: str) -> tuple[str, str]:
@@ -183,9 +183,12 @@ class Watch:
 
 def _excuse_helpers_of_libraries() -> None:
     """fsspec's thread and multiprocessing's resource tracker: one for a process, until it ends."""
-    excuse(lambda thing: (fsspec := sys.modules.get("fsspec.asyn")) is not None and thing is fsspec.iothread[0])
-    excuse(lambda thing: (tracker := sys.modules.get("multiprocessing.resource_tracker")) is not None
-           and thing == tracker._resource_tracker._pid)
+    def known(thing: object) -> bool:
+        fsspec, tracker = map(sys.modules.get, ("fsspec.asyn", "multiprocessing.resource_tracker"))
+        return ((fsspec is not None and thing is fsspec.iothread[0])
+                or (tracker is not None and thing == tracker._resource_tracker._pid))
+
+    excuse(known)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,7 +25,8 @@ from faust_assigner.pipeline import jars as spark_jars
 from faust_assigner.testing import kafka
 
 #: The parts in the order in which their groups begin: Spark's is the longest.
-PARTS = {"spark": (spark_jars.POM, spark_jars.CACHE_NAME), "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}")}
+PARTS = {"spark": (spark_jars.POM, spark_jars.CACHE_NAME),
+         "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}")}
 COUNTING = "FAUST_ASSIGNER_COUNT_TESTS"
 
 
@@ -40,7 +41,8 @@ def why_not(part: str) -> str | None:
 
 def used_by(item: pytest.Item) -> list[str]:
     """The real parts that a test uses."""
-    return [part for part in PARTS if item.get_closest_marker(part) or part in getattr(item, "fixturenames", ())]
+    fixtures = getattr(item, "fixturenames", ())
+    return [part for part in PARTS if item.get_closest_marker(part) or part in fixtures]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,15 +82,15 @@ def count(arguments: Iterable[str]) -> Counter[str]:
     """How many of the tests of these pytest arguments cannot run, by part; 0 s where all of them can."""
     if not any(map(why_not, PARTS)):
         return Counter()
-    done = subprocess.run([sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q", "-p", "no:xdist"],
+    done = subprocess.run([sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q"],
                           env=os.environ | {COUNTING: "1"}, capture_output=True, text=True, check=False)
     return Counter(line.split()[1] for line in done.stdout.splitlines() if line.startswith("cannot-run "))
 
 
 def sentence(counts: Counter[str]) -> str:
     """What is said first and last."""
-    parts = ", ".join(f"{number} tests of {part} ({why_not(part)})" for part, number in sorted(counts.items()))
-    return f"CANNOT RUN HERE: {parts}"
+    parts = (f"{number} tests of {part} ({why_not(part)})" for part, number in sorted(counts.items()))
+    return f"CANNOT RUN HERE: {', '.join(parts)}"
 
 
 _cannot: Counter[str] = Counter()

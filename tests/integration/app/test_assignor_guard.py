@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.app.repairs.leader_guard import guard_leader, readable
+from tests.support.aiokafka_members import die
 from tests.support.faust_group import make_app
 
 
@@ -66,11 +67,7 @@ async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool
                 await asyncio.sleep(0.05)
     finally:
         for consumer in (evil, good):
-            for task in (consumer._coordinator and consumer._coordinator._coordination_task,):
-                if task:
-                    task.cancel()
-            consumer._closed = True
-            await consumer._client.close()
+            await die(consumer)
 
 
 NOISE = b"\x00\x04\xff\xff"

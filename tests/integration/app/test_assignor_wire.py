@@ -13,10 +13,11 @@ from collections import Counter
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.strategies import integers
 
+from tests.support.examples import examples
 from tests.support.faust_group import PartitionAssignor, WireGroup, make_app
 
-MEMBERS = int(os.environ.get("WIRE_MEMBERS", "64"))
-EXAMPLES = int(os.environ.get("WIRE_EXAMPLES", "12"))
+MEMBERS = int(os.environ.get("WIRE_MEMBERS", str(examples(64, 24))))
+EXAMPLES = int(os.environ.get("WIRE_EXAMPLES", str(examples(12, 5))))
 SOURCE, LOGS = "foo", ("shop-bar-changelog", "shop-baz-changelog")
 MOST_CHANGED = 16
 

@@ -21,6 +21,7 @@ def run_demo(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.kafka
 def test_demo_ends_with_equal_tables_on_kafka() -> None:
@@ -29,6 +30,7 @@ def test_demo_ends_with_equal_tables_on_kafka() -> None:
         assert "equal, 480 records" in run_demo("--bootstrap", kafka.bootstrap)
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(200)
 def test_demo_ends_with_equal_tables_on_the_embedded_broker() -> None:
     """The same on the embedded broker, which the demo starts and stops itself."""

@@ -28,6 +28,7 @@ def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_workers_tell_decisions_recoveries_and_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three workers, one killed and restarted with its files, 3,000 changelog rows from before."""

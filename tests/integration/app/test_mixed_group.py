@@ -45,6 +45,7 @@ def roll(bootstrap: str, folder: Path) -> None:
         fleet.stop()
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_mixed_group_rolls_forward_and_back_on_the_embedded_broker(tmp_path: Path) -> None:
     """No member fails, at any step."""
@@ -52,6 +53,7 @@ def test_a_mixed_group_rolls_forward_and_back_on_the_embedded_broker(tmp_path: P
         roll(bootstrap, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 def test_a_mixed_group_rolls_forward_and_back_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:

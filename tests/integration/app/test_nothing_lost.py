@@ -26,7 +26,8 @@ from faust_assigner.app.repairs.recovery_loop import SteadyRecovery, SteadyTable
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
-both = pytest.mark.parametrize("repaired", [False, True], ids=["stock", "repaired"])
+both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
+                                            pytest.param(True, id="repaired")])
 
 
 def pause_around(target: Any, name: str, *, before: float = 0.0, after: float = 0.0) -> None:

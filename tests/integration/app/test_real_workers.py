@@ -21,6 +21,8 @@ def keep_every_promise(bootstrap: str, folder: Path, *events: str) -> None:
     assert [event.name for event in outcome.events] == list(events)
 
 
+@pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_killed_worker_is_replaced_warm_and_comes_back_to_its_files(tmp_path: Path) -> None:
     """On the embedded broker: SIGKILL, then a restart with the files on disk."""

@@ -118,7 +118,8 @@ def compared(loads: Sequence[int], path: Path, limits: Limits, seed: int) -> tup
             weighted.moves / counted.moves)
 
 
-@pytest.mark.parametrize(("spread", "limits"), [("together", Limits()), ("scattered", WIDE)])
+@pytest.mark.parametrize(("spread", "limits"), [
+    ("together", Limits()), pytest.param("scattered", WIDE, marks=pytest.mark.slow)])
 def test_over_the_wire_the_heaviest_member_is_a_fifth_lighter_at_no_more_moves(
     tmp_path: Path, spread: str, limits: Limits
 ) -> None:
@@ -238,6 +239,8 @@ class RealGroup:
         return {partition: worker.name for worker in self.fleet.living() for partition in worker.actives}
 
 
+@pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_real_workers_sample_their_load_and_share_it_by_weight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

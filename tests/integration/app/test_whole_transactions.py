@@ -21,7 +21,8 @@ from faust.types.tuples import RecordMetadata
 from tests.support.workers.virtual import Assigned, VirtualConsumer, VirtualThread, Worker, running
 
 pytestmark = pytest.mark.timeout(60)
-both = pytest.mark.parametrize("repaired", [False, True], ids=["stock", "repaired"])
+both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
+                                            pytest.param(True, id="repaired")])
 
 
 class Sent(NamedTuple):

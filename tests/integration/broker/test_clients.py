@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from faust_assigner.broker import EmbeddedBroker
+from tests.support.aiokafka_members import die
 
 DEADLINE_S = 20.0
 
@@ -76,11 +77,7 @@ class Member:
         """Go silent without leaving, as a killed process does."""
         assert self._task is not None
         self._task.cancel()
-        coordinator = self.consumer._coordinator
-        for task in (coordinator._heartbeat_task, coordinator._coordination_task):
-            if task is not None:
-                task.cancel()
-        await self.consumer._client.close()
+        await die(self.consumer)
 
 
 async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:

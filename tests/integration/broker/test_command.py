@@ -14,6 +14,8 @@ from faust_assigner.broker.settings import Settings
 from faust_assigner.testing.broker import BrokerProcess, broker_process
 from tests.support.raw_client import RawClient, batch
 
+pytestmark = pytest.mark.processes
+
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""

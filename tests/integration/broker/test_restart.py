@@ -71,6 +71,7 @@ def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int
                 return
 
 
+@pytest.mark.processes
 def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Path) -> None:
     """Three kills in a row: acknowledged records at their offsets, no hole, the last commit."""
     acked: dict[int, bytes] = {}
@@ -95,6 +96,7 @@ def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Pa
     assert broker.stop() == 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("damage", ["cut", "flip"])
 def test_a_torn_tail_is_cut_and_the_broker_goes_on(tmp_path: Path, damage: str) -> None:
     """Bytes missing at, or wrong near, the end of the log: a prefix without holes, new appends."""

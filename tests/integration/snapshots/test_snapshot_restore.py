@@ -127,7 +127,7 @@ class App:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
 def app(request: pytest.FixtureRequest) -> App:
     """The app on our broker and on Kafka."""
     server = request.getfixturevalue("kafka" if request.param == "kafka" else "embedded_broker")
@@ -142,6 +142,7 @@ def local(embedded_broker: Any) -> App:
     return app
 
 
+@pytest.mark.processes
 def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(app: App, tmp_path: Path) -> None:
     """Three workers, one table: replayed by stock Faust, from the snapshot, then from its own files."""
     app.fill()
@@ -159,6 +160,8 @@ def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(app: App, tm
     assert not list((tmp_path / "ours").rglob(f"{SCRATCH_PREFIX}*"))
 
 
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) -> None:
     """Damaged in one partition, expired for none: nothing fails, the state is the replay's."""
     manifests = local.snapshot(tmp_path / "snapshots")
@@ -170,6 +173,7 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
     assert "is replayed, its snapshot failed" in ours["log"]
 
 
+@pytest.mark.processes
 def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, tmp_path: Path) -> None:
     """Two workers: the second one's standby goes on from the snapshot while the first one works."""
     app = App(embedded_broker.bootstrap)

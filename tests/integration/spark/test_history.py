@@ -152,6 +152,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
 
 
+@pytest.mark.slow
 def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
     spark: SparkSession, made: tuple[Path, Report], ledger: Ledger, command: Callable[..., Result],
     monkeypatch: pytest.MonkeyPatch,
@@ -176,6 +177,7 @@ def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
     assert not (made[0] / STAGING).exists()
 
 
+@pytest.mark.slow
 def test_crash_between_two_tables_leaves_a_mark_until_all_are_of_one_run(
     spark: SparkSession, tmp_path: Path
 ) -> None:

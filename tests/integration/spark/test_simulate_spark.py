@@ -57,6 +57,7 @@ def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -
     assert play_on_spark(spark, Run(1), 3).rdd.getNumPartitions() == 3
 
 
+@pytest.mark.slow
 def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Facts gathered in SQL equal those gathered line by line, duplicates and bad lines included."""
     lines = []

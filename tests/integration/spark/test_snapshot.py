@@ -131,6 +131,7 @@ def test_a_snapshot_equals_a_full_replay(
         b"".join((folder / name).read_bytes() for name in manifests[0].files)).hexdigest()
 
 
+@pytest.mark.slow
 def test_three_readers_and_a_rerun_write_the_same_bytes(
     spark: SparkSession, settled: Changelog, tmp_path: Path,
 ) -> None:
@@ -175,6 +176,7 @@ def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path)
     assert [part.records for part in run_here(job, connection)] == [2, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_path: Path) -> None:
     """Older than the topic's own delete.retention.ms (two hours here, asked from the broker)."""
     now_ms = round(time.time() * 1000)
@@ -208,6 +210,7 @@ def test_an_error_that_is_no_damage_is_not_hidden() -> None:
     assert not is_corrupt_base(RuntimeError("connection refused"))
 
 
+@pytest.mark.slow
 def test_object_storage_through_fsspec(changelog: Changelog, s3_folder: str, tmp_path: Path) -> None:
     """No rename, no folders, uploads and downloads."""
     manifests = take_snapshot(changelog.bootstrap, changelog.topic, s3_folder)
@@ -230,6 +233,7 @@ snapshot.take_snapshot(bootstrap, topic, url)
 """
 
 
+@pytest.mark.slow
 def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
     spark: SparkSession, settled: Changelog, tmp_path: Path,
 ) -> None:

@@ -80,6 +80,7 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     assert len(batch["quarantine"]) > len(bad_lines())
 
 
+@pytest.mark.slow
 def test_batch_that_died_is_taken_again_and_counted_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def dying(taker: Any, moment: str) -> Any:
     return dead_taker
 
 
+@pytest.mark.slow
 def test_crash_while_lines_are_compacted_loses_none_and_doubles_none(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ sys.exit(jobs.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """SIGKILL in the middle of micro-batches; each byte range of the ledger counts once afterwards."""
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from faust_assigner.pipeline.ledgers.quarantine import quarantined
 from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.ledgers.topics import TopicSource, has_connector, read_topic, split_sources
 from faust_assigner.pipeline.sinks import Folder
-from faust_assigner.testing.kafka import kafka_server
+from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -30,22 +30,22 @@ LINES = [*random_rows("g", 9, decisions=4), *bad_lines(), Line(b"")]
 
 
 @pytest.fixture(scope="module")
-def topic() -> Iterator[str]:
+def topic(kafka: KafkaServer) -> str:
     """A topic of three partitions with a ledger, transactions, a gap of markers and a tombstone in it."""
-    with kafka_server() as server:
-        admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        for future in admin.create_topics([NewTopic("ledger", 3, 1)]).values():
-            future.result(30)
-        producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "ledger"})
-        producer.init_transactions(30)
-        for half, commits in ((LINES[::2], True), (LINES[1::2], True), (LINES[:50], False)):
-            producer.begin_transaction()
-            for number, line in enumerate(half):
-                producer.produce("ledger", line.data, partition=number % 3)
-            producer.produce("ledger", None, key=b"tombstone", partition=0)
-            producer.flush(30)
-            producer.commit_transaction(30) if commits else producer.abort_transaction(30)
-        yield f"kafka://{server.bootstrap}/ledger"
+    name = f"ledger-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.create_topics([NewTopic(name, 3, 1)]).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    for half, commits in ((LINES[::2], True), (LINES[1::2], True), (LINES[:50], False)):
+        producer.begin_transaction()
+        for number, line in enumerate(half):
+            producer.produce(name, line.data, partition=number % 3)
+        producer.produce(name, None, key=b"tombstone", partition=0)
+        producer.flush(30)
+        producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    return f"kafka://{kafka.bootstrap}/{name}"
 
 
 def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
@@ -78,7 +78,7 @@ def test_topic_gives_what_files_give(
     assert places == {f"{topic}/{p}" for p in range(3)}
 
 
-@pytest.mark.parametrize("connector", ["spark", "python"])
+@pytest.mark.parametrize("connector", [pytest.param("spark", marks=pytest.mark.slow), "python"])
 def test_stream_of_a_topic_takes_each_offset_once(
     spark: SparkSession, topic: str, of_files: Counter[str], tmp_path: Path, connector: str
 ) -> None:
@@ -100,7 +100,7 @@ def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -
 
 def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) -> None:
     """Said by name, not found out by waiting."""
-    source = TopicSource.from_url(topic.replace("/ledger", "/nothing"))
+    source = TopicSource.from_url(topic.rpartition("/")[0] + "/nothing")
     with pytest.raises(Exception, match="no topic 'nothing'"):
         read_topic(spark, source, connector="python").count()
 

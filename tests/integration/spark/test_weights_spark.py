@@ -43,7 +43,7 @@ def messy_samples(seed: int) -> list[dict[str, object]]:
     return rows
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed: int) -> None:
     """Rates agree (sums of doubles up to the order of adding), rows of the table are equal."""
     rows = messy_samples(seed)

@@ -20,6 +20,7 @@ from faust_assigner.broker import wire
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
 from faust_assigner.broker.wire import MalformedFrame, decode_request, entity_shape, read_header
+from tests.support.examples import examples
 from tests.support.raw_client import request_frame
 
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.low, api.high + 1)]
@@ -163,7 +164,7 @@ def test_a_broken_header_is_refused(header: bytes) -> None:
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200), st.integers(0, 2**32))
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(600, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
     which: tuple[int, int], noise: bytes, seed: int
 ) -> None:

@@ -120,12 +120,12 @@ def test_wrong_arguments_are_one_line_before_spark_starts(arguments: list[str], 
     assert "Traceback" not in result.output
 
 
-def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without PySpark the command says which extra to install, and exit code 1."""
     import sys
 
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delitem(sys.modules, "faust_assigner.pipeline.ledgers.topics", raising=False)
-    result = CliRunner().invoke(main, ["history", "--ledger", "/tmp", "--out", "x"])
+    result = CliRunner().invoke(main, ["history", "--ledger", str(tmp_path), "--out", "x"])
     assert result.exit_code == 1
     assert "faust-assigner[spark]" in result.output

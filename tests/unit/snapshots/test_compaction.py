@@ -18,6 +18,7 @@ from faust_assigner.snapshots.sst import (
     scratch_database,
     write_files,
 )
+from tests.support.examples import examples
 
 Record = tuple[bytes | None, bytes | None]
 KEYS = st.sampled_from([b"a", b"b", b"ba", b"c", b"\x00", b"\xff\xff", b"", b"__faust", b"zz", None])
@@ -53,7 +54,7 @@ def contents(compacted: Compacted) -> dict[bytes, bytes]:
     return dict(read_items([file.path for file in compacted.files]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60, 20), deadline=None)
 @given(before=RECORDS, after=RECORDS, memory=st.sampled_from([0, 700, 1 << 30]))
 def test_any_records_give_the_models_state(
     tmp_path_factory: pytest.TempPathFactory, before: list[Record], after: list[Record], memory: int,

@@ -66,7 +66,7 @@ def test_leaves_a_process():
 
 
 def test_leaves_an_orphan():
-    parent = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', %r], start_new_session=True)" % SLEEP
+    parent = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', %r])" % SLEEP
     subprocess.run([sys.executable, "-c", parent], check=True)
 
 
@@ -115,7 +115,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("is_last_to_use_a_server_that_nobody_stops", r"process \d+: .*time\.sleep")])
 def test_a_planted_leak_is_named_in_the_test_that_left_it(outcome: str, test: str, what: str) -> None:
     """Its own section of the report says what is still there."""
-    section = re.search(rf"^_+ (?:ERROR at teardown of )?test_{test} _+$(.*?)^[_=]{{5}}", outcome, re.M | re.S)
+    title = rf"^_+ (?:ERROR at teardown of )?test_{test} _+$"
+    section = re.search(rf"{title}(.*?)^[_=]{{5}}", outcome, re.M | re.S)
     assert section, outcome
     assert re.search(rf"the test left running:\n +{what}", section[1]), section[0]
 
