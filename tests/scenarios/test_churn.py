@@ -32,7 +32,7 @@ def standby_loads(now: Plan) -> np.ndarray:  # type: ignore[type-arg]
     return np.bincount(held, minlength=len(now.member_ids))
 
 
-@pytest.mark.parametrize(("replicas", "seed"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("replicas", "seed"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)])
 def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, seed: int) -> None:
     """Standby spread <= 1 always; loads even after joins; nothing cold that could be warm; it settles."""
     rng = Random(seed)

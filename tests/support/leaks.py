@@ -108,15 +108,17 @@ def _is_excused(thing: object) -> bool:
 
 
 class Snapshot:
-    """What lives now."""
+    """What lives now; ``loops`` tells whose tasks are not those of a later test."""
 
     def __init__(self) -> None:
+        self.loops = weakref.WeakSet(_loops)
         self.things: dict[Hashable, str] = dict([*threads(), *children(), *tasks()])
         self.sockets = open_sockets()
 
     def newer_than(self, other: Snapshot) -> dict[Hashable, str]:
         """What lives now and did not then."""
-        fresh = {key: what for key, what in self.things.items() if key not in other.things}
+        fresh = {key: what for key, what in self.things.items() if key not in other.things
+                 and not (isinstance(key, asyncio.Task) and key.get_loop() in other.loops)}
         return fresh | dict(tcp(self.sockets - other.sockets))
 
 
@@ -182,11 +184,15 @@ class Watch:
 
 
 def _excuse_helpers_of_libraries() -> None:
-    """fsspec's thread and multiprocessing's resource tracker: one for a process, until it ends."""
+    """fsspec's threads and multiprocessing's resource tracker: one for a process, until it ends."""
     def known(thing: object) -> bool:
         fsspec, tracker = map(sys.modules.get, ("fsspec.asyn", "multiprocessing.resource_tracker"))
-        return ((fsspec is not None and thing is fsspec.iothread[0])
-                or (tracker is not None and thing == tracker._resource_tracker._pid))
+        if tracker is not None and thing == tracker._resource_tracker._pid:
+            return True
+        if fsspec is None:
+            return False
+        executor = getattr(fsspec.loop[0], "_default_executor", None)
+        return thing is fsspec.iothread[0] or thing in getattr(executor, "_threads", ())
 
     excuse(known)
 

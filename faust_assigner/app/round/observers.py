@@ -49,6 +49,7 @@ class Decisions:
     def __init__(self) -> None:
         self._observers: list[Observer] = []
         self._waiting: queue.Queue[tuple[DecisionInputs, Plan]] = queue.Queue(MOST_WAITING)
+        self._telling = threading.Lock()
         self._thread: threading.Thread | None = None
         self.dropped = 0
         self.failed = 0
@@ -67,17 +68,27 @@ class Decisions:
         except queue.Full:
             self.dropped += 1
             return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="assignor-decisions", daemon=True)
-            self._thread.start()
+        with self._telling:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="assignor-decisions", daemon=True)
+                self._thread.start()
 
     def join(self) -> None:
         """Wait until every decision handed over has been told."""
         self._waiting.join()
 
+    def _next(self) -> tuple[DecisionInputs, Plan] | None:
+        """A decision to tell; None where there is none: the thread ends then, and keeps nothing alive."""
+        with self._telling:
+            try:
+                return self._waiting.get_nowait()
+            except queue.Empty:
+                self._thread = None
+                return None
+
     def _run(self) -> None:
-        while True:
-            inputs, plan = self._waiting.get()
+        while decision := self._next():
+            inputs, plan = decision
             for observer in tuple(self._observers):
                 try:
                     observer(inputs, plan)

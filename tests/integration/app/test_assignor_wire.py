@@ -113,7 +113,7 @@ def test_remove_members(partitions: int, replicas: int, members: int, removed: i
 
 
 @slow
-@given(integers(min_value=2, max_value=256), integers(min_value=2, max_value=64),
+@given(integers(min_value=2, max_value=256), integers(min_value=2, max_value=MEMBERS),
        integers(min_value=1, max_value=8))
 def test_standby_assignment_terminates_and_settles(partitions: int, members: int, replicas: int) -> None:
     """Where stock can go round in circles; here a second round, under another leader, moves nothing."""

@@ -16,10 +16,9 @@ from confluent_kafka import Producer
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import free_port
 
+pytestmark = pytest.mark.processes
 APP = """
 import os, faust
-
-pytestmark = pytest.mark.processes
 app = faust.App("tally", broker="kafka://" + os.environ["BROKER"], store="memory://", topic_partitions=4,
                 datadir=os.environ["DATADIR"], broker_session_timeout=6.0, broker_heartbeat_interval=0.5,
                 broker_commit_interval=0.3, topic_replication_factor=1, table_standby_replicas=0)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("planted leaks")  # one run of them for all
 ROOT = Path(__file__).resolve().parents[3]
 PLANTED = '''
 import asyncio, atexit, os, signal, socket, subprocess, sys, threading

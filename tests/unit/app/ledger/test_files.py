@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,22 @@ import pytest
 from faust_assigner.app.ledger import files as ledger_files
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.ledger import Row, parse
+
+
+@pytest.fixture(autouse=True)
+def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every ledger of a test ends with it."""
+    made: list[LedgerFiles] = []
+    begin = LedgerFiles.__init__
+
+    def noted(self: LedgerFiles, *arguments: Any, **settings: Any) -> None:
+        begin(self, *arguments, **settings)
+        made.append(self)
+
+    monkeypatch.setattr(LedgerFiles, "__init__", noted)
+    yield
+    for files in made:
+        files.close()
 
 
 def sample(number: int) -> tuple[str, dict[str, Any]]:
