@@ -32,7 +32,7 @@ demo: $(VENV)/.base             ## real workers on the embedded broker, stock ag
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
 parts: $(VENV)/.dev
-	@began=$$(date +%s); $(RUN) -m tests.support.parts && echo "fetched the jars in $$(($$(date +%s) - began)) s"
+	@$(RUN) -m tests.support.parts
 
 test: parts                     ## what people wait for: all rooms, one of each live story; Kafka and Spark where Java is
 	@$(PYTEST) -n $(WORKERS) -m 'not slow'

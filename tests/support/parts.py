@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,9 +35,13 @@ def why_not(part: str) -> str | None:
     """Why this machine cannot run ``part``; None where it can."""
     if shutil.which("java") is None:
         return "java is not on PATH"
-    if not (cache_dir() / PARTS[part][1] / ".complete").exists() and shutil.which("mvn") is None:
+    if not _fetched(part) and shutil.which("mvn") is None:
         return "mvn is not on PATH, and its jars were not fetched before"
     return None
+
+
+def _fetched(part: str) -> bool:
+    return (cache_dir() / PARTS[part][1] / ".complete").exists()
 
 
 def used_by(item: pytest.Item) -> list[str]:
@@ -126,5 +131,7 @@ def pytest_unconfigure() -> None:
 
 if __name__ == "__main__":
     for name, (pom, folder) in PARTS.items():
-        if why_not(name) is None:
+        if why_not(name) is None and not _fetched(name):
+            began = time.monotonic()
             fetch_jars(Path(pom), folder)
+            print(f"fetched the jars of {name} in {time.monotonic() - began:.0f} s")
