@@ -24,8 +24,8 @@ from statistics import median
 
 import click
 
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
-from tests.support.workers.fleet import embedded_broker
 from tests.support.workers.measure import Event
 from tests.support.workers.script import Outcome, play
 
@@ -38,8 +38,8 @@ HEADER = (f"{'broker':<9}{'assignor':<9}{'partitions':>10}{'preload':>8}  {'even
 def running(broker: str) -> Iterator[str]:
     """The broker's address."""
     if broker == "embedded":
-        with embedded_broker() as address:
-            yield address
+        with broker_process() as server:
+            yield server.bootstrap
     else:
         with kafka_server() as server:
             yield server.bootstrap

@@ -11,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +22,11 @@ import click
 from rich.console import Console
 
 from examples.orders import PARTITIONS
-from examples.orders.fleet import ROOT, Fleet
+from examples.orders.fleet import Fleet
 from examples.orders.load import Load, Verdict, compare
 from examples.orders.score import EventScore, Settled, score, standstill
 from examples.orders.screen import Screen, comparison
+from faust_assigner.testing.broker import broker_process
 
 ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
 SESSION_TIMEOUT_S = 6.0
@@ -136,24 +135,6 @@ class Script:
             await asyncio.sleep(0.2)
 
 
-@contextlib.contextmanager
-def broker_process(*settings: str) -> Iterator[str]:
-    """Our broker in a process of its own, in memory, with ``NAME=VALUE`` settings; yields its address."""
-    command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0",
-               *(word for setting in settings for word in ("--set", setting))]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if found := re.search(r"listening on (\S+:\d+)", line):
-                    yield found[1]
-                    break
-            else:
-                raise RuntimeError("the embedded broker ended before it listened")
-        finally:
-            process.terminate()
-
-
 def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Result:
     """One run of the script under one assignor."""
     console.print(f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
@@ -187,7 +168,7 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...]) -> None:
         for index, assignor in enumerate(assignors or tuple(ASSIGNORS)):
             with contextlib.ExitStack() as stack:
                 address = bootstrap[index] if bootstrap else stack.enter_context(
-                    broker_process("group.initial.rebalance.delay.ms=500"))
+                    broker_process(None, "group.initial.rebalance.delay.ms=500")).bootstrap
                 results.append(play(assignor, address, console, Path(folder)))
     console.print(comparison(results))
     console.print(f"done in {time.monotonic() - began:.0f} s")

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +46,10 @@ class Journaled:
                 self.position += len(line)
                 self._take(json.loads(line))
 
+    def log_tail(self, characters: int = 1500) -> str:
+        """The end of its log."""
+        return (self.folder / "log").read_text(errors="replace")[-characters:]
+
     def _take(self, row: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
@@ -66,8 +70,67 @@ class Worker(Journaled):
             self.actives, self.standbys = frozenset(row["actives"]), frozenset(row["standbys"])
 
 
+    def carry_on(self, before: Worker) -> None:
+        """What its former life was done with is its own."""
+        self.position, self.done = before.position, before.done
+
+
+W = TypeVar("W", bound=Journaled)
+
+
+class Processes(Generic[W]):
+    """Processes by name, each with a folder of its own below ``folder``: its files, its journal, its log."""
+
+    folder: Path
+    workers: dict[str, W]
+
+    def launch(self, name: str, module: str, environment: Mapping[str, str], *,
+               level: str) -> subprocess.Popen[bytes]:
+        """Start the Faust app of ``module`` as ``name``, with the files of its former life."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, "worker", "-l", level, "--without-web"],
+                cwd=ROOT, env=os.environ | environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no goodbye to the group, no flush."""
+        self.workers[name].process.kill()
+        self.workers[name].process.wait()
+
+    def terminate(self, *names: str, timeout_s: float = 20.0) -> None:
+        """SIGTERM; SIGKILL to one that does not end in time."""
+        for name in names:
+            self.workers[name].process.terminate()
+        for name in names:
+            try:
+                self.workers[name].process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill(name)
+
+    def living(self) -> list[W]:
+        """The workers whose process runs, by name, with all journals read."""
+        for worker in self.workers.values():
+            worker.read_journal()
+        return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
+
+    def answers(self, suffix: str, timeout_s: float) -> Iterator[Any]:
+        """What each living worker writes beside its journal when it is sent SIGUSR1."""
+        for worker in self.living():
+            answer = worker.folder / f"journal.{suffix}"
+            answer.unlink(missing_ok=True)
+            worker.process.send_signal(signal.SIGUSR1)
+            deadline = time.monotonic() + timeout_s
+            while not answer.exists():
+                if time.monotonic() > deadline or not worker.alive:
+                    raise TimeoutError(f"{worker.name} did not write its {suffix}\n{worker.log_tail()}")
+                time.sleep(0.02)
+            yield json.loads(answer.read_text())
+
+
 @dataclass
-class Fleet:
+class Fleet(Processes[Worker]):
     """All workers of one app, by name; a restarted worker keeps its name, folder and history."""
 
     app_id: str
@@ -79,46 +142,20 @@ class Fleet:
 
     def start(self, name: str) -> None:
         """Start a worker, with the files of its former life when it had one."""
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {
+        folder, before = self.folder / name, self.workers.get(name)
+        process = self.launch(name, "examples.orders.worker", {
             "ORDERS_APP_ID": self.app_id, "ORDERS_BROKER": self.bootstrap,
             "ORDERS_ASSIGNOR": self.assignor, "ORDERS_INSTANCE": name,
             "ORDERS_DATA": str(folder / "data"), "ORDERS_JOURNAL": str(folder / "journal"),
             "ORDERS_SESSION_TIMEOUT_S": str(self.session_timeout_s),
-        }
-        with (folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "examples.orders.worker", "worker", "-l", "warn", "--without-web"],
-                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT,
-            )
-        before = self.workers.get(name)
+        }, level="warn")
         self.workers[name] = Worker(name, folder, process, time.time())
         if before is not None:
-            self.workers[name].position, self.workers[name].done = before.position, before.done
-
-    def kill(self, name: str) -> None:
-        """SIGKILL: no goodbye to the group, no flush."""
-        self.workers[name].process.kill()
-        self.workers[name].process.wait()
+            self.workers[name].carry_on(before)
 
     def stop(self) -> None:
         """SIGTERM to every living worker; SIGKILL to one that does not end within 15 s."""
-        living = [worker for worker in self.workers.values() if worker.alive]
-        for worker in living:
-            worker.process.terminate()
-        for worker in living:
-            try:
-                worker.process.wait(15)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-
-    def living(self) -> list[Worker]:
-        """The workers whose process runs, by name, with their journals read."""
-        for worker in self.workers.values():
-            worker.read_journal()
-        return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
+        self.terminate(*(worker.name for worker in self.workers.values() if worker.alive), timeout_s=15)
 
     def done(self, topic: str) -> list[Done]:
         """Every record of ``topic`` any worker was done with, by time; repeats are in it twice."""
@@ -127,8 +164,7 @@ class Fleet:
     def last_words(self, characters: int = 1500) -> str:
         """The end of every worker's log, for when something is wrong."""
         return "\n".join(
-            f"--- {name}, {'alive' if worker.alive else 'ended'}:\n"
-            + (worker.folder / "log").read_text(errors="replace")[-characters:]
+            f"--- {name}, {'alive' if worker.alive else 'ended'}:\n{worker.log_tail(characters)}"
             for name, worker in sorted(self.workers.items())
         )
 
@@ -136,16 +172,7 @@ class Fleet:
         """The union of the workers' active parts of (rates, totals), asked for by SIGUSR1."""
         rates: dict[str, int] = {}
         totals: dict[str, dict[str, int]] = {}
-        for worker in self.living():
-            answer = worker.folder / "journal.tables"
-            answer.unlink(missing_ok=True)
-            worker.process.send_signal(signal.SIGUSR1)
-            deadline = time.monotonic() + timeout_s
-            while not answer.exists():
-                if time.monotonic() > deadline or not worker.alive:
-                    raise TimeoutError(f"{worker.name} did not write its tables; see {worker.folder}/log")
-                time.sleep(0.02)
-            tables = json.loads(answer.read_text())
+        for tables in self.answers("tables", timeout_s):
             rates |= tables["rates"]
             totals |= tables["totals"]
         return rates, totals

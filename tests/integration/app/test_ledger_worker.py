@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.ledger import Row, parse
-from tests.support.workers.fleet import embedded_broker
+from faust_assigner.testing.broker import broker_process
 from tests.support.workers.script import play
 
 PARTITIONS = 6
@@ -36,9 +36,9 @@ def test_workers_tell_decisions_recoveries_and_load(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", str(ledger))
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
     monkeypatch.setenv("FAUST_ASSIGNER_DEPLOY", "blue")
-    with embedded_broker() as bootstrap:
-        outcome = play(bootstrap, "ours", tmp_path / "fleet", app_id=app, partitions=PARTITIONS, preload=3000,
-                       events=("SIGKILL", "restart with files"))
+    with broker_process() as broker:
+        outcome = play(broker.bootstrap, "ours", tmp_path / "fleet", app_id=app, partitions=PARTITIONS,
+                       preload=3000, events=("join", "SIGKILL", "restart with files"))
     assert outcome.violations == []
     assert len(list(ledger.glob("*.jsonl"))) >= 4, "a file for each process"
     rows = rows_in(ledger)

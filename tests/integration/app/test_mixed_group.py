@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.workers.fleet import Fleet, embedded_broker
+from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
 
 PARTITIONS = 6
@@ -49,8 +50,8 @@ def roll(bootstrap: str, folder: Path) -> None:
 @pytest.mark.timeout(240)
 def test_a_mixed_group_rolls_forward_and_back_on_the_embedded_broker(tmp_path: Path) -> None:
     """No member fails, at any step."""
-    with embedded_broker() as bootstrap:
-        roll(bootstrap, tmp_path)
+    with broker_process() as broker:
+        roll(broker.bootstrap, tmp_path)
 
 
 @pytest.mark.slow

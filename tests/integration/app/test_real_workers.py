@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.workers.fleet import embedded_broker
 from tests.support.workers.load import Load, judge
 from tests.support.workers.measure import State, measure, minimum_moves, standstill
 from tests.support.workers.script import play
@@ -26,8 +26,8 @@ def keep_every_promise(bootstrap: str, folder: Path, *events: str) -> None:
 @pytest.mark.timeout(240)
 def test_a_killed_worker_is_replaced_warm_and_comes_back_to_its_files(tmp_path: Path) -> None:
     """On the embedded broker: SIGKILL, then a restart with the files on disk."""
-    with embedded_broker() as bootstrap:
-        keep_every_promise(bootstrap, tmp_path, "SIGKILL", "restart with files")
+    with broker_process() as broker:
+        keep_every_promise(broker.bootstrap, tmp_path, "SIGKILL", "restart with files")
 
 
 @pytest.mark.kafka

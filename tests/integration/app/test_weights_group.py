@@ -23,10 +23,11 @@ from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.weights.job import Request, learn_here
 from faust_assigner.pipeline.weights.publish import publish, write_file
 from faust_assigner.pipeline.weights.rates import rates_of, weigh
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.weights.document import Limits, WeightRow
 from faust_assigner.weights.document import encode as encode_document
 from tests.support.faust_group import WireGroup, make_app
-from tests.support.workers.fleet import Fleet, embedded_broker
+from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 
 NOW = dt.datetime.now(dt.UTC)
@@ -255,10 +256,10 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", str(path))
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_CLAMP", f"{WIDE.lowest}:{WIDE.highest}")
-    with embedded_broker() as bootstrap:
-        Load(bootstrap, "fleet", len(loads)).prepare(0)
+    with broker_process() as broker:
+        Load(broker.bootstrap, "fleet", len(loads)).prepare(0)
         for name in ("counted", "weighted"):
-            group = RealGroup(bootstrap, tmp_path / name, loads)
+            group = RealGroup(broker.bootstrap, tmp_path / name, loads)
             try:
                 if name == "counted":
                     group.carry_the_load()

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from examples.orders.demo import broker_process
-from examples.orders.fleet import Journaled
+from examples.orders.fleet import Journaled, Processes
 
-ROOT = Path(__file__).resolve().parents[3]
 APP = "tests.support.workers.app"
 
 
@@ -59,13 +51,13 @@ class Worker(Journaled):
         elif row["kind"] == "ready":
             self.ready = row["generation"]
 
-    def log_tail(self, characters: int = 1500) -> str:
-        """The end of its log."""
-        return (self.folder / "log").read_text(errors="replace")[-characters:]
-
+    def carry_on(self, before: Worker) -> None:
+        """What its former life was done with is its own."""
+        before.read_journal()
+        self.position, self.orders = before.position, before.orders
 
 @dataclass
-class Fleet:
+class Fleet(Processes[Worker]):
     """All workers of one app, by name; a restarted worker keeps its name, folder and history."""
 
     app_id: str
@@ -80,49 +72,23 @@ class Fleet:
 
     def start(self, name: str, assignor: str | None = None) -> None:
         """Start a worker, with the files of its former life when it had one."""
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        before, chosen = self.workers.get(name), assignor or self.assignor
-        environment = os.environ | {
+        folder, before, chosen = self.folder / name, self.workers.get(name), assignor or self.assignor
+        process = self.launch(name, APP, {
             "FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap, "FLEET_ASSIGNOR": chosen,
             "FLEET_PARTITIONS": str(self.partitions), "FLEET_REPLICAS": str(self.replicas),
             "FLEET_NAME": name, "FLEET_INSTANCE": name if self.static else "",
             "FLEET_SESSION_S": str(self.session_s),
             "FLEET_DATA": str(folder / "data"), "FLEET_JOURNAL": str(folder / "journal"),
-        }
-        with (folder / "log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", APP, "worker", "-l", "info", "--without-web"],
-                                       cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        }, level="info")
         self.workers[name] = Worker(name, folder, process, chosen)
         if before is not None:
-            before.read_journal()
-            self.workers[name].position, self.workers[name].orders = before.position, before.orders
-
-    def kill(self, name: str) -> None:
-        """SIGKILL: no goodbye to the group, no flush."""
-        self.workers[name].process.kill()
-        self.workers[name].process.wait()
-
-    def terminate(self, name: str, timeout_s: float = 20.0) -> None:
-        """SIGTERM; SIGKILL to one that does not end in time."""
-        process = self.workers[name].process
-        process.terminate()
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill(name)
+            self.workers[name].carry_on(before)
 
     def stop(self) -> None:
         """SIGKILL to all, at the end of a run whose results are in."""
         for worker in self.workers.values():
             if worker.alive:
                 self.kill(worker.name)
-
-    def living(self) -> list[Worker]:
-        """The workers whose process runs, by name, with all journals read."""
-        for worker in self.workers.values():
-            worker.read_journal()
-        return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
 
     def orders(self) -> list[tuple[float, int, int]]:
         """(time, partition, offset) of every order a worker was done with, by time, repeats included."""
@@ -172,19 +138,6 @@ class Fleet:
     def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
         """The union of the workers' active parts of the table."""
         rows: dict[str, dict[str, int]] = {}
-        for worker in self.living():
-            answer = worker.folder / "journal.totals"
-            answer.unlink(missing_ok=True)
-            worker.process.send_signal(signal.SIGUSR1)
-            deadline = time.monotonic() + timeout_s
-            while not answer.exists():
-                if time.monotonic() > deadline or not worker.alive:
-                    raise TimeoutError(f"{worker.name} did not write its totals\n{worker.log_tail()}")
-                time.sleep(0.02)
-            rows |= json.loads(answer.read_text())
+        for answer in self.answers("totals", timeout_s):
+            rows |= answer
         return rows
-
-
-def embedded_broker() -> contextlib.AbstractContextManager[str]:
-    """The demo's broker process, with sessions as short as these workers use."""
-    return broker_process("group.min.session.timeout.ms=1000")

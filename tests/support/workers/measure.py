@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-Ownership = Mapping[str, frozenset[int]]
+from examples.orders.score import Ownership, minimum_moves
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,6 @@ def measure(name: str, before: State, after: State, files: Ownership, replay: Ma
         minimum_moves(before.actives, after.actives), sum(p not in warm[now[p]] for p in moved),
         sum(replay.get(p, 0) for p in moved),
         tuple(gaps[p] for p in moved), tuple(gap for p, gap in sorted(gaps.items()) if p not in moved))
-
-
-def minimum_moves(before: Ownership, after: Ownership) -> int:
-    """The fewest changes of owner that leave ``after``'s workers with loads within one of each other."""
-    partitions = sum(map(len, after.values()))
-    share, extras = divmod(partitions, len(after))
-    kept = sorted((len(before.get(worker, ())) for worker in after), reverse=True)
-    return partitions - sum(min(count, share + (i < extras)) for i, count in enumerate(kept))
 
 
 def standstill(orders: Iterable[tuple[float, int, int]], partitions: int, since: float,
