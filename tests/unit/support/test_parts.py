@@ -1,0 +1,81 @@
+"""What a run says and does where Java is missing, and which tests get a second try."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FILE = '''
+import pytest
+tries = []
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_with_kafka(n):
+    raise AssertionError("it cannot run")
+
+@pytest.mark.spark
+def test_with_spark():
+    raise AssertionError("it cannot run")
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_left_out():
+    raise AssertionError("nobody asked for it")
+
+@pytest.mark.processes
+def test_of_processes():
+    tries.append(1)
+    assert len(tries) == 2
+
+def test_of_nothing_real():
+    assert len(tries) == 2
+
+def test_that_fails_the_first_time(once=[]):
+    once.append(1)
+    assert len(once) == 2
+'''
+
+
+def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProcess[str]:
+    """Pytest over the file on a machine whose PATH is empty."""
+    (folder / "test_it.py").write_text(FILE)
+    marks = "\n  ".join(("kafka:", "spark:", "slow:", "processes:"))
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = -raR\nmarkers =\n  {marks}\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.parts", "-p", "no:cacheprovider",
+         "--rootdir", folder, *arguments, folder], cwd=ROOT, env=os.environ | {"PATH": "", "CI": ci},
+        capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_first_and_the_last_line_count_what_cannot_run(tmp_path: Path, workers: str) -> None:
+    """By part, with the reason; what was not asked for is not counted; the rest is run."""
+    done = run(tmp_path, "-m", "not slow", "-n", workers)
+    lines = done.stdout.splitlines()
+    said = "CANNOT RUN HERE: 3 tests of kafka (java is not on PATH), 1 tests of spark (java is not on PATH)"
+    assert (lines[0], lines[-1]) == (said, said), done.stdout
+    assert "4 skipped" in done.stdout
+
+
+def test_under_ci_that_is_an_error(tmp_path: Path) -> None:
+    """Nobody reads a green run's lines there."""
+    done = run(tmp_path, ci="true")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert done.stdout.startswith("CANNOT RUN HERE: 4 tests of kafka")
+    assert "passed" not in done.stdout
+
+
+def test_only_tests_of_real_parts_and_processes_are_tried_twice(tmp_path: Path) -> None:
+    """And the second try is listed."""
+    done = run(tmp_path, "-n", "0")
+    assert re.search(r"^RERUN .*::test_of_processes", done.stdout, re.M), done.stdout
+    assert re.search(r"^FAILED .*::test_that_fails_the_first_time", done.stdout, re.M)
+    assert "2 passed" in done.stdout
+    assert "1 rerun" in done.stdout
