@@ -18,7 +18,8 @@ def s3_server() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    leaks.excuse(lambda thing: thing == port)  # s3fs keeps its connections for whoever comes next
+    # s3fs keeps its connections for whoever comes next.
+    leaks.excuse(lambda kind, thing: (kind, thing) == ("port", port))
     try:
         yield f"http://{host}:{port}"
     finally:

@@ -29,11 +29,11 @@ PR_SET_CHILD_SUBREAPER = 36
 TCP_STATES = {"01": "connected", "02": "connecting", "08": "not closed after its peer", "0A": "listening"}
 
 _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
-_excused: list[Callable[[object], bool]] = []
+_excused: list[Callable[[str, Any], bool]] = []
 
 
-def excuse(known: Callable[[object], bool]) -> None:
-    """Never report what ``known`` is true of: it is asked with each thread, child pid and remote TCP port.
+def excuse(known: Callable[[str, Any], bool]) -> None:
+    """Never report what ``known(kind, thing)`` is true of: a "thread", a child's "pid", a "port" of a socket.
 
     For the helpers that a library starts when it likes and keeps as long as the process lives.
     """
@@ -43,7 +43,7 @@ def excuse(known: Callable[[object], bool]) -> None:
 def threads() -> Iterator[tuple[Hashable, str]]:
     """The living threads; those of C libraries, which Python has only met, are not listed."""
     for thread in threading.enumerate():
-        if not isinstance(thread, threading._DummyThread) and not _is_excused(thread):
+        if not isinstance(thread, threading._DummyThread) and not _is_excused("thread", thread):
             yield thread, f"thread {thread.name!r} ({type(thread).__module__})"
 
 
@@ -53,7 +53,7 @@ def children() -> Iterator[tuple[Hashable, str]]:
         with contextlib.suppress(OSError):
             for pid in listing.read_text().split():
                 state, started = _status(pid)
-                if state != "Z" and not _is_excused(int(pid)):
+                if state != "Z" and not _is_excused("pid", int(pid)):
                     command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
                     yield ("process", pid, started), f"process {pid}: {command[:160]}"
 
@@ -83,7 +83,8 @@ def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
                 local, remote = (int(fields[n].rpartition(":")[2], 16) for n in (1, 2))
-                if fields[9] in inodes and fields[3] in TCP_STATES and not _is_excused(remote):
+                known = _is_excused("port", local) or _is_excused("port", remote)
+                if fields[9] in inodes and fields[3] in TCP_STATES and not known:
                     yield (("socket", fields[9]),
                            f"socket on port {local}, {TCP_STATES[fields[3]]} (peer's port {remote})")
 
@@ -103,8 +104,8 @@ def stuck_tasks() -> Iterator[tuple[Hashable, str]]:
             yield task, what
 
 
-def _is_excused(thing: object) -> bool:
-    return any(known(thing) for known in _excused)
+def _is_excused(kind: str, thing: object) -> bool:
+    return any(known(kind, thing) for known in _excused)
 
 
 class Snapshot:
@@ -185,11 +186,11 @@ class Watch:
 
 def _excuse_helpers_of_libraries() -> None:
     """fsspec's threads and multiprocessing's resource tracker: one for a process, until it ends."""
-    def known(thing: object) -> bool:
+    def known(kind: str, thing: object) -> bool:
         fsspec, tracker = map(sys.modules.get, ("fsspec.asyn", "multiprocessing.resource_tracker"))
-        if tracker is not None and thing == tracker._resource_tracker._pid:
-            return True
-        if fsspec is None:
+        if kind == "pid":
+            return tracker is not None and bool(thing == tracker._resource_tracker._pid)
+        if kind != "thread" or fsspec is None:
             return False
         executor = getattr(fsspec.loop[0], "_default_executor", None)
         return thing is fsspec.iothread[0] or thing in getattr(executor, "_threads", ())

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from faust_assigner.pipeline.jars import connector_jars
@@ -36,10 +37,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     # The way to the Java side grows when it is used: connections to it, and the threads that answer it.
     gateway = session.sparkContext._gateway
-    leaks.excuse(lambda thing: thing == gateway.gateway_parameters.port
-                 or (isinstance(thing, threading.Thread) and type(thing).__module__.startswith("py4j.")))
+    ensure_callback_server_started(gateway)
+    ports = (gateway.gateway_parameters.port, gateway.get_callback_server().get_listening_port())
+    leaks.excuse(lambda kind, thing: kind == "port" and thing in ports)
+    leaks.excuse(lambda kind, thing: kind == "thread" and _of_py4j(thing))
     yield session
     session.stop()
+
+
+def _of_py4j(thread: threading.Thread) -> bool:
+    runs = getattr(getattr(thread, "_target", None), "__self__", thread)
+    return type(runs).__module__.startswith("py4j.")
 
 
 @pytest.fixture
