@@ -50,18 +50,19 @@ def used_by(item: pytest.Item) -> list[str]:
     return [part for part in PARTS if item.get_closest_marker(part) or part in fixtures]
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Second tries, groups, and what cannot run. At once: xdist reads the groups when all are collected."""
+    used = used_by(item)
+    if used or item.get_closest_marker("processes"):
+        item.add_marker(pytest.mark.flaky(reruns=1))
+    if used:
+        item.add_marker(pytest.mark.xdist_group(used[0]))
+    if missing := [part for part in used if why_not(part)]:
+        item.add_marker(pytest.mark.skip(reason=f"needs {missing[0]}: {why_not(missing[0])}"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Second tries, groups, and what cannot run."""
-    cannot = {part: why for part in PARTS if (why := why_not(part))}
-    for item in items:
-        used = used_by(item)
-        if used or item.get_closest_marker("processes"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-        if used:
-            item.add_marker(pytest.mark.xdist_group(used[0]))
-        if missing := [part for part in used if part in cannot]:
-            item.add_marker(pytest.mark.skip(reason=f"needs {missing[0]}: {cannot[missing[0]]}"))
+    """What takes long begins first."""
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
 
