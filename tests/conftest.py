@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["faust_assigner.testing.plugin", "tests.support.parts", "tests.support.leaks"]
+pytest_plugins = ["faust_assigner.testing.plugin", "tests.support.parts", "tests.support.groups",
+                  "tests.support.leaks"]

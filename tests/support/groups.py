@@ -1,0 +1,52 @@
+"""A pytest plugin: tests of one ``xdist_group`` run in one process, whatever pytest makes of their ids.
+
+xdist's own way is to write the group into a test's id, which pytest 9.2 no longer lets it. Here every worker
+writes down the groups of what it collected, and the scheduler reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where to write."""
+    if not hasattr(node.config, "groups_folder"):
+        node.config.groups_folder = folder = tempfile.mkdtemp(prefix="faust-assigner-groups-")
+        node.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    node.workerinput["groups_folder"] = node.config.groups_folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write down the groups, before the scheduler is told of the tests."""
+    if told := getattr(session.config, "workerinput", {}):
+        groups = {item.nodeid: mark.args[0] for item in session.items
+                  if (mark := item.get_closest_marker("xdist_group"))}
+        (Path(told["groups_folder"]) / told["workerid"]).write_text(json.dumps(groups))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For ``--dist loadgroup``: a test without a group is a group of its own."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        known: dict[str, str] | None = None
+
+        def _split_scope(self, nodeid: str) -> str:
+            if self.known is None:
+                first = min(Path(config.groups_folder).iterdir())  # type: ignore[attr-defined]
+                self.known = json.loads(first.read_text())
+            return self.known.get(nodeid, nodeid)
+
+    return Groups(config, log)
