@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: What tests want otherwise than a cluster: no wait for more members, and sessions that end soon.
-SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 
 
 class BrokerUnavailable(RuntimeError):
@@ -33,8 +33,9 @@ class BrokerProcess:
     def __init__(self, data: Path | None = None, *settings: str, port: int = 0) -> None:
         command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", str(port)]
         command += ["--data", str(data)] if data is not None else []
-        for setting in (*SETTINGS, *settings):
-            command += ["--set", setting]
+        chosen = SETTINGS | dict(setting.split("=", 1) for setting in settings)
+        for name, value in chosen.items():
+            command += ["--set", f"{name}={value}"]
         # A file, not a pipe: nobody reads it while all is well, and a full pipe would stop the broker.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._said, text=True)
