@@ -35,6 +35,9 @@ TIMESTAMP: Final = "timestamp"
 STRING_MAP: Final = "map<string,string>"
 STRUCTS: Final = "array<struct>"
 
+#: In a decision's config: topics that are assigned and carry no work, blanks between.
+WEIGHTLESS: Final = "weightless"
+
 #: A longer line is refused unread: no decision of a group that Kafka can hold comes near it.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 

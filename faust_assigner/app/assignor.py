@@ -26,8 +26,10 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.app.round import fallback, findings
+from faust_assigner.app.round.follow_up import Awaited
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
 from faust_assigner.app.round.member import Memory, remember, said_by, user_data
+from faust_assigner.app.round.memory_file import MemoryFile
 from faust_assigner.app.round.observers import Decisions, Observer
 from faust_assigner.app.round.tables import TableFacts, facts_of
 from faust_assigner.settings import table
@@ -46,7 +48,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.round.findings`).
     ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
-    be set to any callable without arguments, None means that all weigh the same.
+    be set to any callable without arguments, None means that all weigh the same. ``awaited`` are the
+    standbys that a follow-up round waits for.
     """
 
     def __init__(self, app: Any, replicas: int = 0) -> None:
@@ -58,6 +61,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.weights_provider: Callable[[], Any] | None = None
         self.last_round: Round | None = None
         self._memory = Memory()
+        self._memory_file = MemoryFile(app, self.counters)
+        self.awaited = Awaited()
         self._claimed: JoinData | None = None  # what was said when this member joined
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
@@ -99,7 +104,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """What this member says when it joins."""
         memory, wanted = self._memory, sorted(topics)
         try:
-            data = said_by(self.app, memory, facts_of(self.app), wanted)
+            data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:
@@ -131,10 +136,19 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._standby_tps = _tps(memory.standbys)
         self._topic_groups = dict(memory.group_ids)
         self._memory = memory
+        awaited = memory.answer.awaited if memory.answer is not None else {}
+        self.awaited = Awaited(memory.generation, frozenset(_tps(awaited)))
+        self._keep(memory)
         try:
             logger.info("%s", findings.taken(memory, self._claimed, facts_of(self.app)))
         except Exception:
             logger.exception("The assignment could not be reported")
+
+    def _keep(self, memory: Memory) -> None:
+        # A worker that ends may be in one more round, while others end too: what it is given there for a
+        # moment is not what it owned.
+        if not self.app.should_stop:
+            self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)))
 
     def _remember(self, answer: Answer, given: Mapping[str, list[int]]) -> Memory:
         return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory)

@@ -30,6 +30,7 @@ INSTALLERS = {
     "router": "faust_assigner.app.repairs.router",
     "weights": "faust_assigner.app.weights.provider",
     "ledger": "faust_assigner.app.ledger.install",
+    "follow_up": "faust_assigner.app.round.follow_up",
 }
 
 

@@ -32,6 +32,10 @@ GROUP_RECORD_BYTES: Final = Setting(
     "FAUST_ASSIGNER_GROUP_RECORD_BYTES", whole("0 or more bytes", least=0), _RECORD_BYTES, "bytes",
     "what the brokers take as one group's record; beyond it the directory of owners is left out",
     "app/assignor.py")
+FOLLOW_UP_S: Final = Setting(
+    "FAUST_ASSIGNER_FOLLOW_UP_S", number("0 or more seconds", least=0.0), 30.0, "seconds",
+    "least time between a round and one that a worker asks for to bring promoted tasks home; 0 asks for none",
+    "app/round/follow_up.py")
 URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS", PLACES, (), "",
     "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
@@ -83,5 +87,5 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, URLS, REPAIRS, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE,
-    WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, REPAIRS, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS,
+    WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

@@ -52,12 +52,13 @@ def score(
     *,
     replicas: int = 0,
     changelogs: Collection[str] = (),
+    weightless: Collection[str] = (),
     previous_ids: Mapping[str, int] | None = None,
 ) -> TrialScore:
     """Plan with and without ``weights``; nothing is assigned. Raises what :func:`plan` raises."""
-    counted = plan(members, partitions, replicas=replicas, changelogs=changelogs, previous_ids=previous_ids)
-    weighted = plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights,
-                    previous_ids=previous_ids)
+    counted, weighted = (
+        plan(members, partitions, replicas=replicas, changelogs=changelogs, weightless=weightless,
+             weights=tried, previous_ids=previous_ids) for tried in (None, weights))
     capacity = counted.layout.capacity
     previous = np.concatenate([*counted.previous_owner, np.zeros(0, np.int64)]).astype(np.int64)
     costs = task_costs(counted.groups, weights)
@@ -73,11 +74,14 @@ def score(
 
 
 def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]) -> Floats:
-    """float64[T]: what each task weighs, the sum over the topics of its group; 1.0 where none is given."""
+    """float64[T]: what each task weighs, the sum over the topics of its group; 1.0 where none is given.
+
+    A weightless group's weigh nothing.
+    """
     costs = [np.zeros(0)]
     for group in groups:
         costs.append(np.array([sum(weights.get((topic, number), 1.0) for topic in group.topics)
-                               for number in range(group.partitions)]))
+                               * (not group.weightless) for number in range(group.partitions)]))
     return np.concatenate(costs)
 
 

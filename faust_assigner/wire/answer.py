@@ -38,7 +38,7 @@ from faust_assigner.wire.join import (
 )
 from faust_assigner.wire.runs import Reader, Runs, Writer
 
-_GENERATION, _FLAGS, _WRITES, _DECISION = range(1, 5)
+_GENERATION, _FLAGS, _WRITES, _DECISION, _AWAITED = range(1, 6)
 #: A decision's name is short; more is a stranger's.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
@@ -51,7 +51,8 @@ class Answer:
     ``actives`` and ``standbys`` are what Faust acts on; a global table's changelog is in both. Which of
     its partitions this member was really given is in ``writes``. ``generation`` is -1 when a stock
     leader answered, which names none. ``is_uniform``: every member of the group is ours. ``decision_id``
-    is the round's name in the ledger, "" where the leader gave none.
+    is the round's name in the ledger, "" where the leader gave none. ``awaited``, of the standbys, are
+    those whose task comes here in a follow-up round, once they have caught up.
     """
 
     actives: Mapping[str, Runs]
@@ -65,6 +66,7 @@ class Answer:
     changelog_distribution: ByUrl = field(default_factory=dict)
     external_topic_distribution: ByUrl = field(default_factory=dict)
     decision_id: str = ""
+    awaited: Mapping[str, Runs] = field(default_factory=dict)
 
 
 class AnswerWriter:
@@ -90,13 +92,14 @@ class AnswerWriter:
         self._stock: Stitch | None = None
 
     def for_ours(self, actives: Claims, standbys: Claims, url: str, *, writes: Claims | None = None,
-                 with_directory: bool = True) -> bytes:
+                 awaited: Claims | None = None, with_directory: bool = True) -> bytes:
         """The answer to a member of ours."""
         own = Writer()
         own.data += self._alike
-        row = {topic: i for i, topic in enumerate(sorted(actives))} if writes else {}
-        if coded := encode_claims(writes or {}, row):
-            own.field(_WRITES, coded)
+        for tag, some, among in ((_WRITES, writes, actives), (_AWAITED, awaited, standbys)):
+            row = {topic: i for i, topic in enumerate(sorted(among))} if some else {}
+            if coded := encode_claims(some or {}, row):
+                own.field(tag, coded)
         head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
                 f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
         return self._ours_tail(with_directory).after(head.encode())
@@ -160,7 +163,9 @@ def decode_answer(user_data: bytes | None) -> Answer:
                       changelog_distribution=_distribution(stock.get("changelog_distribution")),
                       external_topic_distribution=_distribution(stock.get("external_topic_distribution")))
     own, directory = _split(stock[KEY])
-    generation, flags, writes, decision = -1, 0, {}, ""
+    generation, flags, decision = -1, 0, ""
+    writes: dict[str, Runs] = {}
+    awaited: dict[str, Runs] = {}
     for tag, body in Reader(own).fields():
         if tag == _GENERATION:
             generation = body.varint() - 1
@@ -170,8 +175,10 @@ def decode_answer(user_data: bytes | None) -> Answer:
             writes = decode_claims(body, sorted(actives))
         elif tag == _DECISION:
             decision = body.data[:_DECISION_BYTES].decode("ascii", "replace")
+        elif tag == _AWAITED:
+            awaited = decode_claims(body, sorted(standbys))
     return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory,
-                  decision_id=decision)
+                  decision_id=decision, awaited=awaited)
 
 
 def _split(value: Any) -> tuple[bytes, bytes]:

@@ -38,7 +38,7 @@ VERSION = 1
 STOCK = 0
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
-_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE = range(8, 12)
+_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)
 
 LARGEST_CAPACITY = 1e6
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -53,15 +53,18 @@ class JoinData:
 
     ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: what it was assigned in
     ``generation``, and the table partitions whose files it found (a claim of state, never of
-    ownership). ``changelogs`` are those of its topics it knows as such; ``globals_`` maps changelogs of
-    global tables to whether every partition must also be a standby. ``version`` is ``STOCK`` for a
-    member without our key.
+    ownership). ``former_actives`` is what it owned in ``former_generation``, before its process ended: a
+    wish, told at the first join. ``changelogs`` are those of its topics it knows as such; ``globals_`` maps
+    changelogs of global tables to whether every partition must also be a standby. ``version`` is ``STOCK``
+    for a member without our key.
     """
 
     url: str = ""
     actives: Claims = field(default_factory=dict)
     standbys: Claims = field(default_factory=dict)
     on_disk: Claims = field(default_factory=dict)
+    former_actives: Claims = field(default_factory=dict, kw_only=True)
+    former_generation: int = field(default=-1, kw_only=True)
     generation: int = -1
     instance_id: str | None = None
     rack_id: str | None = None
@@ -98,12 +101,12 @@ def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = Tr
 def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
     row = {topic: i for i, topic in enumerate(topics)}
     out = Writer()
-    body = Writer()
-    body.varint(max(data.generation, -1) + 1)
-    out.field(_GENERATION, body.data)
+    out.field(_GENERATION, _encode_generation(data.generation))
     for tag, claims in ((_ACTIVES, data.actives), (_STANDBYS, data.standbys), (_ON_DISK, data.on_disk)):
         if coded := encode_claims(claims, row):
             out.field(tag, coded)
+    if coded := encode_claims(data.former_actives, row):
+        out.field(_FORMER, _encode_generation(data.former_generation) + coded)
     for tag, label in ((_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software)):
         if label:
             out.field(tag, label.encode())
@@ -117,6 +120,12 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
         full = [row[t] for t, is_full in data.globals_.items() if is_full and t in row]
         out.field(_GLOBALS, _encode_rows(known) + _encode_rows(full))
     return bytes(out.data)
+
+
+def _encode_generation(generation: int) -> bytes:
+    body = Writer()
+    body.varint(max(generation, -1) + 1)
+    return bytes(body.data)
 
 
 def _encode_rows(rows: Collection[int]) -> bytes:
@@ -203,8 +212,10 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
             found[tag] = memo[key]
         elif tag in _READERS:
             found[tag] = _READERS[tag](body, topics)
+    former_generation, former_actives = found.get(_FORMER, (-1, {}))
     return JoinData(
         url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
+        former_actives=former_actives, former_generation=former_generation,
         generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
         rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
         group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
@@ -215,6 +226,10 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
 
 def _read_generation(body: Reader, topics: Sequence[str]) -> int:
     return body.varint() - 1
+
+
+def _read_former(body: Reader, topics: Sequence[str]) -> tuple[int, dict[str, Runs]]:
+    return body.varint() - 1, decode_claims(body, topics)
 
 
 def _read_text(body: Reader, topics: Sequence[str]) -> str | None:
@@ -269,6 +284,7 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
     _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
     _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
+    _FORMER: _read_former,
 }
 #: What members with equal subscriptions mostly say alike.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.ledger import decision_id
+from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.views.placed import PROMOTED, RULES
@@ -25,7 +25,8 @@ def digest(plan: Plan) -> str:
     """A digest of everything the planner decided from, once claims were judged."""
     layout, previous = plan.layout, plan.previous
     sha = hashlib.sha256()
-    topics = [(group.group_id, group.topics, group.changelogs, group.partitions) for group in layout.groups]
+    topics = [(group.group_id, group.topics, group.changelogs, group.partitions, group.weightless)
+              for group in layout.groups]
     sha.update(repr((layout.member_ids, topics, plan.replicas)).encode("utf-8", "replace"))
     for array in (layout.capacity, layout.rack, previous.owner, previous.former, previous.copy_task,
                   previous.copy_member):
@@ -46,7 +47,8 @@ def decision_rows(
     yield "decision", {
         "group_id": inputs.group_id, "decision_id": name, "ts": at, "generation": inputs.generation,
         "trigger": why, "policy": POLICY,
-        "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs)},
+        "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs),
+                   **_weightless_said(inputs)},
         "members": [{"member_id": m.member_id, "rack": m.rack_id, "capacity": float(m.capacity),
                      "epoch": int(m.generation)} for m in inputs.members],
         "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
@@ -62,6 +64,11 @@ def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
     """The version of the weights that counted; nothing where every partition weighed 1.0."""
     version = getattr(inputs.weights, "version", None)
     return {} if version is None else {"weights_version": str(version)}
+
+
+def _weightless_said(inputs: DecisionInputs) -> dict[str, str]:
+    """The topics that carry no work, which a replay of the ledger leaves out."""
+    return {WEIGHTLESS: " ".join(sorted(inputs.weightless))} if inputs.weightless else {}
 
 
 def _holders(plan: Plan) -> dict[int, list[int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -11,12 +12,15 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from mode import get_logger
 
 from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
+from faust_assigner.app.round.next_round import awaited
 from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.round.placement import Placement, dealt, directory_of, of_plan, with_globals
+from faust_assigner.app.round.placement import ByTopic, Placement, dealt, directory_of, of_plan, with_globals
 from faust_assigner.app.round.tables import TableFacts, agreed
 from faust_assigner.ledger import decision_id
+from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.wire.answer import AnswerWriter
+from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import VERSION
 
@@ -48,7 +52,8 @@ class LeaderView:
 class Round:
     """One round, decided: the inputs, the planner's answer (None when it failed) and all answers.
 
-    ``failure`` is what the planner raised. ``oversize`` is the size of the group's record with the
+    ``awaited``: member -> changelog -> partitions that a follow-up round would move onto that member's
+    standbys. ``failure`` is what the planner raised. ``oversize`` is the size of the group's record with the
     directory of owners, where that was too large and the directory left out; else 0.
     """
 
@@ -62,6 +67,7 @@ class Round:
     answers: Mapping[str, ConsumerProtocolMemberAssignment]
     failure: Exception | None = None
     oversize: int = 0
+    awaited: Mapping[str, ByTopic] = field(default_factory=dict)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -86,20 +92,30 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
     tables = agreed(view.tables, ((j.topics, j.data) for j in said), view.app_id)
     generation = view.generation
     if generation < 0:
-        generation = max([view.last_generation, *(j.data.generation for j in said)]) + 1
+        dates = [max(j.data.generation, j.data.former_generation) for j in said]
+        generation = min(max([view.last_generation, *dates]) + 1, LARGEST_INT - 1)
     claimed = claims_of(said, partitions, tables.globals_, generation=generation,
                         is_kafkas=view.generation >= 0, last=view.last,
                         last_generation=view.last_generation)
-    started = perf_counter()
-    found, placement, failure = _place(view, claimed, partitions, tables, _previous_ids(said))
     refused = {j.member_id: j.refused for j in said if j.refused is not None}
     inputs = DecisionInputs(
         view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
         view.weights, _previous_ids(said), {**refused, **claimed.refused},
-        {j.member_id: j.data.software for j in said}, (perf_counter() - started) * 1000)
-    answers, oversize = _answer(view, generation, said, placement, partitions, tables, metadata)
+        {j.member_id: j.data.software for j in said},
+        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys())
+    started = perf_counter()
+    found, placement, failure = _place(inputs)
+    inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
+    off_target = {} if found is None else _awaited(found, inputs)
+    answers, oversize = _answer(view, generation, said, placement, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
-    return Round(inputs, said, claimed, found, placement, tables, missing, answers, failure, oversize)
+    return Round(inputs, said, claimed, found, placement, tables, missing, answers, failure, oversize,
+                 off_target)
+
+
+def leader_topic(app_id: str) -> str:
+    """The topic whose one partition makes its owner the leader of a Faust app; it carries no work."""
+    return f"{app_id}-__assignor-__leader"
 
 
 def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
@@ -110,20 +126,31 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     return ids
 
 
-def _place(view: LeaderView, claimed: Claimed, partitions: Mapping[str, int], tables: TableFacts,
-           previous_ids: Mapping[str, int]) -> tuple[Plan | None, Placement, Exception | None]:
+def _place(inputs: DecisionInputs) -> tuple[Plan | None, Placement, Exception | None]:
     try:
-        found = plan(claimed.members, partitions, replicas=view.replicas, changelogs=tables.stateful,
-                     weights=view.weights, previous_ids=previous_ids)
+        found = _plan(inputs, inputs.members)
         return found, of_plan(found), None
     except Exception as exc:  # any answer is better than a group without one
-        return None, dealt(claimed.members, partitions, replicas=view.replicas,
-                           changelogs=tables.stateful, previous_ids=previous_ids), exc
+        return None, dealt(inputs.members, inputs.partitions, replicas=inputs.replicas,
+                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc
+
+
+def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
+    return plan(members, inputs.partitions, replicas=inputs.replicas, changelogs=inputs.changelogs,
+                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids)
+
+
+def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
+    try:
+        return awaited(found, inputs.members, partial(_plan, inputs))
+    except Exception:  # this round stands without the next
+        logger.exception("What a follow-up round would do cannot be told; none is asked for")
+        return {}
 
 
 def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], placement: Placement,
-            partitions: Mapping[str, int], tables: TableFacts, metadata: Mapping[str, Any],
-            ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
+            off_target: Mapping[str, ByTopic], partitions: Mapping[str, int], tables: TableFacts,
+            metadata: Mapping[str, Any]) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
     given = with_globals(placement, {j.member_id: j.topics for j in said}, partitions, tables.globals_)
     urls = {j.member_id: j.data.url for j in said}
@@ -140,6 +167,7 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], pla
         if one.data.is_ours:
             own = placement.actives[one.member_id]
             packed = writer.for_ours(actives, standbys, one.data.url, with_directory=with_directory,
+                                     awaited=off_target.get(one.member_id),
                                      writes={t: own[t] for t in tables.globals_ if t in own})
         else:
             packed = writer.for_stock(actives, standbys, one.data.url)

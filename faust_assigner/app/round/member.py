@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from mode import get_logger
 import faust_assigner
 from faust_assigner.app import settings
 from faust_assigner.app.restore.disk import partitions_on_disk
+from faust_assigner.app.round.memory_file import Former
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.settings import table
@@ -42,6 +43,12 @@ class Memory:
     standbys: Mapping[str, Runs] = field(default_factory=dict)
     group_ids: Mapping[str, int] = field(default_factory=dict)
 
+    def owned(self, tables: TableFacts) -> Mapping[str, Runs]:
+        """The actives without the synthetic ones of global tables."""
+        if self.answer is None:
+            return {}
+        return own_topics(tables.globals_.keys(), replace(self.answer, actives=self.actives))
+
     @cached_property
     def directory(self) -> Directory:
         """Who owns what; empty where a stock leader, or none, has told."""
@@ -68,23 +75,28 @@ class Memory:
         return self.directory.by_url(self.directory.owners.keys() - self.directory.changelogs)
 
 
-def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str]) -> JoinData:
+def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
+            former: Callable[[], Former] = Former) -> JoinData:
     """This member's word for the next round.
 
-    Files on disk are named until the first assignment; from then on the assignment says what is warm,
-    and files of partitions that left long ago would be taken for standbys.
+    Files on disk, and what a ``former`` process owned, are named until the first assignment; from then on
+    the assignment says what is owned and warm, and files of partitions that left long ago would be taken
+    for standbys.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
     standbys: Mapping[str, Runs] = {}
+    before = Former()
     if memory.answer is None:
+        before = former()
         stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
         on_disk = partitions_on_disk(app, stores)
     else:
-        actives = own_topics(tables.globals_.keys(), replace(memory.answer, actives=memory.actives))
+        actives = memory.owned(tables)
         standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(
         str(app.conf.canonical_url), actives, standbys, on_disk,
+        former_actives=before.actives, former_generation=before.generation,
         generation=memory.generation,
         instance_id=settings.or_default(settings.instance_id, app, None),
         rack_id=settings.read_or_default(app, table.RACK),
@@ -96,22 +108,32 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
     )
 
 
+#: Claims in the order in which they are left out.
+_LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
+    ("what it owned", lambda data: replace(data, former_actives={})),
+    ("files", lambda data: replace(data, on_disk={})),
+    ("standbys", lambda data: replace(data, standbys={})),
+    ("actives", lambda data: replace(data, actives={})),
+)
+
+
 def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> bytes:
     """The bytes to join with, always within what a leader takes.
 
     A member with so many scattered partitions that they do not fit leaves claims out: first the copy
-    for stock leaders, then files, then standbys, then all.
+    for stock leaders, then what its former process owned, then files, then standbys, then all.
     """
     packed = encode_join(data, topics)
     if len(packed) <= STOCK_PART_BYTES or (not is_uniform and len(packed) <= USER_DATA_BYTES):
         return packed
+    packed = encode_join(data, topics, for_stock=False)
     without: list[str] = []
-    for less in (data, replace(data, on_disk={}), replace(data, on_disk={}, standbys={}),
-                 replace(data, on_disk={}, standbys={}, actives={})):
-        packed = encode_join(less, topics, for_stock=False)
+    for what, less in _LEAVE_OUT:
         if len(packed) <= USER_DATA_BYTES:
             break
-        without = ["files", "standbys", "actives"][: len(without) + 1]
+        without.append(what)
+        data = less(data)
+        packed = encode_join(data, topics, for_stock=False)
     if without:
         logger.warning("The metadata would be too large, claims left out: %s", ", ".join(without))
     return packed
@@ -126,7 +148,8 @@ def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: in
     """
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
-    answer = replace(answer, writes=_within(answer.writes, given))
+    spare = {topic: list(runs) for topic, runs in standbys.items()}
+    answer = replace(answer, writes=_within(answer.writes, given), awaited=_within(answer.awaited, spare))
     for topic, numbers in given.items():
         named = {*actives.get(topic, ()), *standbys.get(topic, ())}
         if unnamed := set(numbers) - named:

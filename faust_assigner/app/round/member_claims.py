@@ -88,7 +88,7 @@ def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globa
     refused: dict[str, str] = {}
     members: dict[str, Member] = {}
     sizes = dict.fromkeys((j.member_id for j in said), 0)
-    if 3 * len(said) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
+    if 4 * len(said) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
         sizes = {j.member_id: reader.size(j.data) for j in said}
     # The modest first: whoever claims the most is the one to go without.
     for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
@@ -96,10 +96,10 @@ def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globa
         budget -= sizes[one.member_id]
         if budget < 0:
             refused[one.member_id] = f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
-            data = replace(data, actives={}, standbys={}, on_disk={}, generation=-1)
+            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, generation=-1)
         elif data.instance_id and data.generation < 0:
             data = _remember(data, last, last_generation)
-        members[one.member_id] = reader.member(one, data, generation - 1 if is_kafkas else None)
+        members[one.member_id] = reader.member(one, data, generation - 1, is_kafkas=is_kafkas)
     return Claimed(tuple(members[j.member_id] for j in said), reader.beyond, refused)
 
 
@@ -120,20 +120,27 @@ class _ClaimReader:
     def size(self, data: JoinData) -> int:
         """How many numbers the claims expand to; those that topics share count once."""
         distinct = {(id(claim), self._partitions[topic]): claim
-                    for claims in (data.actives, data.standbys, data.on_disk)
+                    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives)
                     for topic, claim in claims.items() if topic in self._partitions}
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
-    def member(self, one: MemberClaims, data: JoinData, newest: int | None) -> Member:
-        """``one`` with its claims laid out; of a global table only what a member of ours says it writes."""
+    def member(self, one: MemberClaims, data: JoinData, newest: int, *, is_kafkas: bool) -> Member:
+        """``one`` with its claims laid out; of a global table only what a member of ours says it writes.
+
+        A member that owns something, or says when it did, has been told since what it remembers.
+        """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)
         spare = self._lay(data.on_disk, mine - self._globals.keys())
         for topic, numbers in self._lay(data.standbys, mine - self._globals.keys()).items():
             spare[topic] = Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
+        former: dict[str, Numbers] = {}
+        generation = data.generation
+        if generation < 0 and not data.actives and data.former_actives:
+            former, generation = self._lay(data.former_actives, mine - skipped), data.former_generation
         return Member(
             one.member_id, one.topics, actives=self._lay(data.actives, mine - skipped), standbys=spare,
-            generation=data.generation if newest is None else min(data.generation, newest),
+            former_actives=former, generation=min(generation, newest) if is_kafkas else generation,
             instance_id=data.instance_id, rack_id=data.rack_id, capacity=data.capacity)
 
     def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:

@@ -25,6 +25,7 @@ class DecisionInputs:
 
     ``generation`` is the one being formed. ``refused`` maps members whose metadata could not be taken
     to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
+    ``weightless`` topics are assigned and count in no load.
     """
 
     group_id: str
@@ -38,6 +39,7 @@ class DecisionInputs:
     refused: Mapping[str, str] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     solve_ms: float = 0.0
+    weightless: frozenset[str] = frozenset()
 
 
 Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]

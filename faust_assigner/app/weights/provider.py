@@ -137,7 +137,7 @@ class WeightsProvider:
             return
         self.last_trial = found = score(
             inputs.members, inputs.partitions, self.current.weights, replicas=inputs.replicas,
-            changelogs=inputs.changelogs, previous_ids=inputs.previous_ids,
+            changelogs=inputs.changelogs, weightless=inputs.weightless, previous_ids=inputs.previous_ids,
         )
         logger.info(
             "Weights version %s in shadow, generation %s: the heaviest member would carry %.2f of the mean "

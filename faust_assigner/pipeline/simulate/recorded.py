@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from faust_assigner.errors import FaustAssignerError
-from faust_assigner.ledger import Row
+from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Floats
 from faust_assigner.pipeline.weights.rates import PartitionRate, bytes_per_record, rates_of
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
@@ -106,7 +106,9 @@ def week(facts: Facts, *, group_id: str | None = None) -> Week:
 
 def _recording(facts: Facts, group_id: str) -> Scenario:
     decisions = [decision for decision in facts.decisions if decision["group_id"] == group_id]
-    topics = [topic for topic in facts.topics if topic.group_id == group_id]
+    # What adds no load moves nothing else: the other topics' plans are the same without it.
+    idle = {name for decision in decisions for name in decision["config"].get(WEIGHTLESS, "").split()}
+    topics = [topic for topic in facts.topics if topic.group_id == group_id and topic.topic not in idle]
     if not topics:
         raise NothingRecorded(f"no assignment of group {group_id!r} in the ledger: "
                               "its topics are not known")

@@ -1,0 +1,134 @@
+"""What this member owned, on its own disk: written with each assignment, read when a process first joins.
+
+A stop of everybody leaves no living owner. What each member remembers lets the leader put every task back;
+see ``Member.former_actives``. The file lies in the app's data directory beside its tables:
+
+    {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...}}
+
+It may be lost, old, torn or someone else's: then it counts as not there. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mode import get_logger
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Claims
+from faust_assigner.wire.bounded import LARGEST_INT, UNPACKED_BYTES, read_json
+from faust_assigner.wire.join import read_stock_claims
+from faust_assigner.wire.runs import Runs
+
+logger = get_logger(__name__)
+
+NAME = "faust-assigner-memory.json"
+VERSION = 1
+#: A larger file is neither written nor read.
+MOST_BYTES = UNPACKED_BYTES
+
+
+@dataclass(frozen=True)
+class Former:
+    """What a member owned in ``generation``, before its process ended; -1 and nothing where it cannot say."""
+
+    generation: int = -1
+    actives: Mapping[str, Runs] = field(default_factory=dict)
+
+
+class MemoryFile:
+    """One app's file. ``counters`` counts ``memory_failures`` (not written) and ``memories_ignored``."""
+
+    def __init__(self, app: Any, counters: Counter[str]) -> None:
+        self._app = app
+        self._counters = counters
+        self._former: Former | None = None
+        self._failing = False
+
+    def former(self) -> Former:
+        """What the last process here owned: read at the first call, the same ever after."""
+        if self._former is None:
+            try:
+                self._former = read(self._path(), str(self._app.conf.id))
+            except FileNotFoundError:
+                self._former = Former()
+            except Exception as exc:
+                self._counters["memories_ignored"] += 1
+                logger.warning("What this member owned before it stopped cannot be told: %s", exc)
+                self._former = Former()
+        return self._former
+
+    def keep(self, generation: int, actives: Claims) -> None:
+        """Replace the file; trouble is counted each time, and said when it begins.
+
+        An app whose folder is not there was never started as a worker, and has nothing to remember.
+        """
+        try:
+            path = self._path()
+            if not path.parent.is_dir():
+                return
+            write(path, str(self._app.conf.id), generation, actives)
+            self._failing = False
+        except Exception as exc:
+            self._counters["memory_failures"] += 1
+            if not self._failing:
+                logger.warning("What this member owns could not be written down; after a stop of all workers "
+                               "its partitions may move: %s", exc)
+            self._failing = True
+
+    def _path(self) -> Path:
+        return Path(self._app.conf.appdir) / NAME
+
+
+def read(path: Path, app_id: str) -> Former:
+    """The file's content. Raises MetadataRefused or OSError; reads no more than ``MOST_BYTES`` + 1."""
+    # Not blocking: what lies there may be a pipe that nobody writes to.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise MetadataRefused(f"{path} is no file")
+        said = read_json(file.read(MOST_BYTES + 1), limit=MOST_BYTES)
+    version, whose, generation = said.get("version"), said.get("app"), said.get("generation")
+    if type(version) is not int or version != VERSION:
+        raise MetadataRefused(f"{path} is of a version other than {VERSION}")
+    if whose != app_id:
+        raise MetadataRefused(f"{path} is another app's")
+    if type(generation) is not int or not 0 <= generation < LARGEST_INT:
+        raise MetadataRefused(f"{path} has no generation")
+    actives, _ = read_stock_claims({"actives": said.get("actives"), "standbys": {}})
+    return Former(generation, actives)
+
+
+def write(path: Path, app_id: str, generation: int, actives: Claims) -> None:
+    """Replace ``path`` in one step: after a crash it is the old file or the new one. Raises on failure."""
+    owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}
+    text = json.dumps({"version": VERSION, "app": app_id, "generation": generation, "actives": owned},
+                      separators=(",", ":")).encode()
+    if len(text) > MOST_BYTES:
+        raise MetadataRefused(f"{len(text)} bytes, the limit is {MOST_BYTES}")
+    whole = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with whole.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(whole, path)
+    except BaseException:
+        whole.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name outlives a power cut, too."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

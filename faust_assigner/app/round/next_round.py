@@ -1,0 +1,58 @@
+"""Whether one more round would move anything, and on which warm copies it waits. Pure.
+
+A promoted task goes where its state lives, even against the balance. Once its owner is alive the next
+round, whoever causes it, puts it right. The planner itself tells what that round would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from faust_assigner.app.round.placement import ByTopic
+from faust_assigner.model import Bools, Ints, Member
+from faust_assigner.planner import Plan
+
+#: The planner with everything but the members settled.
+Planner: TypeAlias = Callable[[Sequence[Member]], Plan]
+
+
+def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, ByTopic]:
+    """Member -> changelog -> partitions that come to it in the next round, out of its standbys of this one.
+
+    Empty where nothing is off target, or where off target is as balanced, so that nothing would move.
+    Cost: one plan more where something is off target; else O(tasks).
+    """
+    stateful = found.layout.per_task(lambda group: group.is_stateful)
+    if not bool((stateful & (found.flat_owner != found.flat_target)).any()):
+        return {}
+    following = plan([_settled(member, found) for member in members])
+    moves = stateful & (following.flat_owner != found.flat_owner)
+    return _by_member(found, following.flat_owner, moves & _stands_by(found, following.flat_owner))
+
+
+def _settled(member: Member, found: Plan) -> Member:
+    """The member as it will say of itself what this round gives it."""
+    return replace(member, actives=found.actives(member.member_id), former_actives={},
+                   standbys=found.standbys(member.member_id), generation=0)
+
+
+def _stands_by(found: Plan, who: Ints) -> Bools:
+    """bool[T]: ``who`` of each task is one of its standbys."""
+    if not found.flat_standby.shape[1]:
+        return np.zeros(who.size, dtype=np.bool_)
+    there: Bools = (found.flat_standby == who[:, None]).any(axis=1)
+    return there
+
+
+def _by_member(found: Plan, who: Ints, tasks: Bools) -> dict[str, ByTopic]:
+    by_member: dict[str, ByTopic] = {}
+    for group, start, end in zip(found.groups, found.layout.start, found.layout.start[1:], strict=False):
+        for number in np.flatnonzero(tasks[start:end]).tolist():
+            topics = by_member.setdefault(found.member_ids[int(who[start + number])], {})
+            for topic in group.changelogs:
+                topics.setdefault(topic, []).append(number)
+    return by_member
