@@ -155,7 +155,7 @@ def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
 
 
 def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
-    """Each remembered id goes to the group with most of its topics, then the one with its first."""
+    """Each remembered id goes to a group with work, to the one with most of its topics, or with its first."""
     group_of = {topic: d for d, draft in enumerate(drafts) for topic in draft.topics}
     topics_of: dict[int, list[str]] = {}
     for topic in sorted(t for t in previous if t in group_of):
@@ -166,10 +166,10 @@ def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int |
     for remembered, topics in topics_of.items():
         for d in sorted({group_of[t] for t in topics}):
             mine = [t for t in topics if group_of[t] == d]
-            claims.append((-len(mine), mine[0], remembered, d))
+            claims.append((drafts[d].weightless, -len(mine), mine[0], remembered, d))
     ids: list[int | None] = [None] * len(drafts)
     given: set[int] = set()
-    for _, _, remembered, d in sorted(claims):
+    for *_, remembered, d in sorted(claims):
         if ids[d] is None and remembered not in given:
             ids[d] = remembered
             given.add(remembered)

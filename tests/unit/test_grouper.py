@@ -13,10 +13,11 @@ def group(
     partitions: dict[str, int],
     changelogs: tuple[str, ...] = (),
     previous_ids: dict[str, int] | None = None,
+    weightless: tuple[str, ...] = (),
 ) -> tuple[Group, ...]:
     """The groups of these subscriptions."""
     return PartitionGrouper().group(subscriptions, partitions, changelogs=changelogs,
-                                    previous_ids=previous_ids)
+                                    weightless=weightless, previous_ids=previous_ids)
 
 
 def ids(groups: tuple[Group, ...]) -> dict[str, int]:
@@ -126,3 +127,11 @@ def test_a_changelog_of_another_count_follows_nobody() -> None:
     """Only equal numbers can travel together."""
     found = group([["a"], ["a", "a-log"]], {"a": 4, "a-log": 5}, ("a-log",))
     assert [g.follows for g in found] == [None, None]
+
+
+def test_a_shared_id_stays_with_the_group_that_works() -> None:
+    """A topic without work leaves its old group, and the transactional ids of the others are as they were."""
+    found = ids(group([["work", "lead"]], {"work": 1, "lead": 1}, weightless=("lead",),
+                      previous_ids={"lead": 7, "work": 7}))
+    assert found["work"] == 7
+    assert found["lead"] != 7

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.ledger import Row
+from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Member
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Current:
     members: tuple[Member, ...]
     partitions: Mapping[str, int]
     changelogs: tuple[str, ...]
+    weightless: tuple[str, ...] = ()
 
 
 def current_here(rows: Sequence[Row]) -> list[Current]:
@@ -51,14 +52,14 @@ def current_on_spark(parsed: DataFrame) -> list[Current]:
     key = F.struct(F.col("ts"), F.col("decision_id"))
     decisions = rows(parsed, "decision")
     newest = decisions.groupBy("group_id").agg(
-        F.max_by(F.struct("decision_id", "members"), key).alias("said")).select("group_id", "said.*")
+        F.max_by(F.struct("decision_id", "config", "members"), key).alias("said")).select("group_id", "said.*")
     placed = rows(parsed, "assignment").join(
         F.broadcast(newest.select("group_id", "decision_id")), ["group_id", "decision_id"], "left_semi")
     mine: dict[str, list[Mapping[str, Any]]] = {}
     for row in placed.select("group_id", "topic", "partition", "role", "member_id").distinct().collect():
         mine.setdefault(row.group_id, []).append(row.asDict())
     return [
-        _current({"group_id": row.group_id, "decision_id": row.decision_id,
+        _current({"group_id": row.group_id, "decision_id": row.decision_id, "config": row.config,
                   "members": [member.asDict() for member in row.members]}, mine.get(row.group_id, []))
         for row in sorted(newest.collect(), key=lambda row: row.group_id)
     ]
@@ -92,4 +93,5 @@ def _current(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -
                               standbys=mine["standbys"], generation=1, rack_id=member["rack"],
                               capacity=member["capacity"]))
     return Current(decision["group_id"], decision["decision_id"], tuple(members),
-                   dict(sorted(partitions.items())), tuple(sorted(changelogs)))
+                   dict(sorted(partitions.items())), tuple(sorted(changelogs)),
+                   tuple(sorted(decision["config"].get(WEIGHTLESS, "").split())))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
+from faust_assigner.ledger import WEIGHTLESS
 from faust_assigner.pipeline.history.transforms import rows
 from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact
 from faust_assigner.pipeline.weights.transforms import collect_rates
@@ -26,7 +27,9 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
 
 def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
     """Each decision once, the earliest of those that share an id, in order of time."""
-    told = F.struct(F.unix_millis("ts").alias("at_ms"), "trigger", "members")
+    # Maps have no order, and the earliest is a minimum; of the config a replay needs no more than this.
+    idle = F.coalesce(F.col("config").getItem(WEIGHTLESS), F.lit("")).alias("weightless")
+    told = F.struct(F.unix_millis("ts").alias("at_ms"), "trigger", "members", idle)
     found = (
         rows(parsed, "decision").groupBy("group_id", "decision_id").agg(F.min(told).alias("said"))
         .select("group_id", "decision_id", "said.*").collect()
@@ -35,7 +38,7 @@ def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
     return [
         {"group_id": row.group_id, "decision_id": row.decision_id, "trigger": row.trigger,
          "ts": epoch + dt.timedelta(milliseconds=row.at_ms),
-         "members": [member.asDict() for member in row.members]}
+         "members": [member.asDict() for member in row.members], "config": {WEIGHTLESS: row.weightless}}
         for row in sorted(found, key=lambda row: (row.at_ms, row.group_id, row.decision_id))
     ]
 

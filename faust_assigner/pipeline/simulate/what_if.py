@@ -119,7 +119,8 @@ def _row(current: Current, members: Sequence[Member], replicas: int, load: Load,
     again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the
     worst partition by then.
     """
-    made = plan(members, current.partitions, replicas=replicas, changelogs=current.changelogs)
+    made = plan(members, current.partitions, replicas=replicas, changelogs=current.changelogs,
+                weightless=current.weightless)
     tally = _tally(current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members})
     slowest = max(tally.replay.values(), default=0.0) / costs.replay_records_per_s
     stopped = {name: costs.rebalance_pause_s + costs.warm_takeover_s

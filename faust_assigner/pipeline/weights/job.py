@@ -139,5 +139,5 @@ def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> di
     """The newest decision's group planned again, counted and weighted."""
     weights = {(row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id}
     found = score(current.members, current.partitions, weights, replicas=request.replicas,
-                  changelogs=current.changelogs)
+                  changelogs=current.changelogs, weightless=current.weightless)
     return {"group_id": current.group_id, "decision_id": current.decision_id, **found.report()}

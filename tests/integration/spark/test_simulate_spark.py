@@ -64,14 +64,14 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
     for number, (at, members) in enumerate([(0.0, "abc"), (60.5, "ab"), (100.25, "abc"), (5_000.0, "abcd")]):
         lines.append(encode("decision", {
             "group_id": "shop", "decision_id": f"d{number}", "ts": 1.7e9 + at, "generation": number,
-            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0,
+            "trigger": "join", "policy": "ours", "config": {"weightless": "lead"}, "solve_ms": 1.0,
             "members": [{"member_id": name, "rack": "r" + name, "capacity": 1.0, "epoch": number}
                         for name in members]}))
         lines += [encode("assignment", {
             "group_id": "shop", "decision_id": f"d{number}", "topic": topic, "partition": partition,
             "role": "standby" if topic == "counts" else "active", "member_id": "a", "prev_member_id": None,
             "moved": False, "standby_hit": False, "cold": False})
-            for topic in ("orders", "counts") for partition in range(6)]
+            for topic, count in {"orders": 6, "counts": 6, "lead": 1}.items() for partition in range(count)]
     lines += [encode("partition_sample", {
         "group_id": "shop", "ts": 1.7e9 + at, "topic": "orders", "partition": partition, "end_offset": 1,
         "committed_offset": 1, "bytes_in": 70 * partition, "records_in": partition, "cpu_ms": 1.0,
@@ -83,4 +83,5 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
     for scenario_id in (0, 5):
         one, other = (week(facts).scenario(scenario_id, 99) for facts in (here, there))
         assert (one.events, one.workers, one.groups) == (other.events, other.workers, other.groups)
+        assert [group.topic for group in one.groups] == ["orders"]
         assert (one.rates.tolist(), one.records.tolist()) == (other.rates.tolist(), other.records.tolist())

@@ -84,6 +84,18 @@ class Fleet(Processes[Worker]):
         if before is not None:
             self.workers[name].carry_on(before)
 
+    def end_all(self, number: int, timeout_s: float = 30.0) -> None:
+        """The same signal to everybody at once; SIGKILL to those that do not end in time."""
+        living = self.living()
+        for worker in living:
+            worker.process.send_signal(number)
+        deadline = time.monotonic() + timeout_s
+        for worker in living:
+            try:
+                worker.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.kill(worker.name)
+
     def stop(self) -> None:
         """SIGKILL to all, at the end of a run whose results are in."""
         for worker in self.workers.values():

@@ -36,6 +36,16 @@ def test_our_member_reads_its_part_and_the_directory() -> None:
     assert read_directory(answer.directory).url_of("orders", 3) == "http://b"
 
 
+def test_awaited_standbys_are_told_to_whom_they_concern() -> None:
+    """By topics of that member's own standbys; nobody else's answer has the field, nor a stock member's."""
+    told = writer().for_ours(ACTIVES, STANDBYS, "http://a", awaited={"log": [2]})
+    assert {t: list(n) for t, n in decode_answer(told).awaited.items()} == {"log": [2]}
+    plain = writer().for_ours(ACTIVES, STANDBYS, "http://a")
+    assert decode_answer(plain).awaited == {}
+    assert decode_answer(writer().for_stock(ACTIVES, STANDBYS, "http://a")).awaited == {}
+    assert ClientMetadata.loads(zlib.decompress(told)).assignment.standbys == STANDBYS
+
+
 def test_stock_members_get_the_distributions_in_full() -> None:
     """Faust's own class loads the answer and finds the whole cluster."""
     read = ClientMetadata.loads(zlib.decompress(writer().for_stock(ACTIVES, STANDBYS, "http://a")))

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from faust.assignor.client_assignment import ClientMetadata
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import JSON_DEPTH, USER_DATA_BYTES
-from faust_assigner.wire.join import KEY, STOCK, VERSION, JoinData, decode_join, encode_join
+from faust_assigner.wire.join import KEY, STOCK, VERSION, JoinData, Memo, decode_join, encode_join
 from faust_assigner.wire.runs import Runs, Writer
 
 TOPICS = ["orders", "shop-orders-changelog", "shop-rates-changelog"]
@@ -26,6 +27,7 @@ SAID = JoinData(
     generation=41, instance_id="worker-1", rack_id="eu-1a", capacity=2.5,
     group_ids={"orders": 12, "shop-orders-changelog": 12}, changelogs=frozenset(TOPICS[1:]),
     globals_={"shop-rates-changelog": True}, software="0.1.0",
+    former_actives={"orders": [4, 5], "shop-orders-changelog": [4, 5]}, former_generation=40,
 )
 
 
@@ -35,7 +37,8 @@ def test_everything_said_comes_back() -> None:
     assert {t: list(n) for t, n in back.actives.items()} == {t: [0, 1, 2, 9] for t in TOPICS[:2]}
     assert {t: list(n) for t, n in back.standbys.items()} == {"shop-orders-changelog": [3, 4, 5]}
     assert {t: list(n) for t, n in back.on_disk.items()} == {"shop-orders-changelog": [7, 11]}
-    for name in ("url", "generation", "instance_id", "rack_id", "capacity", "group_ids", "changelogs",
+    assert {t: list(n) for t, n in back.former_actives.items()} == {t: [4, 5] for t in TOPICS[:2]}
+    for name in ("url", "generation", "former_generation", "instance_id", "rack_id", "capacity", "group_ids", "changelogs",
                  "globals_", "software"):
         assert getattr(back, name) == getattr(SAID, name), name
     assert back.is_ours
@@ -83,6 +86,16 @@ def test_unknown_fields_are_passed_over() -> None:
     fields.field(99, b"whatever")
     raw = {"url": "http://w", KEY: f"3:{b64encode(fields.data).decode()}"}
     assert decode_join(json.dumps(raw).encode(), TOPICS).generation == 4
+
+
+def test_a_round_of_members_that_say_much_alike_keeps_their_memories_apart() -> None:
+    """What is read once for all of a round is what may be equal; what each owned is its own."""
+    memo: Memo = {}
+    for numbers in ([0, 1], [2], []):
+        said = encode_join(replace(SAID, former_actives={"orders": numbers}), TOPICS)
+        read = decode_join(said, TOPICS, memo=memo)
+        assert [list(runs) for runs in read.former_actives.values()] == [numbers] * bool(numbers)
+        assert read.changelogs == SAID.changelogs
 
 
 def test_claims_on_other_topics_are_not_sent() -> None:
@@ -190,6 +203,11 @@ HOSTILE: dict[str, bytes | None] = {
     "capacity not a number": ours(field(7, np.float64(math.nan).tobytes())),
     "capacity infinite": ours(field(7, np.float64(math.inf).tobytes())),
     "capacity of three bytes": ours(field(7, b"abc")),
+    "a memory without a date": ours(field(12, b"")),
+    "a memory cut off": ours(field(12, b"\x03\x02\x00")),
+    "a memory beyond the subscription": ours(field(12, b"\x03\x02\x09\x00\x02\x00\x00")),
+    "a memory twice": ours(field(12, b"\x03") * 2),
+    "a memory of a generation beyond 31 bits": ours(field(12, b"\xff\xff\xff\xff\xff\x01")),
 }
 
 

@@ -71,7 +71,7 @@ def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
     """A decision of group ``shop`` so many seconds into the week."""
     return encode("decision", {
         "group_id": "shop", "decision_id": f"d{number}", "ts": MONDAY + at_s, "generation": number,
-        "trigger": trigger, "policy": "ours", "config": {}, "solve_ms": 1.0,
+        "trigger": trigger, "policy": "ours", "config": {"weightless": "lead"}, "solve_ms": 1.0,
         "members": [{"member_id": name, "rack": None, "capacity": 1.0, "epoch": number} for name in members],
     })
 
@@ -93,12 +93,12 @@ def sample(topic: str, partition: int, at_s: float, records: int, state_bytes: i
 
 @pytest.fixture
 def recorded_week(tmp_path: Path) -> Path:
-    """Two topics of four partitions, one of one; a restart, a crash, a join; one line nobody can read."""
+    """Two topics of four partitions, one of one, one without work; a restart, a crash, a join; one line nobody can read."""
     lines = [decision(0, 0, "first join", "a", "b")]
     lines += [placement("orders", number, "active", "ab"[number % 2]) for number in range(4)]
     lines += [placement("shop-totals-changelog", number, role, "ab"[(number + (role == "standby")) % 2])
               for number in range(4) for role in ("active", "standby")]
-    lines += [placement("events", 0, "active", "a")]
+    lines += [placement("events", 0, "active", "a"), placement("lead", 0, "active", "b")]
     lines += [decision(1, 100, "member left", "a"), decision(2, 110, "member joined", "a", "b2")]
     lines += [decision(3, 500, "session expired", "b2"), decision(4, 9_000, "join", "b2", "c")]
     lines += [sample("orders", 0, at, 6_000) for at in (60, 120, 180)]

@@ -1,0 +1,172 @@
+"""Real workers that all stop, and all come back: each to what it owned, warm, in one round."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.round.memory_file import NAME
+from faust_assigner.testing.kafka import KafkaServer
+from tests.support.workers.fleet import Fleet, embedded_broker
+from tests.support.workers.load import Load, judge
+from tests.support.workers.measure import Event, State, measure
+
+WORKERS = ("worker-1", "worker-2", "worker-3")
+PARTITIONS = 6
+#: Long enough for a follow-up round to be asked for after ``FAUST_ASSIGNER_FOLLOW_UP_S`` of 1 s.
+PATIENCE_S = 5.0
+
+
+@dataclass
+class Return:
+    """What a stop of everybody came to."""
+
+    event: Event
+    lost: int
+    wrong_rows: tuple[str, ...]
+    follow_ups: int
+    loads: list[int]
+
+
+def state_of(fleet: Fleet) -> State:
+    """Who owns and holds what."""
+    living = fleet.living()
+    return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
+
+
+def follow_ups(fleet: Fleet) -> int:
+    """How often a worker asked for a follow-up round, by its log."""
+    return sum((worker.folder / "log").read_text(errors="replace").count("Asked for a follow-up round")
+               for worker in fleet.workers.values())
+
+
+def stop_and_start(bootstrap: str, folder: Path, number: int, *,
+                   between: Callable[[Fleet], object] = lambda fleet: None) -> Return:
+    """Three workers share six partitions, all get the same signal, ``between``, all start again."""
+    app_id = f"again-{time.time_ns()}"
+    fleet = Fleet(app_id, bootstrap, PARTITIONS, folder, session_s=6.0)
+    load = Load(bootstrap, app_id, PARTITIONS)
+    try:
+        load.prepare(20)
+        for name in WORKERS:
+            fleet.start(name)
+        load.start()
+        fleet.settle(workers=len(WORKERS), quiet_s=2.0)
+        before, generation, since = state_of(fleet), fleet.generation(), follow_ups(fleet)
+        fleet.end_all(number)
+        between(fleet)
+        files = {worker.name: worker.on_disk for worker in fleet.workers.values()}
+        for name in WORKERS:
+            fleet.start(name)
+        fleet.settle(workers=len(WORKERS), after=generation)
+        time.sleep(PATIENCE_S)
+        fleet.settle(workers=len(WORKERS), after=generation)
+        after = state_of(fleet)
+        load.stop()
+        fleet.drain(sum(load.sent))
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        event = measure("stop of all", before, after, files, {}, dict.fromkeys(range(PARTITIONS), 0.0))
+        return Return(event, verdict.lost, verdict.wrong_rows, follow_ups(fleet) - since,
+                      sorted(len(owned) for owned in before.actives.values()))
+    finally:
+        load.stop()
+        fleet.stop()
+
+
+def forget(fleet: Fleet) -> None:
+    """As the workers of a release that kept no memory would come back."""
+    for worker in fleet.workers.values():
+        for file in worker.folder.glob(f"data/**/{NAME}"):
+            file.unlink()
+
+
+def comes_back_as_it_was(found: Return) -> None:
+    """Nobody's partition moved, none was restored cold, no record was lost, no further round was needed."""
+    assert found.loads == [2, 2, 2]
+    assert (found.event.moves, found.event.cold, found.event.loads) == (0, 0, (2, 2, 2))
+    assert (found.lost, found.wrong_rows, found.follow_ups) == (0, (), 0)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow-up rounds come soon, should one be asked for."""
+    monkeypatch.setenv("FAUST_ASSIGNER_FOLLOW_UP_S", "1")
+
+
+@pytest.mark.timeout(240)
+def test_a_kill_of_everybody_moves_nothing(tmp_path: Path) -> None:
+    """SIGKILL to all at once; the new members remember on disk what each of them owned."""
+    with embedded_broker() as bootstrap:
+        comes_back_as_it_was(stop_and_start(bootstrap, tmp_path, signal.SIGKILL))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_stop_of_everybody_moves_nothing(tmp_path: Path) -> None:
+    """SIGTERM to all: the rounds that the first to leave causes among those that end are not remembered."""
+    with embedded_broker() as bootstrap:
+        comes_back_as_it_was(stop_and_start(bootstrap, tmp_path, signal.SIGTERM))
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_on_kafka_nothing_moves_either(kafka: KafkaServer, tmp_path: Path, number: signal.Signals) -> None:
+    """On Apache Kafka, both ways."""
+    comes_back_as_it_was(stop_and_start(kafka.bootstrap, tmp_path, number))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_without_their_memory_workers_come_back_whole(tmp_path: Path) -> None:
+    """The files are deleted: balanced and warm all the same, wherever the tasks are."""
+    with embedded_broker() as bootstrap:
+        found = stop_and_start(bootstrap, tmp_path, signal.SIGKILL, between=forget)
+    assert (found.event.cold, found.lost, found.wrong_rows) == (0, 0, ())
+    assert found.event.loads == (2, 2, 2)
+
+
+def assignments(fleet: Fleet, name: str) -> list[dict[str, Any]]:
+    """Everything a worker was given, in order."""
+    lines = (fleet.workers[name].folder / "journal").read_bytes().splitlines()
+    return [row for row in map(json.loads, lines) if row["kind"] == "assigned"]
+
+
+@pytest.mark.timeout(240)
+def test_a_death_off_target_is_set_right_by_one_further_round(tmp_path: Path) -> None:
+    """A worker dies as another joins: survivors promote all it had, then the newcomer takes its share warm."""
+    app_id = f"follow-{time.time_ns()}"
+    with embedded_broker() as bootstrap:
+        fleet, load = Fleet(app_id, bootstrap, 12, tmp_path, session_s=20.0), Load(bootstrap, app_id, 12)
+        try:
+            load.prepare(20)
+            for name in WORKERS:
+                fleet.start(name)
+            load.start()
+            fleet.settle(workers=3, quiet_s=2.0)
+            generation = fleet.generation()
+            fleet.kill("worker-3")
+            fleet.start("worker-4")  # joins within the session of the dead: one round for both
+            fleet.settle(workers=3, after=generation + 1)
+            time.sleep(PATIENCE_S)
+            fleet.settle(workers=3, after=generation + 1)
+            assert sorted(len(worker.actives) for worker in fleet.living()) == [4, 4, 4]
+            first, *_, last = assignments(fleet, "worker-4")
+            assert first["actives"] == []
+            assert set(last["actives"]) <= set(first["standbys"])
+            assert (fleet.generation(), follow_ups(fleet)) == (generation + 2, 1)
+            load.stop()
+            fleet.drain(sum(load.sent))
+            verdict = judge(load, fleet.orders(), fleet.totals())
+            assert (verdict.lost, verdict.wrong_rows) == (0, ())
+        finally:
+            load.stop()
+            fleet.stop()
