@@ -1,0 +1,235 @@
+"""The worker's service that asks for a follow-up round: when, when not, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app import settings
+from faust_assigner.app.round import follow_up
+from faust_assigner.app.round.follow_up import Awaited, FollowUp, install
+from tests.support.faust_group import make_app
+
+A, B = TP("log", 0), TP("log", 1)
+GENERATION = 7
+
+
+class Thread:
+    """The consumer's thread, with aiokafka's coordinator behind it."""
+
+    def __init__(self) -> None:
+        self.rejoins = 0
+        self._consumer = SimpleNamespace(_coordinator=self)
+        self.generation = GENERATION
+        self._rejoin_needed_fut = SimpleNamespace(done=lambda: self.under_way)
+        self.under_way = False
+
+    def request_rejoin(self) -> None:
+        """As aiokafka's."""
+        self.rejoins += 1
+
+    async def call_thread(self, function: Any, *arguments: Any) -> Any:
+        """Here there is one thread."""
+        return await function(*arguments)
+
+
+class App:
+    """What the service asks of a Faust app; ``ends`` are the broker's, ``read`` the recovery's offsets."""
+
+    def __init__(self, ends: dict[TP, int], read: dict[TP, int | None]) -> None:
+        self.ends, self.positions = ends, dict.fromkeys(ends, 0)
+        self.rebalancing = self.should_stop = False
+        self.thread = Thread()
+        self.consumer = SimpleNamespace(_thread=self.thread, highwaters=self.highwaters, position=self.position)
+        self.tables = SimpleNamespace(
+            recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
+            changelog_queue=asyncio.Queue())
+        self.assignor = SimpleNamespace(awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter())
+
+    async def highwaters(self, *tps: TP) -> dict[TP, int]:
+        """As the broker knows them."""
+        return {tp: self.ends[tp] for tp in tps}
+
+    async def position(self, tp: TP) -> int:
+        """Where the consumer will read on."""
+        return self.positions[tp]
+
+
+def service(app: App, cool_down_s: float = 30.0) -> FollowUp:
+    """The service of ``app``, not started: the test looks."""
+    return FollowUp(app, cool_down_s)
+
+
+async def looks(watch: FollowUp, *times: float) -> int:
+    """Look at these times; how many rounds have been asked for by then."""
+    for now in times:
+        await watch.look(now)
+    return watch.app.thread.rejoins
+
+
+async def test_one_round_is_asked_for_once_all_have_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Counted, said, and never twice for one assignment."""
+    caplog.set_level(logging.INFO)
+    app = App({A: 10, B: 5}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 31, 32, 33, 34, 99) == 1
+    assert app.assignor.counters == {"follow_ups": 1}
+    assert len([r for r in caplog.records if "follow-up round after generation 7" in r.getMessage()]) == 1
+
+
+async def test_one_that_is_behind_holds_the_round_back() -> None:
+    """Until it has all that was there a look ago."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    watch = service(app)
+    assert await looks(watch, 0, 31, 32, 33, 34) == 0
+    app.tables.recovery.standby_offsets[B] = 499_999
+    assert await looks(watch, 35) == 1
+
+
+async def test_a_changelog_that_grows_all_the_time_can_be_caught_up_with() -> None:
+    """A look behind is caught up; falling further behind is not."""
+    app = App({A: 10}, {A: 0})
+    watch = service(app)
+    for now in range(31, 40):
+        assert await looks(watch, 0 if now == 31 else now) == 0
+        app.ends[A] += 100
+        app.tables.recovery.standby_offsets[A] += 50
+    app.tables.recovery.standby_offsets[A] = app.ends[A] - 101
+    await watch.look(40)
+    app.ends[A] += 100
+    app.tables.recovery.standby_offsets[A] += 100
+    assert await looks(watch, 41) == 1
+
+
+async def test_an_end_that_is_no_record_is_read_when_nothing_waits() -> None:
+    """A transaction's marker has an offset and is never given to anybody."""
+    app = App({A: 10}, {A: 8})
+    watch = service(app)
+    assert await looks(watch, 0, 31, 32, 33) == 0
+    app.positions[A] = 10
+    app.tables.changelog_queue.put_nowait("a record on its way")
+    assert await looks(watch, 34) == 0
+    app.tables.changelog_queue.get_nowait()
+    assert await looks(watch, 35) == 1
+
+
+@pytest.mark.parametrize("end", [None, 0])
+async def test_an_end_that_is_not_known_is_not_reached(end: int | None) -> None:
+    """Under transactions it is known after the first fetch; an empty changelog is read at once."""
+    app = App({A: end}, {A: None})  # type: ignore[dict-item]
+    assert await looks(service(app), 0, 31, 32, 33) == (end is not None)
+
+
+async def test_a_round_cools_down_whoever_caused_it() -> None:
+    """Each assignment starts the time anew."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 10, 20, 29) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 30, 40, 59) == 0
+    assert await looks(watch, 61, 62) == 1
+
+
+@pytest.mark.parametrize("busy", ["rebalancing", "recovery", "stopping"])
+async def test_never_while_there_is_something_under_way(busy: str) -> None:
+    """A rebalance, the restore of a table, the worker's end."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+
+    def be(state: bool) -> None:
+        app.rebalancing = state and busy == "rebalancing"
+        app.tables.recovery.in_recovery = state and busy == "recovery"
+        app.should_stop = state and busy == "stopping"
+
+    be(True)
+    assert await looks(watch, 0, 31, 32, 33) == 0
+    be(False)
+    assert await looks(watch, 34, 35) == 1
+
+
+@pytest.mark.parametrize("ahead", ["generation", "rejoin"])
+async def test_a_round_that_has_begun_is_not_asked_for_again(ahead: str) -> None:
+    """The consumer's thread knows first; what it knows is not counted as asked for."""
+    app = App({A: 1}, {A: 0})
+    app.thread.under_way = ahead == "rejoin"
+    app.thread.generation += ahead == "generation"
+    assert await looks(service(app), 0, 31, 32, 33) == 0
+    assert not app.assignor.counters
+
+
+async def test_an_assignment_that_comes_during_a_look_counts() -> None:
+    """What was found out is of the former one."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+
+    async def meanwhile(*tps: TP) -> dict[TP, int]:
+        app.assignor.awaited = Awaited(GENERATION + 1, frozenset({A}))
+        return {tp: app.ends[tp] for tp in tps}
+
+    app.consumer.highwaters = meanwhile
+    assert await looks(watch, 32) == 0
+
+
+async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
+    """All other workers, nearly always."""
+    app = App({}, {})
+    app.consumer.highwaters = None  # type: ignore[assignment]
+    assert await looks(service(app), 0, 31, 32) == 0
+
+
+async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task is left, not even when every look fails."""
+    monkeypatch.setattr(follow_up, "LOOK_INTERVAL_S", 0.001)
+    app = App({A: 1}, {A: 0})
+    looked = 0
+
+    async def silent(*_: TP) -> dict[TP, int]:
+        nonlocal looked
+        looked += 1
+        raise ConnectionError("nobody answers")
+
+    app.consumer.highwaters = silent
+    before = asyncio.all_tasks()
+    watch = service(app, 0.001)
+    await watch.start()
+    async with asyncio.timeout(10):
+        while looked < 3:
+            await asyncio.sleep(0.005)
+    await watch.stop()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert app.thread.rejoins == 0
+
+
+def configured(**options: Any) -> Any:
+    """An app whose settings have been asked for: Faust calls our fixup then."""
+    app = make_app("http://w", **options)
+    assert app.conf.id == "shop"
+    return app
+
+
+def test_it_is_installed_with_the_app() -> None:
+    """Once, as one of the app's services."""
+    app = configured()
+    assert [type(s) for s in app._extra_services] == [FollowUp]
+    assert install(app) is app._extra_services[0]
+    assert len(app._extra_services) == 1
+
+
+@pytest.mark.parametrize(("said", "taken"), [(None, 30.0), ("5", 5.0), (0, None), ("0", None), ("-1", 30.0),
+                                             ("soon", 30.0), ("inf", 30.0), ("nan", 30.0)])
+def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: float | None) -> None:
+    """What is no number of seconds is said, and the default taken."""
+    app = configured(faust_assigner_follow_up_s=said)
+    assert [s.cool_down_s for s in app._extra_services] == [taken] * (taken is not None)
+
+
+def test_the_default_is_half_a_minute() -> None:
+    """As the documentation says."""
+    assert settings.FOLLOW_UP_S == 30.0
