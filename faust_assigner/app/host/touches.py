@@ -44,6 +44,8 @@ _GUARD = "tests/integration/app/test_assignor_guard.py::test_the_group_goes_on"
 _LEDGER = "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
 _TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
 _LABELS = "tests/unit/app/repairs/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
+_FOLLOW = "tests/unit/app/round/test_follow_up.py::test_"
+_ASKED = "tests/integration/app/test_stop_all.py::test_a_death_off_target_is_set_right_by_one_further_round"
 _FINAL = _LOST + "the_final_commit_reaches_the_broker"
 _BOOKS = _WHOLE + "a_commit_falls_between_two_records"
 _OUTPUTS = _WHOLE + "outputs_are_in_the_transaction_that_commits_their_records"
@@ -65,6 +67,8 @@ _APP: Final = _of(
     ("_consumer", "class attribute", "assignor repairs driver_assignor",
      "whether there is a consumer, without making one",
      _FIXUP + "too_late_is_said"),
+    ("_extra_services", "set in __init__", "follow_up", "services that start with the app",
+     _FOLLOW + "it_is_installed_with_the_app"),
     ("_new_consumer", "(self)", "repairs driver_assignor", "replaced, so that the consumer's class is ours",
      _ONE_LINE),
     ("_span_add_default_tags", "(self, span)", "assignor", "the span of an assignment looks like stock's",
@@ -75,7 +79,7 @@ _APP: Final = _of(
     ("in_recovery", "class attribute", "repairs ledger",
      "sources before standbys only once tables are restored",
      _LOST + "a_standby_that_catches_up_does_not_stop_the_streams"),
-    ("rebalancing", "set in on_rebalance_end", "repairs ledger",
+    ("rebalancing", "set in on_rebalance_end", "repairs ledger follow_up",
      "no standby is written to disk while partitions change hands",
      _LOST + "a_standby_writes_what_it_reads"),
     ("in_transaction", "property", "repairs restore", "whether exactly_once asks for transactions", _OUTPUTS),
@@ -135,7 +139,8 @@ _CONSUMER: Final = _of(
 
 _THREAD: Final = (
     *_of("faust.transport.consumer:ThreadDelegateConsumer",
-         ("_thread", "set in __init__", "assignor ledger", "the way to aiokafka's generation and member id",
+         ("_thread", "set in __init__", "assignor ledger follow_up",
+          "the way to aiokafka's generation and member id",
           _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
          ("_new_consumer_thread", "(self)", "repairs driver_assignor",
           "overridden: two steps of the thread are replaced", _PENDING),
@@ -144,7 +149,8 @@ _THREAD: Final = (
     *_of("faust.transport.consumer:ConsumerThread",
          ("consumer", "set in __init__", "repairs", "the consumer whose thread it is", _PENDING)),
     *_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
-         ("_consumer", "set in on_start", "assignor ledger", "the AIOKafkaConsumer, once there is one",
+         ("_consumer", "set in on_start", "assignor ledger follow_up",
+          "the AIOKafkaConsumer, once there is one",
           _LEDGER),
          ("_assignor", "set in _create_worker_consumer", "driver_assignor",
           "the assignor the thread tells of revocations",
@@ -199,7 +205,8 @@ _TABLES: Final = (
          ("_changelog_queue", "set in __init__", "repairs", "the queue is ours",
           _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out"),
          ("_recovery", "class attribute", "repairs restore", "the recovery is ours", _ONE_LINE),
-         ("changelog_queue", "property", "repairs", "overridden: records of other generations are left out",
+         ("changelog_queue", "property", "repairs follow_up",
+          "overridden: records of other generations are left out",
           _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out"),
          ("recovery", "property", "repairs restore", "overridden: makes our recovery", _ONE_LINE),
          ("changelog_topics", "property", "repairs", "tells standbys from sources",
@@ -258,12 +265,12 @@ _RECOVERY: Final = _of(
     ("standby_tps", "set in __init__", "repairs restore ledger", "changelog partitions it follows",
      _METER + "state_of_a_standby_is_told_apart"),
     ("active_offsets", "set in __init__", "repairs ledger", "how far each active has come", _UNREADABLE),
-    ("standby_offsets", "set in __init__", "restore", "how far each standby has come", _EXCHANGED),
+    ("standby_offsets", "set in __init__", "restore follow_up", "how far each standby has come", _EXCHANGED),
     ("active_highwaters", "set in __init__", "repairs restore ledger", "where each active's changelog ends",
      _RESTORE + "an_offset_beyond_the_known_highwater_raises_the_highwater"),
     ("standby_highwaters", "set in __init__", "restore", "where each standby's changelog ended", _EXCHANGED),
     ("tp_to_table", "set in __init__", "restore", "which table a partition belongs to", _RESTORED),
-    ("in_recovery", "set in _set_recovery_ended", "repairs", "whether actives are being restored",
+    ("in_recovery", "set in _set_recovery_ended", "repairs follow_up", "whether actives are being restored",
      _UNREADABLE),
     ("signal_recovery_start", "property", "repairs", "whether a rebalance led to a recovery", _OVERTAKEN),
     ("signal_recovery_end", "property", "repairs", "wakes whoever waits for its end", _UNREADABLE),
@@ -287,6 +294,9 @@ _ELSEWHERE: Final = (
           "tests/unit/pipeline/simulate/test_settings.py::test_every_built_in_policy_plays_every_scenario")),
     *_of("mode.services:Service",
          ("_get_class_id", "(cls)", "repairs", "tasks are kept by module and qualified name", _LABELS)),
+    *_of("mode.threads:QueueServiceThread",
+         ("call_thread", "async (self, fun, *args, **kwargs)", "follow_up",
+          "a round is asked for on the consumer's thread", _ASKED)),
     *_of("mode.utils.trees:Node",
          ("detach", "(self, parent)", "restore", "Faust's recovery leaves the tree for ours", _LABELS)),
     *_of("mode.utils.queues:FlowControlEvent",
@@ -299,7 +309,7 @@ _ELSEWHERE: Final = (
 
 _AIOKAFKA: Final = (
     *_of("aiokafka:AIOKafkaConsumer",
-         ("_coordinator", "set in __init__", "assignor driver_assignor ledger",
+         ("_coordinator", "set in __init__", "assignor driver_assignor ledger follow_up",
           "the way to generation and member id",
           _LEDGER),
          ("_client", "set in __init__", "weights", "looks for a topic without creating it", _TOPIC),
@@ -309,9 +319,12 @@ _AIOKAFKA: Final = (
     *_of("aiokafka.client:AIOKafkaClient",
          ("fetch_all_metadata", "async (self)", "weights", "looks for a topic without creating it", _TOPIC)),
     *_of("aiokafka.consumer.group_coordinator:GroupCoordinator",
-         ("generation", "set in __init__", "assignor", "Kafka's generation dates a member's claims",
+         ("generation", "set in __init__", "assignor follow_up", "Kafka's generation dates a member's claims",
           _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
          ("member_id", "set in __init__", "ledger", "names the member in the ledger", _LEDGER),
+         ("request_rejoin", "(self)", "follow_up", "asks for a follow-up round", _ASKED),
+         ("_rejoin_needed_fut", "set in __init__", "follow_up", "whether a round has been asked for",
+          _FOLLOW + "a_round_that_has_begun_is_not_asked_for_again"),
          ("_perform_assignment", "async (self, response)", "driver_assignor",
           "replaced: metadata is read with care first", _GUARD)),
     *_of("aiokafka:AIOKafkaProducer",

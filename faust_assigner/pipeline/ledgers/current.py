@@ -52,7 +52,8 @@ def current_on_spark(parsed: DataFrame) -> list[Current]:
     key = F.struct(F.col("ts"), F.col("decision_id"))
     decisions = rows(parsed, "decision")
     newest = decisions.groupBy("group_id").agg(
-        F.max_by(F.struct("decision_id", "config", "members"), key).alias("said")).select("group_id", "said.*")
+        F.max_by(F.struct("decision_id", "config", "members"), key).alias("said"),
+    ).select("group_id", "said.*")
     placed = rows(parsed, "assignment").join(
         F.broadcast(newest.select("group_id", "decision_id")), ["group_id", "decision_id"], "left_semi")
     mine: dict[str, list[Mapping[str, Any]]] = {}

@@ -38,8 +38,8 @@ def test_everything_said_comes_back() -> None:
     assert {t: list(n) for t, n in back.standbys.items()} == {"shop-orders-changelog": [3, 4, 5]}
     assert {t: list(n) for t, n in back.on_disk.items()} == {"shop-orders-changelog": [7, 11]}
     assert {t: list(n) for t, n in back.former_actives.items()} == {t: [4, 5] for t in TOPICS[:2]}
-    for name in ("url", "generation", "former_generation", "instance_id", "rack_id", "capacity", "group_ids", "changelogs",
-                 "globals_", "software"):
+    for name in ("url", "generation", "former_generation", "instance_id", "rack_id", "capacity", "group_ids",
+                 "changelogs", "globals_", "software"):
         assert getattr(back, name) == getattr(SAID, name), name
     assert back.is_ours
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app import settings
 from faust_assigner.app.round import follow_up
 from faust_assigner.app.round.follow_up import Awaited, FollowUp, install
 from tests.support.faust_group import make_app
@@ -46,7 +45,8 @@ class App:
         self.ends, self.positions = ends, dict.fromkeys(ends, 0)
         self.rebalancing = self.should_stop = False
         self.thread = Thread()
-        self.consumer = SimpleNamespace(_thread=self.thread, highwaters=self.highwaters, position=self.position)
+        self.consumer = SimpleNamespace(
+            _thread=self.thread, highwaters=self.highwaters, position=self.position)
         self.tables = SimpleNamespace(
             recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
             changelog_queue=asyncio.Queue())
@@ -229,7 +229,3 @@ def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: float | 
     app = configured(faust_assigner_follow_up_s=said)
     assert [s.cool_down_s for s in app._extra_services] == [taken] * (taken is not None)
 
-
-def test_the_default_is_half_a_minute() -> None:
-    """As the documentation says."""
-    assert settings.FOLLOW_UP_S == 30.0

@@ -126,7 +126,7 @@ def test_what_is_no_file_is_not_waited_for(make: Any, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_once_and_costs_the_memory_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                              caplog: pytest.LogCaptureFixture) -> None:
-    """Every failure is counted, the old file stays whole, nothing is left lying about; then it is well again."""
+    """Every failure is counted, the old file stays whole, nothing lies about; then it is well again."""
     file = file_of(tmp_path)
     file.keep(6, {"orders": [3]})
 

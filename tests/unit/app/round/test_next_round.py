@@ -71,7 +71,7 @@ def test_nothing_is_awaited_where_the_next_round_would_move_nothing() -> None:
     """Even loads with tasks promoted against the target: a round would stop everybody for nothing."""
     members = (member("a", [0, 1, 2], [9, 10, 11]), member("b", [3, 4, 5], [6, 7, 8]))
     assert waits(members) == {}
-    assert waits(UNEVEN[:2] + (member("c", range(8, 12)),)) == {}
+    assert waits((*UNEVEN[:2], member("c", range(8, 12)))) == {}
 
 
 def test_nothing_is_awaited_without_standbys() -> None:

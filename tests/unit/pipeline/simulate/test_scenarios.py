@@ -93,7 +93,7 @@ def sample(topic: str, partition: int, at_s: float, records: int, state_bytes: i
 
 @pytest.fixture
 def recorded_week(tmp_path: Path) -> Path:
-    """Two topics of four partitions, one of one, one without work; a restart, a crash, a join; one line nobody can read."""
+    """Two topics of four partitions, two of one, one without work; restart, crash, join, a bad line."""
     lines = [decision(0, 0, "first join", "a", "b")]
     lines += [placement("orders", number, "active", "ab"[number % 2]) for number in range(4)]
     lines += [placement("shop-totals-changelog", number, role, "ab"[(number + (role == "standby")) % 2])
