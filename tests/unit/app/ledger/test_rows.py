@@ -121,3 +121,14 @@ def test_trigger_names_subscriptions_and_partitions() -> None:
     assert trigger(last, decide(members("a"))[0]) == "subscription"
     grown = DecisionInputs("shop", 8, last.members, {**TOPICS, "audit": 9}, 1, CHANGELOGS)
     assert trigger(last, grown) == "partitions"
+
+
+def test_what_weighs_nothing_is_said_and_digested() -> None:
+    """A replay must know, and an input that differs has another digest."""
+    plain, idle = (decide(members("a", "b"), weightless=frozenset(names)) for names in ((), ("audit",)))
+    with_work = plan(members("a", "b"), TOPICS, replicas=1, changelogs=CHANGELOGS, weightless={"audit"})
+    (_, said), *_ = rows_of(plain[0], plain[1])
+    assert "weightless" not in said["config"]
+    (_, other), *_ = rows_of(idle[0], with_work)
+    assert other["config"]["weightless"] == "audit"
+    assert said["inputs_digest"] != other["inputs_digest"]

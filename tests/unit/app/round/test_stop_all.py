@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from faust_assigner import plan
+from faust_assigner.app.round import member_claims
 from faust_assigner.app.round.member import user_data
 from faust_assigner.app.round.memory_file import NAME
 from faust_assigner.model import NOBODY
@@ -234,29 +235,42 @@ def test_a_memory_that_does_not_fit_is_the_first_claim_left_out() -> None:
 
 
 def test_a_memory_counts_in_the_rounds_budget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whoever remembers owning everything, many times over, is the one to go without."""
-    from faust_assigner.app.round import member_claims
-
+    """Twelve that remember everything are more than a round takes: the last four go without, and say why."""
     monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
-    topics = {"orders": 6} | {f"shop-{i}-changelog": 6 for i in range(9)}
-    found = started(tmp_path, *"abcdefghijkl", topics=topics)
-    boast = {t: list(range(n)) for t, n in topics.items()}
+    topics = {"t4": 4, "t5": 5, "t6": 6}
+    found = started(tmp_path, *"abcdefghijkl", topics=topics, tables=[])
     for name in found.apps:
-        text = {"version": 1, "app": "shop", "generation": 1, "actives": boast}
-        memory(tmp_path, name).write_text(json.dumps(text))
+        boast = {topic: list(range(count)) for topic, count in topics.items()}
+        memory(tmp_path, name).write_text(
+            json.dumps({"version": 1, "app": "shop", "generation": 1, "actives": boast}))
     found.rebalance()
-    assert sorted(owners(found)) == list(range(6))
-    last = found.apps["a"].assignor.last_round
-    assert last.inputs.members[0].former_actives or last.refused
-    sizes = {len(m.former_actives) for m in last.inputs.members}
-    assert sizes <= {0, 10}
+    made = found.apps["a"].assignor.last_round
+    assert sorted(made.refused) == list("ijkl")
+    assert [bool(member.former_actives) for member in made.inputs.members] == [True] * 8 + [False] * 4
+    assert all("limit is passed" in reason for reason in made.refused.values())
+
+
+def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:
+    """The leader knows what it owns; its file is of long ago."""
+    found = WireGroup(TOPICS)
+    for name in NAMES:
+        found.add(name, worker(tmp_path / name, consumer_group_instance_id=name), TOPICS)
+    found.rebalance()
+    before = owners(found)
+    path = memory(tmp_path, "b")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "actives": {"orders": [0, 1, 2, 3, 4, 5]}}))
+    found.remove("b")
+    found.add("b", worker(tmp_path / "b", consumer_group_instance_id="b"), TOPICS)
+    found.rebalance("a")
+    assert owners(found) == before
+    assert found.apps["a"].assignor.last_round.inputs.members[1].former_actives == {}
 
 
 # -- the topic by which Faust elects its leader
 
 
 def test_the_leader_topic_is_no_work() -> None:
-    """Six partitions on three members are two each, whoever leads; with it as a task one would have one."""
+    """Nine partitions on three members are three each; with it as a tenth task one would have two."""
     found = WireGroup({"orders": 5, "clicks": 4, LEADER: 1})
     for name in NAMES:
         found.add(name, make_app(f"http://{name}"), found.partitions)
