@@ -14,7 +14,9 @@ from faust_assigner.app.round import member_claims
 from faust_assigner.app.round.member import user_data
 from faust_assigner.app.round.memory_file import NAME
 from faust_assigner.model import NOBODY
+from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.bounded import USER_DATA_BYTES
+from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData, decode_join
 from tests.support.faust_group import StockAssignor, WireGroup, make_app
 
@@ -269,15 +271,24 @@ def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:
 # -- the topic by which Faust elects its leader
 
 
+def holding(held: dict[str, dict[str, list[int]]], partitions: dict[str, int]) -> WireGroup:
+    """A group whose members were given this by a leader."""
+    found = WireGroup(partitions)
+    for name, actives in held.items():
+        found.add(name, make_app(f"http://{name}"), partitions)
+        given = AnswerWriter(Directory(), {}, generation=1, is_uniform=True).for_ours(actives, {}, "")
+        found.apps[name].assignor.on_assignment(Mock(assignment=list(actives.items()), user_data=given))
+    return found
+
+
 def test_the_leader_topic_is_no_work() -> None:
-    """Nine partitions on three members are three each; with it as a tenth task one would have two."""
-    found = WireGroup({"orders": 5, "clicks": 4, LEADER: 1})
-    for name in NAMES:
-        found.add(name, make_app(f"http://{name}"), found.partitions)
+    """4, 3 and 2 partitions with work are not even because the third member has the one without."""
+    found = holding({"a": {"orders": [0, 1], "clicks": [0, 1]}, "b": {"orders": [2, 3], "clicks": [2]},
+                     "c": {"orders": [4], "clicks": [3], LEADER: [0]}}, {"orders": 5, "clicks": 4, LEADER: 1})
     found.rebalance()
     loads = [sum(tp.topic != LEADER for tp in app.assignor.assigned_actives()) for app in found.apps.values()]
     assert loads == [3, 3, 3]
-    assert len(found.actives(LEADER)) == 1
+    assert found.actives(LEADER) == {0: "c"}
 
 
 def test_a_decision_is_planned_again_with_what_weighs_nothing() -> None:
