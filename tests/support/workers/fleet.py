@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Worker(Journaled):
         """What its former life was done with is its own."""
         before.read_journal()
         self.position, self.orders = before.position, before.orders
+
 
 @dataclass
 class Fleet(Processes[Worker]):
