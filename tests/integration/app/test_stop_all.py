@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from examples.orders.demo import broker_process
 from faust_assigner.app.round.memory_file import NAME
+from faust_assigner.testing.broker import BrokerProcess, broker_process
 from faust_assigner.testing.kafka import kafka_server
-from tests.support.workers.fleet import Fleet, embedded_broker
+from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
 from tests.support.workers.measure import Event, State, measure
 
@@ -29,9 +29,9 @@ PATIENCE_S = 5.0
 DELAY_MS = 10_000
 
 
-def patient_broker() -> contextlib.AbstractContextManager[str]:
+def patient_broker() -> contextlib.AbstractContextManager[BrokerProcess]:
     """The embedded broker, with that delay."""
-    return broker_process("group.min.session.timeout.ms=1000", f"group.initial.rebalance.delay.ms={DELAY_MS}")
+    return broker_process(None, f"group.initial.rebalance.delay.ms={DELAY_MS}")
 
 
 @dataclass
@@ -110,19 +110,21 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAUST_ASSIGNER_FOLLOW_UP_S", "1")
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_kill_of_everybody_moves_nothing(tmp_path: Path) -> None:
     """SIGKILL to all at once; the new members remember on disk what each of them owned."""
-    with patient_broker() as bootstrap:
-        comes_back_as_it_was(stop_and_start(bootstrap, tmp_path, signal.SIGKILL))
+    with patient_broker() as broker:
+        comes_back_as_it_was(stop_and_start(broker.bootstrap, tmp_path, signal.SIGKILL))
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_stop_of_everybody_moves_nothing(tmp_path: Path) -> None:
     """SIGTERM to all: the rounds that the first to leave causes among those that end are not remembered."""
-    with patient_broker() as bootstrap:
-        comes_back_as_it_was(stop_and_start(bootstrap, tmp_path, signal.SIGTERM))
+    with patient_broker() as broker:
+        comes_back_as_it_was(stop_and_start(broker.bootstrap, tmp_path, signal.SIGTERM))
 
 
 @pytest.mark.slow
@@ -136,11 +138,12 @@ def test_on_kafka_nothing_moves_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_without_their_memory_workers_come_back_whole(tmp_path: Path) -> None:
     """The files are deleted: balanced and warm all the same, wherever the tasks are."""
-    with patient_broker() as bootstrap:
-        found = stop_and_start(bootstrap, tmp_path, signal.SIGKILL, between=forget)
+    with patient_broker() as broker:
+        found = stop_and_start(broker.bootstrap, tmp_path, signal.SIGKILL, between=forget)
     assert (found.lost, found.wrong_rows) == (0, ())
     assert found.event.loads == (2, 2, 2)
 
@@ -151,12 +154,14 @@ def assignments(fleet: Fleet, name: str) -> list[dict[str, Any]]:
     return [row for row in map(json.loads, lines) if row["kind"] == "assigned"]
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_death_off_target_is_set_right_by_one_further_round(tmp_path: Path) -> None:
     """A worker dies as another joins: survivors promote its tasks, then the newcomer takes its share warm."""
     app_id = f"follow-{time.time_ns()}"
-    with embedded_broker() as bootstrap:
-        fleet, load = Fleet(app_id, bootstrap, 12, tmp_path, session_s=20.0), Load(bootstrap, app_id, 12)
+    with broker_process() as broker:
+        fleet = Fleet(app_id, broker.bootstrap, 12, tmp_path, session_s=20.0)
+        load = Load(broker.bootstrap, app_id, 12)
         try:
             load.prepare(20)
             for name in WORKERS:
