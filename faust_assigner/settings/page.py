@@ -19,7 +19,7 @@ Made from `faust_assigner/settings/table.py`:
 A keyword of `faust.App` goes before the environment, and the environment before the default:
 `faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
 `env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log
-and the default taken, the weights or the ledger staying off; with a wrong `FAUST_ASSIGNER_URLS` no request is
+and the default taken, the weights or the ledger staying off; with a wrong list of workers no request is
 forwarded.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 

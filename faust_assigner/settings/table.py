@@ -40,6 +40,10 @@ URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS", PLACES, (), "",
     "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
     "app/repairs/router.py", "any but link-local ones; loopback only from loopback")
+CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
+    "FAUST_ASSIGNER_CREDENTIALS_TO", PLACES, (), "",
+    "those of them that get the caller's `Authorization` and `Cookie`, too; named alike",
+    "app/repairs/router.py", "nobody")
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
     "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
@@ -87,6 +91,6 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, REPAIRS, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS,
-    WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S,
-    DEPLOY, CACHE)
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, SNAPSHOTS, BATCHED_REPLAY,
+    WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES,
+    LEDGER_SAMPLE_S, DEPLOY, CACHE)

@@ -35,6 +35,7 @@ def _of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[Touch, ...]:
 
 _LOST = "tests/integration/app/test_nothing_lost.py::test_"
 _WHOLE = "tests/integration/app/test_whole_transactions.py::test_"
+_WHOLE_BATCHES = "tests/integration/app/test_whole_batches.py::test_"
 _RESTORE = "tests/unit/app/restore/test_recovery.py::test_"
 _SNAPSHOT = "tests/integration/snapshots/test_snapshot_restore.py::test_"
 _METER = "tests/unit/app/ledger/test_recovery_meter.py::test_"
@@ -57,6 +58,8 @@ _UNREADABLE = _LOST + "recovery_ends_although_the_last_record_cannot_be_read"
 _RESTORED = _RESTORE + "a_restored_offset_is_what_recovery_goes_on_from"
 _EXCHANGED = _SNAPSHOT + "a_standby_far_behind_is_exchanged_for_a_snapshot"
 _ABORTED = _WHOLE + "what_a_revocation_leaves_half_done_is_aborted"
+_BATCHES = _WHOLE_BATCHES + "what_a_batch_sends_is_in_the_transaction_that_commits_its_records"
+_OVERLAP = _WHOLE_BATCHES + "a_commit_comes_while_records_flow_that_overlap"
 _ONE_LINE = _LOST + "one_line_of_settings_repairs_the_app"
 
 _APP: Final = _of(
@@ -175,7 +178,26 @@ _THREAD: Final = (
     *_of("faust.utils.tracing",
          ("traced_from_parent_span", "(parent_span=, callback=, **extra_context)", "repairs",
           "the span of a revocation looks like stock's", _FINAL)),
-    *_of("faust.streams", ("current_event", "()", "repairs", "the record that is processed now", _OUTPUTS)),
+    *_of("faust.streams", ("current_event", "()", "repairs", "the record that is processed now", _OUTPUTS),
+         ("_current_event", "class attribute", "repairs", "a batch is its agent's current event", _BATCHES)),
+    *_of("faust.streams:Stream",
+         ("_processors", "set in __init__", "repairs", "the first one holds new records back", _OVERLAP),
+         ("_active_agens", "set in __init__", "repairs", "batches end with their stream", _BATCHES),
+         ("_enable_passive", "(self, channel, *, declare=)", "repairs", "batches are read in the background",
+          _BATCHES),
+         ("enable_acks", "set in __init__", "repairs", "a batch acknowledges its own records", _BATCHES),
+         ("add_processor", "(self, processor)", "repairs", "collects records for batches", _BATCHES),
+         ("take", "(self, max_, within)", "repairs", "overridden: batches own what is sent", _BATCHES),
+         ("take_events", "(self, max_, within)", "repairs", "overridden as take is", _BATCHES),
+         ("take_with_timestamp", "(self, max_, within, timestamp_field_name)", "repairs",
+          "overridden as take is", _BATCHES),
+         ("noack_take", "(self, max_, within)", "repairs", "overridden as take is", _BATCHES)),
+    *_of("faust.app.base:App",
+         ("_attachments", "set in __init__", "repairs", "what records have attached to their commit",
+          _WHOLE_BATCHES + "what_is_published_on_commit_is_in_that_transaction")),
+    *_of("faust.app._attached:Attachments",
+         ("_pending", "set in __init__", "repairs", "what revoked records have attached is dropped",
+          _WHOLE_BATCHES + "nothing_of_a_generation_is_left_in_the_one_after_the_next")),
 )
 
 _TRANSACTIONS: Final = (
@@ -188,6 +210,8 @@ _TRANSACTIONS: Final = (
          ("producer", "set in __init__", "repairs", "the producer that sends", _OUTPUTS)),
     *_of("faust.transport.drivers.aiokafka:Producer",
          ("_transaction_producers", "class attribute", "repairs", "which transactions there are", _ABORTED),
+         ("_trn_locks", "class attribute", "repairs", "each app of a process has its own",
+          _WHOLE_BATCHES + "a_rebalance_of_one_app_leaves_the_transactions_of_another_open"),
          ("abort_transaction", "async (self, transactional_id)", "repairs",
           "aborts what the final commit left open", _ABORTED)),
     *_of("faust.transport.producer:Producer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
@@ -39,6 +40,28 @@ class FinalCommit(Consumer):
         for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
             for tp in tps:
                 book.pop(tp, None)
+
+    def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
+        """What may be committed: nothing at or after a record that is under way.
+
+        Stock passes one that is the very next to commit, or the first of a partition that never committed,
+        where records after it are done before it: with ``concurrency``, and loses it at a SIGKILL.
+        """
+        undone: dict[Any, int] = {}
+        for message in list(self._unacked_messages):
+            if not message.acked and message.generation_id == self.app.consumer_generation_id:
+                undone[message.tp] = min(message.offset, undone.get(message.tp, message.offset))
+        later: dict[Any, list[int]] = {}
+        wanted = tuple(tps)
+        for tp in undone.keys() & set(wanted):
+            later[tp] = [offset for offset in self._acked[tp] if offset > undone[tp]]
+            self._acked[tp] = [offset for offset in self._acked[tp] if offset < undone[tp]]
+        try:
+            offsets: dict[Any, int] = super()._filter_committable_offsets(wanted)
+            return offsets
+        finally:
+            for tp, hidden in later.items():
+                self._acked[tp] += hidden
 
     async def commit_and_end_transactions(self) -> None:
         """Commit all safe offsets, those too that were acknowledged while another commit was under way."""

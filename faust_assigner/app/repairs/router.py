@@ -1,8 +1,9 @@
-"""Forwards a request for a key to the worker that has it: only to URLs we may trust, without credentials.
+"""Forwards a request for a key to the worker that has it: only to URLs we may trust.
 
 Any member may advertise any URL, and stock Faust sends each request there, headers included. Ours goes to
-allowed URLs only (``FAUST_ASSIGNER_URLS``), leaves ``Authorization`` and ``Cookie`` out, follows no redirect,
-and carries the body along (stock announces its length and never sends it).
+allowed URLs only (``FAUST_ASSIGNER_URLS``), with ``Authorization`` and ``Cookie`` only to those that
+``FAUST_ASSIGNER_CREDENTIALS_TO`` names, follows no redirect, and carries the body along (stock announces its
+length and never sends it).
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ else:
 
 logger = get_logger(__name__)
 
-#: Of the caller, for us alone; and of this connection, not of the next one.
-KEPT_BACK = frozenset({"authorization", "cookie", "proxy-authorization", "host", "content-length",
-                       "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+#: Who the caller is: for us alone, unless a setting names the next one.
+CREDENTIALS = frozenset({"authorization", "cookie"})
+#: Of this connection, not of the next one.
+KEPT_BACK = frozenset({"proxy-authorization", "host", "content-length", "connection", "keep-alive", "te",
+                       "trailer", "transfer-encoding", "upgrade"})
 PASSED_BACK = ("Content-Type", "Location")
 
 
@@ -53,11 +56,16 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     if url.scheme not in ("http", "https") or not host:
         return False
     if patterns:
-        return any(_names(pattern, host, url.port) for pattern in patterns)
+        return named(url, patterns)
     address = _address(host)
     if _is_loopback(host):
         return _is_loopback((own.host or "").lower())
     return address is None or not (address.is_link_local or address.is_multicast or address.is_unspecified)
+
+
+def named(url: URL, patterns: Sequence[str]) -> bool:
+    """Whether one of ``patterns`` names the host of ``url``."""
+    return any(_names(pattern, (url.host or "").lower(), url.port) for pattern in patterns)
 
 
 def _names(pattern: str, host: str, port: int | None) -> bool:
@@ -86,6 +94,7 @@ class CarefulRouter(Router):
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         self._patterns = settings.read(app, table.URLS)
+        self._trusted = settings.read(app, table.CREDENTIALS_TO)
         #: URL -> requests refused so far; each is said once.
         self.refused: Counter[URL] = Counter()
 
@@ -96,7 +105,8 @@ class CarefulRouter(Router):
             raise SameNode()
         if not allowed(dest_url, own, self._patterns):
             self._refuse(dest_url)
-        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in KEPT_BACK]
+        kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
+        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in kept_back]
         async with self.app.http_client.request(
             method=request.method, url=request.url.with_host(host).with_port(port), headers=headers,
             data=await request.read(), allow_redirects=False,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -88,9 +89,13 @@ class OwnTransactions(TransactionManager):
         super().__init__(*args, **kwargs)
         self._shares: dict[str, Share] = {}
         self._closed: dict[str, Share] = {}
+        #: Of a transaction that waits for its records under way: set when some of those held back may go on.
+        self._settling: dict[str, asyncio.Event] = {}
         self._sending: set[asyncio.Task[None]] = set()
         if self.app.in_transaction:
             self.producer.send_soon = self.send_soon
+            # The driver's are its class's: apps of one process would abort each other's transactions.
+            self.producer._transaction_producers, self.producer._trn_locks = {}, {}
 
     def id_of(self, tp: Any) -> str | None:
         """The transactional id that commits offsets of ``tp``; None where the topic is not consumed."""
@@ -102,14 +107,18 @@ class OwnTransactions(TransactionManager):
     def _take_place(self) -> Place | None:
         """The next turn in the transaction of the record that is processed now, if one is."""
         event = current_event()
-        transactional_id = self.id_of(event.message.tp) if event is not None and event.message else None
-        if event is None or transactional_id is None:
+        # An agent of another app in this process may send to a topic of this one.
+        if event is None or event.app is not self.app or not event.message:
+            return None
+        transactional_id = self.id_of(event.message.tp)
+        if transactional_id is None:
             return None
         share = self._shares.get(transactional_id)
         if share is None:
             share = self._shares[transactional_id] = Share(begun=True)
         message = event.message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
+        self._look_again(transactional_id)
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
         return Place(transactional_id, share, before, share.tail)
 
@@ -156,6 +165,64 @@ class OwnTransactions(TransactionManager):
         finally:
             place.leave()
 
+    def settle(self, transactional_id: str) -> None:
+        """Hold new records of the transaction back until it is closed."""
+        self._settling.setdefault(transactional_id, asyncio.Event())
+
+    def is_settling(self, transactional_id: str) -> bool:
+        """Whether new records of the transaction are held back."""
+        return transactional_id in self._settling
+
+    def waits_for(self, events: Iterable[Any]) -> bool:
+        """Whether a commit can only come after one of ``events``."""
+        return bool(self._settling) and any(
+            message.offset <= self.reached(transactional_id).get(message.tp, -1)
+            for message in (event.message for event in events)
+            if (transactional_id := self.id_of(message.tp)) in self._settling)
+
+    async def hold_value(self, value: Any) -> Any:
+        """A stream's first processor: ``hold_back`` for the record that comes next."""
+        event = current_event()
+        if self._settling and event is not None and event.message:
+            await self.hold_back(event)
+        return value
+
+    async def hold_back(self, event: Any) -> None:
+        """Wait while a commit waits for the records before this one.
+
+        With several records of a partition under way at a time there may never be a moment between two
+        of them. One that a commit has to wait for goes on: an agent may be behind another of the same topic.
+        """
+        message = event.message
+        transactional_id = self.id_of(message.tp)
+        while (transactional_id and transactional_id in self._settling
+               and message.offset > self.reached(transactional_id).get(message.tp, -1)):
+            await self._settling[transactional_id].wait()
+
+    def _look_again(self, transactional_id: str) -> None:
+        if transactional_id in self._settling:
+            self._settling[transactional_id].set()
+            self._settling[transactional_id] = asyncio.Event()
+
+    def let_go(self, transactional_id: str) -> None:
+        """New records of the transaction may pass."""
+        if (held := self._settling.pop(transactional_id, None)) is not None:
+            held.set()
+
+    @contextmanager
+    def within(self, tp: Any) -> Iterator[None]:
+        """What is sent in the block belongs to the closed transaction of ``tp``."""
+        transactional_id = self.id_of(tp)
+        share = self._closed.get(transactional_id or "")
+        if transactional_id is None or share is None:
+            yield
+            return
+        token = _place.set(Place(transactional_id, share, share.tail, share.tail))
+        try:
+            yield
+        finally:
+            _place.reset(token)
+
     def reached(self, transactional_id: str) -> Mapping[Any, int]:
         """The last offset of each source partition that sent into the open transaction."""
         share = self._shares.get(transactional_id)
@@ -186,6 +253,9 @@ class OwnTransactions(TransactionManager):
 
     async def abandon(self) -> None:
         """Abort what the final commit left open: its records are processed again, here or elsewhere."""
+        for transactional_id in list(self._settling):
+            self.let_go(transactional_id)
+        self.app._attachments._pending.clear()
         for share in self._shares.values():
             share.abandoned = True
             share.begin()
@@ -223,11 +293,14 @@ class WholeRecords(Consumer):
 
     _cut: dict[Any, int]
 
+    #: A commit that follows as soon as the records are done that held up the last one.
+    _soon: Any = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._late_since: dict[str, float] = {}
         if self.in_transaction:
-            self.app.sensors.add(RecordsEnd(self.close_settled))
+            self.app.sensors.add(RecordsEnd(self._record_ended))
 
     async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
         """Commit each transaction at a moment when no record has sent into it that is not done."""
@@ -245,7 +318,7 @@ class WholeRecords(Consumer):
             return False
         try:
             # In a context without an event, whose transaction might be the next and wait for this commit.
-            await asyncio.create_task(self._handle_attached(self._cut), context=Context())
+            await asyncio.create_task(self._publish_attached(self._cut), context=Context())
             committed = await self._commit_offsets(self._cut, start_new_transaction=start_new_transaction)
             return committed
         except ProducerSendError as exc:
@@ -254,12 +327,21 @@ class WholeRecords(Consumer):
         finally:
             self.transactions.begin_next()
 
+    async def _publish_attached(self, offsets: Mapping[Any, int]) -> None:
+        """Publish what ``stream_publish_on_commit`` holds back, in the transaction of its records."""
+        for tp, offset in offsets.items():
+            with self.transactions.within(tp):
+                # Stock takes the record at the offset along, of which nothing is committed yet.
+                await self._handle_attached({tp: offset - 1})
+
     async def _close_all(self) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         try:
             while self._open and asyncio.get_running_loop().time() < deadline:
-                for tps in list(self._open.values()):
+                for transactional_id, tps in list(self._open.items()):
                     self.close_settled(tps[0])
+                    if transactional_id in self._open:
+                        self.transactions.settle(transactional_id)
                 await asyncio.sleep(0.01 if self._open else 0)
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
@@ -270,6 +352,23 @@ class WholeRecords(Consumer):
         finally:
             self._open = None
 
+    def _record_ended(self, tp: Any) -> None:
+        self.close_settled(tp)
+        transactional_id = self.transactions.id_of(tp)
+        # The commit that waited for it has gone on with the others; new records wait for the next one.
+        if (self._open is None and transactional_id and self.transactions.is_settling(transactional_id)
+                and (self._soon is None or self._soon.done())
+                and self._is_settled(self.transactions.reached(transactional_id))):
+            self._soon = self.add_future(self._commit_soon())
+
+    async def _commit_soon(self) -> None:
+        await self.maybe_wait_for_commit_to_finish()
+        await self.commit()
+
+    def _is_settled(self, reached: Mapping[Any, int]) -> bool:
+        return not any(message.offset <= reached.get(message.tp, -1) and not message.acked
+                       for message in list(self._unacked_messages))
+
     def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
         """Close the transaction of ``tp`` if the commit under way waits for it and no record is half sent.
 
@@ -278,10 +377,10 @@ class WholeRecords(Consumer):
         transactional_id = self.transactions.id_of(tp)
         if self._open and transactional_id in self._open:
             reached = {} if whatever else self.transactions.reached(transactional_id)
-            if any(message.offset <= reached.get(message.tp, -1) and not message.acked
-                   for message in list(self._unacked_messages)):
+            if not self._is_settled(reached):
                 return
             self._late_since.pop(transactional_id, None)
+            self.transactions.let_go(transactional_id)
             offsets = self._offsets_of(self._open.pop(transactional_id), reached)
             if offsets:
                 self.transactions.close(transactional_id)
@@ -302,4 +401,5 @@ class WholeRecords(Consumer):
         """After the final commit no transaction stays open into the next generation."""
         await super().on_partitions_revoked(revoked)
         if self.in_transaction:
+            self._late_since.clear()
             await self.transactions.abandon()

@@ -22,8 +22,9 @@ WORKER = "tests.support.workers.transactional"
 class Group:
     """Workers of one app, what they were given, and what committed readers see of what they made of it."""
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, agent: str = "one", *, used_partitions: int = 4) -> None:
         self.app_id, self.bootstrap, self.folder = f"exactly-{uuid.uuid4().hex[:6]}", bootstrap, folder
+        self.agent, self.used_partitions = agent, used_partitions
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in ("numbers", "passed-on")]
         admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
@@ -35,13 +36,15 @@ class Group:
         self.reader.subscribe([f"{self.app_id}-passed-on"])
         self.sent, self.seen = 0, list[int]()
 
-    def start(self, name: str) -> None:
-        """A worker, with the files of its former life when it had one; a record takes it 20 ms."""
+    def start(self, name: str, *, beside: Group | None = None) -> None:
+        """A worker, with the files of its former life; ``beside`` works in its process, too."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {"EXACTLY_APP_ID": self.app_id, "EXACTLY_BOOTSTRAP": self.bootstrap,
                                     "EXACTLY_NAME": name, "EXACTLY_DATA": str(folder / "data"),
-                                    "EXACTLY_WORK_S": "0.02", "EXACTLY_COMMIT_S": "1.0"}
+                                    "EXACTLY_WORK_S": "0.02", "EXACTLY_COMMIT_S": "1.0",
+                                    "EXACTLY_AGENT": self.agent,
+                                    "EXACTLY_BESIDE": beside.app_id if beside else ""}
         with (folder / "log").open("ab") as log:
             self.workers[name] = subprocess.Popen(
                 [sys.executable, "-m", WORKER, "worker", "-l", "info", "--without-web"],
@@ -51,7 +54,8 @@ class Group:
         """So many numbers, each a different one."""
         for number in range(self.sent, self.sent + count):
             key = b'"k%d"' % (number % 20)
-            self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, key, number % 4)
+            self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, key,
+                                  number % self.used_partitions)
         assert self.producer.flush(30) == 0
         self.sent += count
 
@@ -60,6 +64,11 @@ class Group:
         deadline = time.monotonic() + timeout_s
         while len(self.seen) < count and time.monotonic() < deadline:
             self.read(0.1)
+
+    def pass_on(self, count: int) -> None:
+        """Send so many numbers and wait until they came out."""
+        self.send(count)
+        self.wait_for(self.sent)
 
     def in_the_middle(self, count: int = 400) -> None:
         """Send ``count`` numbers, return when a part of them came out: the others are still worked on."""
@@ -105,4 +114,89 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
         assert sorted(group.seen) == list(range(group.sent))
         assert group.workers["two"].poll() is None
     finally:
+        group.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("agent", ["take", "take_events"])
+def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
+    kafka: KafkaServer, tmp_path: Path, agent: str
+) -> None:
+    """SIGKILL once when all is passed on, before the next commit's time, and once amid the batches."""
+    group = Group(kafka.bootstrap, tmp_path, agent)
+    try:
+        group.start("one")
+        group.pass_on(200)
+        group.workers["one"].kill()
+        group.start("one")
+        group.pass_on(100)
+        group.send(2000)
+        group.read(0.5)
+        group.workers["one"].kill()
+        group.start("one")
+        group.pass_on(100)
+        group.read(2.0)
+        assert sorted(group.seen) == list(range(group.sent))
+    finally:
+        group.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_committed_readers_see_what_agents_sent_that_work_on_afterwards(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """Four records at a time, some always half done: a commit comes all the same while they flow.
+
+    They flow for 25 seconds; after 30 without a cut the commit would be stock's.
+    """
+    group = Group(kafka.bootstrap, tmp_path, "slow", used_partitions=1)
+    try:
+        group.start("one")
+        group.pass_on(4)
+        first_seen = None
+        for tick in range(50):
+            group.send(8)
+            group.read(0.5)
+            if len(group.seen) > 4 and first_seen is None:
+                first_seen = tick
+        assert first_seen is not None
+        group.workers["one"].kill()
+        group.start("one")
+        group.wait_for(group.sent)
+        group.read(2.0)
+        assert sorted(group.seen) == list(range(group.sent))
+    finally:
+        group.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """The other app's group changes five times while numbers pass through both."""
+    group, other = Group(kafka.bootstrap, tmp_path / "one"), Group(kafka.bootstrap, tmp_path / "other")
+    try:
+        group.start("both", beside=other)
+        group.pass_on(20)
+        other.pass_on(20)
+        for round_ in range(5):
+            if round_ % 2:
+                other.workers["guest"].terminate()
+            else:
+                other.start("guest")
+            for _ in range(12):
+                group.send(6)
+                other.send(6)
+                group.read(0.5)
+        group.wait_for(group.sent)
+        other.wait_for(other.sent)
+        group.read(2.0)
+        other.read(2.0)
+        assert sorted(group.seen) == list(range(group.sent))
+        assert sorted(other.seen) == list(range(other.sent))
+    finally:
+        other.stop()
         group.stop()

@@ -80,6 +80,30 @@ async def test_credentials_stay_and_the_rest_goes_along() -> None:
     assert "canary" not in str(seen)
 
 
+@pytest.mark.parametrize(("trusted", "goes_along"), [
+    ("127.0.0.1", True), ("127.0.0.0/8, *.shop.internal", True), ("127.0.0.1:{port}", True),
+    ("127.0.0.1:1", False), ("10.0.0.0/8", False), ("", False),
+])
+async def test_credentials_go_on_to_named_workers_only(trusted: str, goes_along: bool) -> None:
+    """Whoever advertises another URL, or another port of a host named with one, gets the rest."""
+    async with served(echo) as owner:
+        worker = Worker(owner, faust_assigner_credentials_to=trusted.format(port=owner.port))
+        async with asked(worker, "GET", headers=CREDENTIALS | {"Proxy-Authorization": "proxy"}) as answer:
+            seen = (await answer.json())["headers"]
+    assert (seen.get("Authorization"), seen.get("Cookie")) == (
+        ("Bearer canary", "session=canary") if goes_along else (None, None))
+    assert (seen["X-Trace"], seen.get("Proxy-Authorization")) == ("7", None)
+
+
+async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
+    """The second list opens nothing that the first one closes."""
+    async with served(echo) as owner:
+        worker = Worker(owner, faust_assigner_urls="10.0.0.0/8", faust_assigner_credentials_to="127.0.0.1")
+        async with asked(worker, "GET", headers=CREDENTIALS) as answer:
+            assert answer.status == 503
+    assert "not an allowed URL" in caplog.text
+
+
 async def test_a_redirect_is_handed_back() -> None:
     """Not followed: it may lead anywhere."""
     async def elsewhere(_: web.Request) -> web.Response:
@@ -142,9 +166,10 @@ def test_workers_of_one_machine_may_ask_each_other() -> None:
     assert allowed(URL("http://localhost:6067"), URL("http://127.0.0.1:6066"), ())
 
 
-def test_a_list_that_cannot_be_read_forwards_nothing() -> None:
+@pytest.mark.parametrize("setting", ["faust_assigner_urls", "faust_assigner_credentials_to"])
+def test_a_list_that_cannot_be_read_forwards_nothing(setting: str) -> None:
     """Falling back to no list would open what somebody meant to close."""
-    app = make_app("http://w", assignor=Ours, faust_assigner_urls="10.0.0.0/99")
+    app = make_app("http://w", assignor=Ours, **{setting: "10.0.0.0/99"})
     app.finalize()
-    with pytest.raises(ConfigError, match=r"10\.0\.0\.0/99"):
+    with pytest.raises(ConfigError, match=rf"{setting.upper()}.*10\.0\.0\.0/99"):
         _ = app.router

@@ -1,4 +1,9 @@
-"""A worker that sums numbers and passes each one on, exactly once; ``EXACTLY_*`` tells it how."""
+"""A worker that passes numbers on, exactly once; ``EXACTLY_*`` tells it how.
+
+``EXACTLY_AGENT`` is how records are read: ``one`` by one with a sum in a table, ``take``, ``take_events``,
+or ``slow``, four at a time, each of which works after it has sent. ``EXACTLY_BESIDE`` is the id of a second
+app in this process, which does the same with topics of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +15,70 @@ import faust
 
 ENV = {name.removeprefix("EXACTLY_"): value for name, value in os.environ.items()
        if name.startswith("EXACTLY_")}
-#: Seconds within each record, between its change of the table and what it sends.
+#: Seconds within each record of ``one``, between its change of the table and what it sends.
 WORK_S = float(ENV.get("WORK_S", "0"))
 
-app = faust.App(
-    ENV["APP_ID"],
-    broker="kafka://" + ENV["BOOTSTRAP"],
-    PartitionAssignor="faust_assigner:PartitionAssignor",
-    processing_guarantee="exactly_once",
-    consumer_group_instance_id=ENV["NAME"],
-    canonical_url=f"http://{ENV['NAME']}:6066",
-    datadir=ENV["DATA"],
-    store="rocksdb://",
-    topic_partitions=4,
-    topic_disable_leader=True,
-    table_standby_replicas=1,
-    broker_session_timeout=6.0,
-    broker_heartbeat_interval=1.0,
-    broker_commit_interval=float(ENV.get("COMMIT_S", "2.8")),
-    consumer_auto_offset_reset="earliest",
-    web_enabled=False,
-)
-numbers = app.topic(f"{ENV['APP_ID']}-numbers", key_type=str, value_type=int, partitions=4)
-passed_on = app.topic(f"{ENV['APP_ID']}-passed-on", key_type=str, value_type=int, partitions=4)
-sums = app.Table("sums", key_type=str, value_type=int, partitions=4, default=int)
+
+def make_app(app_id: str) -> faust.App:
+    """The app that reads ``APP_ID-numbers`` and writes ``APP_ID-passed-on``."""
+    app = faust.App(
+        app_id,
+        broker="kafka://" + ENV["BOOTSTRAP"],
+        PartitionAssignor="faust_assigner:PartitionAssignor",
+        processing_guarantee="exactly_once",
+        consumer_group_instance_id=ENV["NAME"],
+        canonical_url=f"http://{ENV['NAME']}:6066",
+        datadir=f"{ENV['DATA']}-{app_id}",
+        store="rocksdb://",
+        topic_partitions=4,
+        topic_disable_leader=True,
+        table_standby_replicas=1,
+        broker_session_timeout=6.0,
+        broker_heartbeat_interval=1.0,
+        broker_commit_interval=float(ENV.get("COMMIT_S", "2.8")),
+        consumer_auto_offset_reset="earliest",
+        web_enabled=False,
+    )
+    numbers = app.topic(f"{app_id}-numbers", key_type=str, value_type=int, partitions=4)
+    passed_on = app.topic(f"{app_id}-passed-on", key_type=str, value_type=int, partitions=4)
+    sums = app.Table("sums", key_type=str, value_type=int, partitions=4, default=int)
+
+    async def one(stream: Any) -> None:
+        """One record in, one change of the table and one record out."""
+        async for key, value in stream.items():
+            sums[key] += value
+            await asyncio.sleep(WORK_S)
+            await passed_on.send(key=key, value=value)
+
+    async def take(stream: Any) -> None:
+        """Records in by tens, one record out for each."""
+        async for values in stream.take(10, within=0.2):
+            for value in values:
+                await passed_on.send(key=str(value), value=value)
+
+    async def take_events(stream: Any) -> None:
+        """The same with events."""
+        async for events in stream.take_events(10, within=0.2):
+            for event in events:
+                await passed_on.send(key=event.key, value=event.value)
+
+    async def slow(stream: Any) -> None:
+        """One record out, then work, so that at each moment some record is half done."""
+        async for key, value in stream.items():
+            await passed_on.send(key=key, value=value)
+            await asyncio.sleep(0.3)
+
+    agent = {made.__name__: made for made in (one, take, take_events, slow)}[ENV.get("AGENT", "one")]
+    app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)
+    return app
 
 
-@app.agent(numbers)
-async def add(stream: Any) -> None:
-    """One record in, one change of the table and one record out."""
-    async for key, value in stream.items():
-        sums[key] += value
-        await asyncio.sleep(WORK_S)
-        await passed_on.send(key=key, value=value)
-
+app = make_app(ENV["APP_ID"])
 
 if __name__ == "__main__":
-    app.main()
+    if beside_id := ENV.get("BESIDE"):
+        beside = make_app(beside_id)
+        beside.in_worker = True  # as the worker says of its first app
+        faust.Worker(app, beside, loglevel="info").execute_from_commandline()
+    else:
+        app.main()

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import faust
 from aiokafka.errors import IllegalStateError
@@ -239,6 +239,9 @@ class Assigned:
 class Worker:
     """The app: counts how often each order number was seen, in a table with a changelog."""
 
+    #: Keywords of the agent.
+    agent_options: ClassVar[Mapping[str, Any]] = {}
+
     def __init__(self, *, partitions: int = 1, repaired: bool, **settings: Any) -> None:
         settings = {"broker_commit_interval": 60.0, "stream_buffer_maxsize": 4096} | settings
         self.logs = Logs(partitions)
@@ -256,7 +259,7 @@ class Worker:
         self.orders = app.topic("orders", key_type=str, value_type=int, partitions=partitions)
         self.counts = app.Table("counts", key_type=str, value_type=int, default=int, partitions=partitions,
                                 on_changelog_event=self.replay)
-        app.agent(self.orders)(self.count)
+        app.agent(self.orders, **self.agent_options)(self.count)
 
     async def count(self, orders: faust.StreamT[int]) -> None:
         """The agent."""
@@ -344,6 +347,6 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
             await started
         yield worker
     finally:
-        await app.stop()
+        await asyncio.wait_for(app.stop(), 20.0)  # a defect may have it wait for a record that never ends
         started.cancel()
         await asyncio.gather(started, return_exceptions=True)

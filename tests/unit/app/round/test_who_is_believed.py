@@ -1,0 +1,112 @@
+"""Members that disagree: about ids, generations and what one of them held. The newest word counts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.app.round.leader import _previous_ids
+from faust_assigner.app.round.member import Memory, remember
+from faust_assigner.app.round.member_claims import MemberClaims, claims_of, read_members
+from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import STOCK, VERSION, JoinData, encode_join
+from faust_assigner.wire.runs import Runs
+
+TOPICS = ("orders",)
+
+
+def joined(member_id: str, topics: tuple[str, ...] = TOPICS, **said: Any) -> MemberClaims:
+    """One member's word."""
+    return MemberClaims(member_id, topics, JoinData(f"http://{member_id}", **said), 4)
+
+
+def held(*members: MemberClaims, **view: Any) -> dict[str, tuple[list[int], int]]:
+    """Member -> its claims on orders and their date, as the planner takes them in generation 10."""
+    settled = {"generation": 10, "is_kafkas": True, "last": Directory(), "last_generation": -1} | view
+    found = claims_of(members, {"orders": 6}, {}, **settled)
+    return {member.member_id: (list(member.actives.get("orders", ())), member.generation)
+            for member in found.members}
+
+
+@pytest.mark.parametrize(("ages", "id_"), [((3, 7), 20), ((7, 3), 10), ((3, 3), 20)])
+def test_a_groups_id_is_the_newest_members_word(ages: tuple[int, int], id_: int) -> None:
+    """Transactional ids are built from it: a stale member's word would let two transactions share one."""
+    members = [joined(f"m{i}", generation=age, group_ids={"orders": 10 * (i + 1)})
+               for i, age in enumerate(ages)]
+    assert _previous_ids(members) == {"orders": id_}
+    if ages[0] != ages[1]:
+        assert _previous_ids(members[::-1]) == {"orders": id_}
+
+
+def test_of_one_age_our_word_on_ids_goes_before_stocks() -> None:
+    """Stock numbers its groups anew each time."""
+    stock = joined("a", generation=3, group_ids={"orders": 1}, version=STOCK)
+    ours = joined("b", generation=3, group_ids={"orders": 2}, version=VERSION)
+    assert _previous_ids([stock, ours]) == _previous_ids([ours, stock]) == {"orders": 2}
+
+
+def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
+    """Its own old one would have it open transactions under another's name; ids of gone topics stay."""
+    before = Memory(Answer({}, {}), 4, group_ids={"orders": 1, "gone": 2})
+    after = remember(Answer({"orders": Runs.of([0])}, {}, group_ids={"orders": 7}), {"orders": [0]},
+                     kafkas=5, before=before)
+    assert after.group_ids == {"orders": 7, "gone": 2}
+    again = remember(Answer({}, {}, group_ids={"orders": 8}), {}, kafkas=6, before=after)
+    assert again.group_ids == {"orders": 8, "gone": 2}
+
+
+def directory(instance_id: str, partitions: list[int]) -> Directory:
+    """A leader's last assignment, in which ``instance_id`` owned ``partitions`` of six."""
+    owner = np.full(6, -1, dtype=np.int64)
+    owner[partitions] = 0
+    return Directory(("http://old",), {"orders": owner}, (instance_id,))
+
+
+def test_a_members_own_memory_goes_before_an_old_directory() -> None:
+    """The directory is for those that come back without one."""
+    last = {"last": directory("static-1", [4, 5]), "last_generation": 5}
+    knows = joined("m0", generation=8, actives={"orders": Runs.of([0])}, instance_id="static-1")
+    assert held(knows, **last) == {"m0": ([0], 8)}
+    forgot = joined("m0", instance_id="static-1")
+    assert held(forgot, **last) == {"m0": ([4, 5], 5)}
+
+
+def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
+    """Where Kafka counts, nobody is from the round being formed, or voids what the last one claims."""
+    claimed = {"orders": Runs.of([0])}
+    found = held(joined("liar", generation=1_000_000, actives=claimed),
+                 joined("now", generation=10, actives=claimed), joined("last", generation=9, actives=claimed))
+    assert {member: age for member, (_, age) in found.items()} == {"liar": 9, "now": 9, "last": 9}
+
+
+def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
+    """Topics are named by their place in the subscription; what was read counts for equal ones only."""
+    said = {"a": ("alpha", "log"), "b": ("beta", "log"), "c": ("alpha", "log")}
+    metadata = {
+        member: SimpleNamespace(
+            subscription=list(topics), version=4,
+            user_data=encode_join(JoinData(f"http://{member}", group_ids={topics[0]: 3},
+                                           changelogs=frozenset({topics[0]})), topics))
+        for member, topics in said.items()}
+    found = {one.member_id: one.data for one in read_members(metadata)}
+    assert {m: dict(data.group_ids) for m, data in found.items()} == {
+        "a": {"alpha": 3}, "b": {"beta": 3}, "c": {"alpha": 3}}
+    assert {m: set(data.changelogs) for m, data in found.items()} == {
+        "a": {"alpha"}, "b": {"beta"}, "c": {"alpha"}}
+
+
+def test_equal_bytes_of_two_fields_are_read_apart() -> None:
+    """An id 2 of t1 is written as the changelogs t3 and t4 are."""
+    topics = [f"t{i}" for i in range(6)]
+    logs = JoinData("http://a", changelogs=frozenset({"t3", "t4"}))
+    ids = JoinData("http://b", group_ids={"t1": 2})
+    metadata = {member: SimpleNamespace(subscription=topics, version=4, user_data=encode_join(data, topics))
+                for member, data in (("a", logs), ("b", ids), ("c", logs))}
+    found = {one.member_id: (one.refused, set(one.data.changelogs), dict(one.data.group_ids))
+             for one in read_members(metadata)}
+    assert found == {"a": (None, {"t3", "t4"}, {}), "b": (None, set(), {"t1": 2}),
+                     "c": (None, {"t3", "t4"}, {})}

@@ -1,0 +1,46 @@
+"""Weights that were good and are gone are out of force, and stay so while time passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider
+from faust_assigner.app.weights.sources import FileSource, NoWeights
+from tests.unit.app.weights.test_provider import NOW, document
+
+
+def test_a_file_deleted_after_a_good_one_stays_out_of_force(tmp_path: Path) -> None:
+    """Later looks that find nothing new do not bring the remembered document back."""
+    provider = WeightsProvider("shop", WeightSettings(FileSource(str(tmp_path / "none"))), clock=lambda: NOW)
+    provider.take(document(1, 1.0, 2.0))
+    assert provider.current.version == 1
+    for round_ in range(2):
+        provider.take(NoWeights("gone"))
+        provider.take(None)
+        assert (provider.current.code, provider.current.version) == ("missing", None), round_
+
+
+def test_a_file_that_comes_back_unchanged_is_in_force_again(tmp_path: Path) -> None:
+    """Moved away and back: the same size, time and inode as what was seen last."""
+    path, aside = tmp_path / "weights.json", tmp_path / "aside"
+    path.write_bytes(document(1, 1.0, 2.0))
+
+    class Looks:
+        """Says when to stop."""
+
+        left = 3
+
+        def is_set(self) -> bool:
+            return self.left == 0
+
+        def wait(self, _: float) -> None:
+            self.left -= 1
+            if self.left == 2:
+                path.rename(aside)
+            elif self.left == 1:
+                aside.rename(path)
+
+    found = list(FileSource(str(path)).follow(Looks(), 0.0))  # type: ignore[arg-type]
+    assert isinstance(found[0], bytes)
+    assert isinstance(found[1], NoWeights)
+    assert found[2] == found[0]
