@@ -17,6 +17,7 @@ import importlib
 import os
 import pkgutil
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ COPIED = ("faust_assigner", "tests", "examples", "benchmarks", "docs", "setup.cf
           "README.md", "Makefile")
 #: Seconds for the tests of one mutant; each test has its own limit below that.
 LIMIT_S = 1200.0
+#: Seconds that a process may live on when its tests are over.
+GRACE_S = 5.0
 KILLED, SURVIVED, STALE, BROKEN, RED = "killed", "SURVIVED", "stale", "broken", "red"
 
 
@@ -83,15 +86,29 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--force-reruns=0",
                "--tb=line", "-o", "junit_family=xunit1", f"--junitxml={report}", *sorted(set(tests))]
-    try:
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        return {}, f"no end within {LIMIT_S:.0f} s"
-    if done.returncode not in (0, 1) or not report.exists():
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return {}, next((line for line in said if line.startswith("ERROR")), said[-1] if said else "")
+    with (tree / "output.txt").open("w+") as output:
+        code = _end_of(subprocess.Popen(command, cwd=tree, env=environment, stdout=output,
+                                        stderr=subprocess.STDOUT, start_new_session=True), report)
+        output.seek(0)
+        said = [line for line in output if line.strip()]
+    if code not in (0, 1) or not report.exists():
+        reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "")
+        return {}, reason.strip() or f"pytest ended with {code}"
     return failed(report), ""
+
+
+def _end_of(process: subprocess.Popen[bytes], report: Path) -> int:
+    """Its exit code; 1 where the tests are over and a thread of theirs keeps the process, which is ended."""
+    end = time.monotonic() + LIMIT_S
+    while process.poll() is None and time.monotonic() < end:
+        if report.exists():
+            end = min(end, time.monotonic() + GRACE_S)
+        time.sleep(0.1)
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return 1
+    return process.returncode
 
 
 def copy(root: Path, folder: Path) -> Path:

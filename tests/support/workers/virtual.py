@@ -347,6 +347,9 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
             await started
         yield worker
     finally:
-        await asyncio.wait_for(app.stop(), 20.0)  # a defect may have it wait for a record that never ends
+        stopping = asyncio.ensure_future(app.stop())
+        # A defect may have it wait for a record that never ends; some of its waits cannot be cancelled.
+        _, unable = await asyncio.wait({stopping}, timeout=20.0)
+        assert not unable, "the worker cannot stop"
         started.cancel()
         await asyncio.gather(started, return_exceptions=True)
