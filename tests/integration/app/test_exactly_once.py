@@ -119,6 +119,7 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["take", "take_events"])
 def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
     kafka: KafkaServer, tmp_path: Path, agent: str
@@ -142,6 +143,7 @@ def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
         group.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_committed_readers_see_what_agents_sent_that_work_on_afterwards(
@@ -171,6 +173,7 @@ def test_committed_readers_see_what_agents_sent_that_work_on_afterwards(
         group.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(

@@ -161,7 +161,8 @@ class TwoAtATime(Worker):
             self.processed.append((event.message.partition, event.message.offset))
 
 
-@pytest.mark.parametrize("repaired", [False, True], ids=["stock", "repaired"])
+@pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
+                                      pytest.param(True, id="repaired")])
 @pytest.mark.parametrize("committed", [0, 5], ids=["nothing committed", "committed before"])
 async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
     repaired: bool, committed: int

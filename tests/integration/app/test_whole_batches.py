@@ -21,7 +21,8 @@ from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
-both = pytest.mark.parametrize("repaired", [False, True], ids=["stock", "repaired"])
+both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
+                                            pytest.param(True, id="repaired")])
 
 
 class Taking(PassingOn):

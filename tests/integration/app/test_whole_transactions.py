@@ -70,6 +70,9 @@ async def test_changes_in_the_buffer_are_committed_with_their_records(repaired: 
         assert await worker.until(lambda: len(worker.offsets) == 5)
         await worker.app.consumer.commit()
         assert (worker.sent_to(worker.changelog().topic) == [list(range(5))]) == repaired
+        # Stock still has them there, and a producer that stops with changes in its buffer never ends.
+        assert await worker.until(lambda: worker.app.producer.buffer.size == 0)
+        await asyncio.sleep(0.3)
 
 
 @both
