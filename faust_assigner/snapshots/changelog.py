@@ -54,8 +54,8 @@ async def consumer_of(
         group_id=None, enable_auto_commit=False, auto_offset_reset="earliest",
         isolation_level=isolation_level,
     )
-    await consumer.start()
     try:
+        await consumer.start()
         yield consumer
     finally:
         await _stop(consumer)

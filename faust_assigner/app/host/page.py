@@ -38,7 +38,9 @@ def page() -> str:
     versions = ", ".join(f"{name} {first} up to, not including, {beyond}"
                          for name, (first, beyond) in VERSIONS.items())
     text = HEAD.format(count=len(TOUCHES), versions=versions)
-    for owner, touches in groupby(TOUCHES, key=lambda touch: touch.owner):
+    owners = list(dict.fromkeys(touch.owner for touch in TOUCHES))  # in the order of their first rows
+    rows = sorted(TOUCHES, key=lambda touch: owners.index(touch.owner))
+    for owner, touches in groupby(rows, key=lambda touch: touch.owner):
         text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, touches))
     return text
 

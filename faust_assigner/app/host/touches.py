@@ -6,32 +6,14 @@ installed (``check.py``), and each row names the test that goes red when the nam
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from faust_assigner.app.host.touch import Touch as Touch
+from faust_assigner.app.host.touch import rows_of
+from faust_assigner.app.host.troubles import TROUBLES
 
 #: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
-
-
-class Touch(NamedTuple):
-    """One name of the host.
-
-    ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature (names, kinds, ``=`` for a default;
-    ``async`` before it for a coroutine), ``property``, ``class attribute``, or ``set in METHOD``. ``parts``
-    are the installers that need it, ``stock`` is none of them.
-    """
-
-    owner: str
-    name: str
-    shape: str
-    parts: tuple[str, ...]
-    why: str
-    test: str
-
-
-def _of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[Touch, ...]:
-    return tuple(Touch(owner, name, shape, tuple(parts.split()), why, test)
-                 for name, shape, parts, why, test in rows)
-
 
 _LOST = "tests/integration/app/test_nothing_lost.py::test_"
 _WHOLE = "tests/integration/app/test_whole_transactions.py::test_"
@@ -62,7 +44,7 @@ _BATCHES = _WHOLE_BATCHES + "what_a_batch_sends_is_in_the_transaction_that_commi
 _OVERLAP = _WHOLE_BATCHES + "a_commit_comes_while_records_flow_that_overlap"
 _ONE_LINE = _LOST + "one_line_of_settings_repairs_the_app"
 
-_APP: Final = _of(
+_APP: Final = rows_of(
     "faust.app.base:App",
     ("_default_options", "set in __init__", "assignor",
      "keywords of faust.App that Faust does not know are kept there",
@@ -90,7 +72,7 @@ _APP: Final = _of(
      "records of a former generation are left out", _HEAD),
 )
 
-_CONSUMER: Final = _of(
+_CONSUMER: Final = rows_of(
     "faust.transport.consumer:Consumer",
     ("_acked", "set in __init__", "repairs", "what is acknowledged and not yet committed", _BOOKS),
     ("_acked_index", "set in __init__", "repairs", "the same, as sets", _BOOKS),
@@ -141,7 +123,7 @@ _CONSUMER: Final = _of(
 )
 
 _THREAD: Final = (
-    *_of("faust.transport.consumer:ThreadDelegateConsumer",
+    *rows_of("faust.transport.consumer:ThreadDelegateConsumer",
          ("_thread", "set in __init__", "assignor ledger follow_up",
           "the way to aiokafka's generation and member id",
           _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
@@ -149,9 +131,9 @@ _THREAD: Final = (
           "overridden: two steps of the thread are replaced", _PENDING),
          ("_getmany", "async (self, active_partitions, timeout)", "repairs",
           "overridden: batches are counted", _UNREADABLE)),
-    *_of("faust.transport.consumer:ConsumerThread",
+    *rows_of("faust.transport.consumer:ConsumerThread",
          ("consumer", "set in __init__", "repairs", "the consumer whose thread it is", _PENDING)),
-    *_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
+    *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
          ("_consumer", "set in on_start", "assignor ledger follow_up",
           "the AIOKafkaConsumer, once there is one",
           _LEDGER),
@@ -164,23 +146,23 @@ _THREAD: Final = (
          ("_fetch_records", "async (self, consumer, active_partitions, timeout=, max_records=)", "repairs",
           "replaced: what arrives while the flow is stopped is put back",
           _PENDING)),
-    *_of("faust.transport.consumer",
+    *rows_of("faust.transport.consumer",
          ("ensure_TPset", "(tps)", "repairs", "partitions as Faust compares them", _PAUSED),
          ("CONSUMER_PARTITIONS_REVOKED", "class attribute", "repairs",
           "the state that is shown during a revocation",
           _FINAL)),
-    *_of("faust.transport.drivers.aiokafka",
+    *rows_of("faust.transport.drivers.aiokafka",
          ("server_list", "(urls, default_port)", "restore weights",
           "the app's brokers as aiokafka takes them", _TOPIC),
          ("credentials_to_aiokafka_auth", "(credentials=, ssl_context=)", "restore weights",
           "TLS and SASL as aiokafka takes them",
           _TOPIC)),
-    *_of("faust.utils.tracing",
+    *rows_of("faust.utils.tracing",
          ("traced_from_parent_span", "(parent_span=, callback=, **extra_context)", "repairs",
           "the span of a revocation looks like stock's", _FINAL)),
-    *_of("faust.streams", ("current_event", "()", "repairs", "the record that is processed now", _OUTPUTS),
+    *rows_of("faust.streams", ("current_event", "()", "repairs", "the record that is processed now", _OUTPUTS),
          ("_current_event", "class attribute", "repairs", "a batch is its agent's current event", _BATCHES)),
-    *_of("faust.streams:Stream",
+    *rows_of("faust.streams:Stream",
          ("_processors", "set in __init__", "repairs", "the first one holds new records back", _OVERLAP),
          ("_active_agens", "set in __init__", "repairs", "batches end with their stream", _BATCHES),
          ("_enable_passive", "(self, channel, *, declare=)", "repairs", "batches are read in the background",
@@ -192,38 +174,38 @@ _THREAD: Final = (
          ("take_with_timestamp", "(self, max_, within, timestamp_field_name)", "repairs",
           "overridden as take is", _BATCHES),
          ("noack_take", "(self, max_, within)", "repairs", "overridden as take is", _BATCHES)),
-    *_of("faust.app.base:App",
+    *rows_of("faust.app.base:App",
          ("_attachments", "set in __init__", "repairs", "what records have attached to their commit",
           _WHOLE_BATCHES + "what_is_published_on_commit_is_in_that_transaction")),
-    *_of("faust.app._attached:Attachments",
+    *rows_of("faust.app._attached:Attachments",
          ("_pending", "set in __init__", "repairs", "what revoked records have attached is dropped",
           _WHOLE_BATCHES + "nothing_of_a_generation_is_left_in_the_one_after_the_next")),
 )
 
 _TRANSACTIONS: Final = (
-    *_of("faust.transport.consumer:TransactionManager",
+    *rows_of("faust.transport.consumer:TransactionManager",
          ("send", "async (self, topic, key, value, partition, timestamp, headers, *, transactional_id=)",
           "repairs", "overridden: a record's sends go into its transaction", _OUTPUTS),
          ("commit", "async (self, offsets, start_new_transaction=)", "repairs",
           "overridden: all of a transaction's sends go before it", _BOOKS),
          ("consumer", "set in __init__", "repairs", "the consumer that knows partitions", _OUTPUTS),
          ("producer", "set in __init__", "repairs", "the producer that sends", _OUTPUTS)),
-    *_of("faust.transport.drivers.aiokafka:Producer",
+    *rows_of("faust.transport.drivers.aiokafka:Producer",
          ("_transaction_producers", "class attribute", "repairs", "which transactions there are", _ABORTED),
          ("_trn_locks", "class attribute", "repairs", "each app of a process has its own",
           _WHOLE_BATCHES + "a_rebalance_of_one_app_leaves_the_transactions_of_another_open"),
          ("abort_transaction", "async (self, transactional_id)", "repairs",
           "aborts what the final commit left open", _ABORTED)),
-    *_of("faust.transport.producer:Producer",
+    *rows_of("faust.transport.producer:Producer",
          ("send_soon", "(self, fut)", "repairs", "replaced: table changes keep their turn",
           _WHOLE + "changes_in_the_buffer_are_committed_with_their_records")),
-    *_of("faust.channels:SerializedChannel",
+    *rows_of("faust.channels:SerializedChannel",
          ("publish_message", "async (self, fut, wait=)", "repairs", "sends one table change in its turn",
           _WHOLE + "changes_in_the_buffer_are_committed_with_their_records")),
 )
 
 _TABLES: Final = (
-    *_of("faust.tables.manager:TableManager",
+    *rows_of("faust.tables.manager:TableManager",
          ("_changelogs", "set in __init__", "assignor", "which topics are changelogs, of which tables",
           _ASSIGNOR + "a_global_table_is_everywhere"),
          ("_changelog_queue", "set in __init__", "repairs", "the queue is ours",
@@ -240,14 +222,14 @@ _TABLES: Final = (
          ("on_rebalance", "async (self, assigned, revoked, newly_assigned, generation_id=)", "restore",
           "overridden: no thread of ours holds a database then",
           _RESTORE + "a_rebalance_stops_the_thread_and_waits_for_it")),
-    *_of("faust.tables.base:Collection",
+    *rows_of("faust.tables.base:Collection",
          ("_store", "set in __init__", "assignor", "whether the table is in RocksDB",
           "tests/unit/app/restore/test_disk.py::test_a_table_with_a_store_of_its_own"),
          ("_on_changelog_event", "set in __init__", "restore",
           "a table with a callback is left to Faust's loop", _RESTORED),
          ("apply_changelog_batch", "(self, batch)", "ledger", "wrapped: records of a recovery are counted",
           _METER + "partition_without_state_is_replayed")),
-    *_of("faust.stores.rocksdb:Store",
+    *rows_of("faust.stores.rocksdb:Store",
          ("_db_for_partition", "(self, partition)", "restore", "opens a partition's database", _EXCHANGED),
          ("_dbs", "set in __init__", "restore", "the open databases; one is exchanged", _EXCHANGED),
          ("use_rocksdict", "set in __init__", "restore", "rocksdict's databases are the ones we write",
@@ -259,7 +241,7 @@ _TABLES: Final = (
          ("persisted_offset", "(self, tp)", "restore", "how far a database has come", _RESTORED)),
 )
 
-_RECOVERY: Final = _of(
+_RECOVERY: Final = rows_of(
     "faust.tables.recovery:Recovery",
     ("_build_offsets", "async (self, consumer, tps, destination, title)", "restore ledger",
      "overridden: databases are brought up before they are believed",
@@ -301,38 +283,38 @@ _RECOVERY: Final = _of(
 )
 
 _ELSEWHERE: Final = (
-    *_of("faust.app.router:Router",
+    *rows_of("faust.app.router:Router",
          ("_route_req", "async (self, dest_url, web, request)", "router",
           "overridden: forwards to allowed URLs only, without credentials",
           "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along"),
          ("_urlident", "(self, url)", "router", "host and port of a URL",
           "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along")),
-    *_of("faust.types.settings.base:SettingsRegistry",
+    *rows_of("faust.types.settings.base:SettingsRegistry",
          ("getenv", "(self, env_name)", "assignor", "the environment with Faust's env_prefix",
           _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment")),
-    *_of("faust.assignor.copartitioned_assignor:CopartitionedAssignor",
+    *rows_of("faust.assignor.copartitioned_assignor:CopartitionedAssignor",
          ("_free_up_partition", "(self, assignment, active)", "stock",
           "overridden: Faust's own algorithm is given an end",
           "tests/unit/pipeline/simulate/test_settings.py::test_every_built_in_policy_plays_every_scenario"),
          ("_num_clients", "set in __init__", "stock", "named when it has none",
           "tests/unit/pipeline/simulate/test_settings.py::test_every_built_in_policy_plays_every_scenario")),
-    *_of("mode.services:Service",
+    *rows_of("mode.services:Service",
          ("_get_class_id", "(cls)", "repairs", "tasks are kept by module and qualified name", _LABELS)),
-    *_of("mode.threads:QueueServiceThread",
+    *rows_of("mode.threads:QueueServiceThread",
          ("call_thread", "async (self, fun, *args, **kwargs)", "follow_up",
           "a round is asked for on the consumer's thread", _ASKED)),
-    *_of("mode.utils.trees:Node",
+    *rows_of("mode.utils.trees:Node",
          ("detach", "(self, parent)", "restore", "Faust's recovery leaves the tree for ours", _LABELS)),
-    *_of("mode.utils.queues:FlowControlEvent",
+    *rows_of("mode.utils.queues:FlowControlEvent",
          ("resume", "(self)", "repairs", "overridden: clears queues only when the flow was suspended", _HEAD),
          ("is_active", "(self)", "repairs", "whether it was", _HEAD)),
-    *_of("mode.utils.queues:ThrowableQueue",
+    *rows_of("mode.utils.queues:ThrowableQueue",
          ("get", "async (self)", "repairs", "overridden: records of other generations are left out",
           _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out")),
 )
 
 _AIOKAFKA: Final = (
-    *_of("aiokafka:AIOKafkaConsumer",
+    *rows_of("aiokafka:AIOKafkaConsumer",
          ("_coordinator", "set in __init__", "assignor driver_assignor ledger follow_up",
           "the way to generation and member id",
           _LEDGER),
@@ -340,9 +322,9 @@ _AIOKAFKA: Final = (
          ("_partition_assignment_strategy", "set in __init__", "driver_assignor",
           "replaced by the app's assignor",
           _FIXUP + "without_tables_and_standbys_ours_is_asked")),
-    *_of("aiokafka.client:AIOKafkaClient",
+    *rows_of("aiokafka.client:AIOKafkaClient",
          ("fetch_all_metadata", "async (self)", "weights", "looks for a topic without creating it", _TOPIC)),
-    *_of("aiokafka.consumer.group_coordinator:GroupCoordinator",
+    *rows_of("aiokafka.consumer.group_coordinator:GroupCoordinator",
          ("generation", "set in __init__", "assignor follow_up", "Kafka's generation dates a member's claims",
           _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
          ("member_id", "set in __init__", "ledger", "names the member in the ledger", _LEDGER),
@@ -351,11 +333,11 @@ _AIOKAFKA: Final = (
           _FOLLOW + "a_round_that_has_begun_is_not_asked_for_again"),
          ("_perform_assignment", "async (self, response)", "driver_assignor",
           "replaced: metadata is read with care first", _GUARD)),
-    *_of("aiokafka:AIOKafkaProducer",
+    *rows_of("aiokafka:AIOKafkaProducer",
          ("_txn_manager", "set in __init__", "repairs", "whether a transaction is open", _ABORTED)),
-    *_of("aiokafka.producer.transaction_manager:TransactionManager",
+    *rows_of("aiokafka.producer.transaction_manager:TransactionManager",
          ("is_in_transaction", "(self)", "repairs", "whether a transaction is open", _ABORTED)),
 )
 
 TOUCHES: Final[tuple[Touch, ...]] = (
-    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA)
+    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA, *TROUBLES)

@@ -18,6 +18,8 @@ from aiokafka.errors import IllegalStateError
 from faust.transport.consumer import ensure_TPset
 from mode.utils.queues import FlowControlEvent
 
+from faust_assigner.app.repairs.patience import insist
+
 if TYPE_CHECKING:
     # What the mixins below are mixed into; at run time the app's own consumer decides.
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -115,6 +117,30 @@ async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: An
     return {}
 
 
+async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
+    """Seek to the committed offsets of all partitions, asked for at once.
+
+    aiokafka asks once for every partition, standbys' changelogs included, and nothing flows meanwhile.
+    """
+    consumer = thread._ensure_consumer()
+    fetch = getattr(consumer._coordinator, "fetch_committed_offsets", None)
+    if fetch is None:
+        offsets: Mapping[Any, int | None] = await one_by_one()
+        return offsets
+
+    async def seek() -> Mapping[Any, int | None]:
+        tps = sorted(consumer.assignment())
+        found = await fetch(tps)
+        committed = {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else None for tp in tps}
+        for tp, offset in committed.items():
+            if offset:
+                consumer.seek(tp, offset)
+        return committed
+
+    sought: Mapping[Any, int | None] = await thread.call_thread(seek)
+    return sought
+
+
 class KnownPartitions(Consumer):
     """Of the consumer: how many partitions a topic has, as far as it knows."""
 
@@ -149,6 +175,7 @@ class SteadyPartitions(KnownPartitions):
         thread = super()._new_consumer_thread()
         # The driver names its thread class in code, so this one instance is told.
         thread._fetch_records = partial(fetch_or_put_back, thread, thread._fetch_records)
+        thread.seek_to_committed = partial(seek_to_committed, thread, thread.seek_to_committed)
         return thread
 
     async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
@@ -185,6 +212,15 @@ class SteadyPartitions(KnownPartitions):
         self._buffered_partitions.clear()
         self._paused_partitions.update(ensure_TPset(assigned))
         await super().on_partitions_assigned(assigned, generation_id)
+
+    @property
+    def between_generations(self) -> bool:
+        """Whether the last generation is over and the recovery of the next has not begun."""
+        return self._between_generations
+
+    async def perform_seek(self) -> None:
+        """Seek to the committed offsets, however long the broker is silent."""
+        await insist(self, "Committed offsets", super().perform_seek)
 
     def begin_generation(self) -> None:
         """Called when the recovery of a new generation begins: from here on it may resume."""
@@ -228,6 +264,7 @@ class Unrepaired(KnownPartitions):
     """Of another driver's consumer: what the recovery expects of a repaired one, without effect."""
 
     fetch_rounds: int = 0
+    between_generations: bool = False
 
     def begin_generation(self) -> None:
         """A recovery begins."""

@@ -17,6 +17,7 @@ from faust_assigner.app.host.check import demand
 from faust_assigner.app.repairs.batches import OwnedBatches
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
+from faust_assigner.app.repairs.goodbye import LeavesInTime
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
 from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
 from faust_assigner.app.settings import read_or_default
@@ -67,7 +68,8 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     """The app's consumer, repaired; one of another driver as it is, with a warning."""
     transport = app.transport
     if issubclass(transport.Consumer, driver.Consumer):
-        transport.Consumer = mixed(SteadyPartitions, WholeRecords, FinalCommit, into=transport.Consumer)
+        transport.Consumer = mixed(
+            LeavesInTime, SteadyPartitions, WholeRecords, FinalCommit, into=transport.Consumer)
         transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
     else:
         transport.Consumer = mixed(Unrepaired, into=transport.Consumer)

@@ -2,63 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
-from faust.tables.recovery import Recovery
+from faust.tables.recovery import Recovery, ServiceStopped
 from mode import Service, get_logger
-from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.repairs.patience import insist, pause_s
+from faust_assigner.app.repairs.replay_loop import ChangelogQueue, ReplayLoop
+from faust_assigner.app.repairs.watchdog import Watched
+from faust_assigner.app.restore.table_files import CarefulStore, is_storage_error, store_of, take_care_of
 
 if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import RecoveryBase
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
-    RecoveryBase = TableManager = object
+    TableManager = object
 
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at a recovery that may wait for a record that never comes.
-LOOK_INTERVAL_S = 0.5
-
 #: How old, in seconds, a standby's database may be when its worker is killed.
 STANDBY_FLUSH_INTERVAL_S = 1.0
 
+#: Tables that worked for this long, in seconds, are trusted again after a trouble.
+TRUSTED_AFTER_S = 60.0
 
-class Missing(NamedTuple):
-    """Changelog records up to ``highwater`` were fetched, those after ``offset`` never came."""
-
-    offset: int
-    highwater: int
-    fetch_rounds: int
+#: Seconds that agents get to finish what they have begun when a table fails.
+PATIENCE_S = 10.0
 
 
-class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
-    """Changelog records on their way into tables; one of a former generation is left out.
-
-    Its offset would pass for progress of this generation, and the records before it as applied.
-    """
-
-    def __init__(self, app: Any, **kwargs: Any) -> None:
-        self.app = app
-        super().__init__(**kwargs)
-
-    async def get(self) -> Any:
-        """The next record of this generation for a partition this worker replays."""
-        while True:
-            event = await super().get()
-            if self._belongs(event.message):
-                return event
-
-    def _belongs(self, message: Any) -> bool:
-        recovery = self.app.tables.recovery
-        return (message.generation_id in (None, self.app.consumer_generation_id)
-                and (message.tp in recovery.active_tps or message.tp in recovery.standby_tps))
-
-
-class SteadyRecovery(RecoveryBase):
+class SteadyRecovery(ReplayLoop):
     """Of the table manager's recovery: sources resume after their seek, and the end is always reached."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What is waited for, and since when; None while nothing is.
+        self.waiting_for: tuple[str, float] | None = None
+        #: The generation whose recovery came to its end last.
+        self.completed_generation: int | None = None
+        #: Whether the loop waits for a recovery to begin.
+        self.idle = False
+        self._tables_failed = asyncio.Event()
+        self._reopen = False
+        self._troubles, self._last_trouble = 0, 0.0
+        super().__init__(*args, **kwargs)
+
+    # -- stock's steps, in an order that loses nothing
 
     async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
                            generation_id: int = 0) -> None:
@@ -71,6 +64,11 @@ class SteadyRecovery(RecoveryBase):
         """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
         with self.app.consumer.sources_held():
             await super().on_recovery_completed(generation_id)
+        self.completed_generation = generation_id
+
+    async def _resume_streams(self, generation_id: int = 0) -> None:
+        await super()._resume_streams(generation_id)
+        self.completed_generation = generation_id
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
@@ -80,44 +78,171 @@ class SteadyRecovery(RecoveryBase):
             if not self.in_recovery and not self.app.rebalancing and any(self.buffers.values()):
                 self.flush_buffers()
 
+    # -- a broker that is silent
+
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+        """Until the step is done, the service stops or the next recovery begins; no step has a time limit.
+
+        Stock takes the end of the limit for a stop. Each request has a limit of its own, and the steps
+        below make theirs again.
+        """
+        with self._waits_for(coro):
+            await super()._wait(coro, timeout=None)
+
+    @contextmanager
+    def _waits_for(self, coro: Any) -> Iterator[None]:
+        before = self.waiting_for
+        name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
+        self.waiting_for = (name.replace("_", " "), monotonic())
+        try:
+            yield
+        finally:
+            self.waiting_for = before
+
+    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+        """Note when the loop waits for the next recovery."""
+        if coros != (self.signal_recovery_start,):
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        self.idle = True
+        try:
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        finally:
+            self.idle = False
+
+    async def _build_highwaters(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+        if title == "active":
+            await self._open_tables()
+        await insist(self, f"Ends of {title} changelogs", partial(
+            super()._build_highwaters, consumer, tps, destination, title))
+
+    async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+        await insist(self, f"Beginnings of {title} changelogs", partial(
+            super()._build_offsets, consumer, tps, destination, title))
+
+    async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
+        await insist(self, f"Seek in {title} changelogs", partial(
+            super()._seek_offsets, consumer, tps, offsets, title))
+
+    # -- tables that cannot be read or written
+
+    def flush_buffers(self) -> None:
+        """Write what was replayed; where that fails it is replayed again from what is in the database."""
+        for table, buffer in list(self.buffers.items()):
+            try:
+                table.apply_changelog_batch(buffer)
+            except Exception as error:
+                if is_storage_error(error):
+                    self.tables_failed(table.name, error)
+                    return
+                self._apply_each(table, buffer)
+            buffer.clear()
+        self._last_flush_at = monotonic()
+
+    def _apply_each(self, table: Any, events: Sequence[Any]) -> None:
+        """One by one, where the table refuses one of a batch: a record without a key, say."""
+        for event in events:
+            try:
+                table.apply_changelog_batch([event])
+            except Exception as error:
+                if is_storage_error(error):
+                    self.tables_failed(table.name, error)
+                    return
+                message = event.message
+                self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
+
+    def tables_failed(self, table: str, error: BaseException) -> None:
+        """Stop the streams at once, and begin this generation's recovery again as soon as tables work.
+
+        To be called on the app's event loop, from wherever a table failed. What an agent has not done by
+        now is done again, and rows come from the changelog: it holds what the database lacks.
+        """
+        self.buffers.clear()
+        self._reopen = True
+        if self._said.due("tables"):
+            logger.error("Table %s cannot be read or written; streams stop until it can: %r", table, error)
+        if self.app.should_stop:
+            return
+        if self.app.in_transaction:
+            # Its transactions are half done; the next process begins with none.
+            self.add_future(_raise(error))
+            return
+        consumer = self.app.consumer
+        consumer.stop_flow()
+        self.app.flow_control.suspend()
+        consumer.pause_partitions(consumer.assignment())
+        self.app.flow_control.clear()
+        self._tables_failed.set()
+
     @Service.task  # type: ignore[untyped-decorator]
-    async def _pass_over_unreadable(self) -> None:
-        """End a recovery whose last records can never arrive: undecodable ones, transaction markers."""
-        seen: dict[Any, Missing] = {}
+    async def _begin_again(self) -> None:
+        """Wait longer after each trouble, then ask the loop for another recovery of this generation."""
         while not self.should_stop:
-            await self.sleep(LOOK_INTERVAL_S)
-            missing = await self._fetched_yet_missing()
-            rounds = self.app.consumer.fetch_rounds
-            # The first sight counts: everything fetched by then has arrived once the fetcher asked again.
-            seen = {tp: seen[tp] if tp in seen and seen[tp][:2] == now[:2] else now
-                    for tp, now in missing.items()}
-            gone = {tp: gap for tp, gap in sorted(seen.items()) if rounds > gap.fetch_rounds}
-            for tp, gap in gone.items():
-                logger.error("Changelog %s: no readable record between offset %s and the end, %s; "
-                             "the table is restored without them", tp, gap.offset, gap.highwater)
-                self.active_offsets[tp] = gap.highwater
-            if gone and not self.need_recovery():
-                self.flush_buffers()
-                self._set_recovery_ended()
-                self.signal_recovery_end.set()
+            if await self.wait_for_stopped(self._tables_failed):
+                return
+            self._tables_failed.clear()
+            if not self.in_recovery:
+                # As at a rebalance: what agents are about to be done with is committed, not repeated.
+                await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
+            calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
+            self._troubles = 0 if calm else self._troubles + 1
+            await self.sleep(pause_s(self._troubles))
+            self._last_trouble = monotonic()
+            self.begin_again()
 
-    async def _fetched_yet_missing(self) -> dict[Any, Missing]:
-        """Lagging actives all of whose records have been fetched, while none waits to be applied."""
-        consumer, queue = self.app.consumer, self.tables.changelog_queue
-        if not self.in_recovery:
-            return {}
-        # Only a recovery that fetches has built its offsets; before, they are of the last generation.
-        lagging = [tp for tp in self.active_stats() if consumer.may_fetch(tp)]
-        missing = {}
-        for tp in lagging:
-            position = await consumer.position(tp)
-            offset, highwater = self.active_offsets[tp], self.active_highwaters[tp]
-            if position is not None and offset is not None and offset < highwater < position:
-                missing[tp] = Missing(offset, highwater, consumer.fetch_rounds)
-        return missing if queue.empty() and self.in_recovery else {}
+    def begin_again(self) -> None:
+        """Recover this generation once more, unless the next one is about to begin."""
+        if not self.should_stop and not self.app.consumer.between_generations:
+            self.signal_recovery_start.set()
+
+    async def _open_tables(self) -> None:
+        """Every database open, after a trouble anew; waits for those that cannot be, a full disk."""
+        attempt = 0
+        while failed := self._open_each():
+            if self._said.due("open"):
+                logger.error("Tables wait for their files: %s", failed)
+            await self.sleep(pause_s(attempt))
+            attempt += 1
+            if self.should_stop:
+                raise ServiceStopped
+        if self._reopen:
+            self._reopen = False
+            for tps, offsets in ((self.active_tps, self.active_offsets),
+                                 (self.standby_tps, self.standby_offsets)):
+                for tp in sorted(tps):
+                    offsets.pop(tp, None)
+                    self._add(self.tp_to_table[tp], tp, offsets)
+
+    def _open_each(self) -> str | None:
+        """What the first database that does not open says; None when all are open."""
+        stores = {tp: store for tp in sorted(self.active_tps | self.standby_tps)
+                  if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)}
+        if self._reopen:
+            for tp, store in stores.items():
+                store.close_partition(tp.partition)
+        for tp, store in stores.items():
+            try:
+                store._db_for_partition(tp.partition)
+            except Exception as error:
+                self._reopen = True
+                return f"{tp.topic}-{tp.partition}: {error}"
+        return None
+
+    def _add(self, table: Any, tp: Any, offsets: Any) -> None:
+        """Note the partition, and the offset in its database if that can be opened by now."""
+        try:
+            super()._add(table, tp, offsets)
+        except Exception as error:
+            if not is_storage_error(error):
+                raise
+            offsets.setdefault(tp, None)
+            self._reopen = True
 
 
-class SteadyTables(TableManager):
+async def _raise(error: BaseException) -> None:
+    raise error
+
+
+class SteadyTables(Watched, TableManager):
     """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
 
     _changelog_queue: ChangelogQueue | None
@@ -139,3 +264,20 @@ class SteadyTables(TableManager):
             kind = mixed(SteadyRecovery, into=Recovery)
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
+
+    def add(self, table: Any) -> Any:
+        """Manage ``table``; its store learns to be careful before the first database is opened."""
+        take_care_of(table)
+        return super().add(table)
+
+    async def on_stop(self) -> None:
+        """Leave the group before the tables are closed, once the streams are done."""
+        leave = getattr(self.app.consumer, "leave_group", None)
+        if self.app.should_stop and leave is not None and self.recovery.started:
+            await leave()
+        await super().on_stop()
+
+    async def _update_channels(self) -> None:
+        await super()._update_channels()
+        for channel in self._channels.values():
+            channel.on_decode_error = self.recovery.name_unreadable

@@ -9,6 +9,7 @@ own replay, which starts at whatever offset the database then holds.
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import tempfile
 import threading
@@ -22,10 +23,16 @@ from typing import Any
 from aiokafka import TopicPartition
 from mode import get_logger
 
-from faust_assigner.app.restore.batched_replay import write_in_batches
+from faust_assigner.app.restore.batched_replay import run_until_stopped, write_in_batches
+from faust_assigner.app.restore.unreadable import Reason, Unreadable
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import Connection, Extent, delete_retention_ms, extents_of
-from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, Manifest, refusal
+from faust_assigner.snapshots.manifest import (
+    DEFAULT_DELETE_RETENTION_MS,
+    Manifest,
+    SnapshotError,
+    refusal,
+)
 from faust_assigner.snapshots.sst import ingest, is_empty
 from faust_assigner.snapshots.storage import open_storage
 
@@ -51,6 +58,8 @@ class Settings:
     isolation_level: str
     #: Scratch space on the tables' own disk, so that files move instead of being copied.
     folder: Path
+    #: Told of records that do not decode.
+    unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,8 @@ class Cold:
     offset: int
     highwater: int
     takes_files: bool
+    #: Why a record of its changelog may not be in the table.
+    reason: Reason = lambda record: None
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class Stop:
 def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict[TopicPartition, Restored]:
     """Restore and replay ``partitions``; returns how far each came. Runs in a thread, never raises."""
     started = time.time()
-    partitions = _with_committed_ends(settings, partitions)
+    partitions = _with_committed_ends(settings, partitions, stop)
     done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started, started,
                               cold.offset, cold.offset, 0) for cold in partitions}
     empty = [cold for cold in partitions if done[cold.tp].source == REPLAY and cold.takes_files]
@@ -117,18 +128,23 @@ def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict
         try:
             done |= _replay(settings, partitions, done, stop)
         except (Exception, asyncio.CancelledError) as error:
-            logger.warning("Batched replay gave up, Faust's own continues: %r", error)
+            logger.log(logging.INFO if stop() else logging.WARNING,
+                       "Batched replay gave up, Faust's own continues: %r", error)
     return done
 
 
-def _with_committed_ends(settings: Settings, partitions: Sequence[Cold]) -> Sequence[Cold]:
+def _with_committed_ends(
+    settings: Settings, partitions: Sequence[Cold], stop: Stop,
+) -> Sequence[Cold]:
     """Under transactions ask for the ends: Faust knows them only once a fetch has told, often too late."""
     if settings.isolation_level != "read_committed":
         return partitions
     try:
-        ends = asyncio.run(extents_of(settings.connection, [cold.tp for cold in partitions]))
+        ends = run_until_stopped(extents_of(settings.connection, [cold.tp for cold in partitions]), stop)
     except (Exception, asyncio.CancelledError) as error:
         logger.warning("The committed ends of changelogs are unknown: %r", error)
+        return partitions
+    if ends is None:
         return partitions
     return [replace(cold, highwater=ends[cold.tp].end - 1) for cold in partitions]
 
@@ -137,7 +153,7 @@ def from_snapshots(
     settings: Settings, partitions: Sequence[Cold], stop: Stop,
 ) -> dict[TopicPartition, Restored]:
     """Ingest the newest acceptable snapshot of each empty database; those that got none are absent."""
-    finder = Finder(settings, [cold.tp for cold in partitions])
+    finder = Finder(settings, [cold.tp for cold in partitions], stop)
 
     def restore(cold: Cold) -> Restored | None:
         started = time.time()
@@ -170,11 +186,14 @@ def from_snapshots(
 class Finder:
     """Finds and fetches snapshots that may be trusted, for a set of partitions looked at once."""
 
-    def __init__(self, settings: Settings, tps: Sequence[TopicPartition]) -> None:
+    def __init__(self, settings: Settings, tps: Sequence[TopicPartition], stop: Callable[[], bool]) -> None:
         if settings.snapshots is None:
             raise ValueError("no snapshots are configured")
         self._catalog = Catalog(open_storage(settings.snapshots))
-        self._extents, self._retention_ms = asyncio.run(_survey(settings.connection, tps))
+        surveyed = run_until_stopped(_survey(settings.connection, tps), stop)
+        if surveyed is None:
+            raise SnapshotError("told to stop while the changelogs were looked at")
+        self._extents, self._retention_ms = surveyed
 
     def fetch(self, tp: TopicPartition, folder: Path) -> tuple[Manifest, list[Path], bool] | None:
         """(manifest, checked files, whether the files are copies of ours) or None, the reason logged.
@@ -221,7 +240,8 @@ def _replay(
     began = time.time()
     reached = write_in_batches(
         settings.connection, {tp: cold.database for tp, cold in left.items()}, spans, stopped=stop,
-        isolation_level=settings.isolation_level)
+        isolation_level=settings.isolation_level, reasons={tp: cold.reason for tp, cold in left.items()},
+        unreadable=settings.unreadable)
     logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - began)
     return {
         tp: replace(done[tp], ended=time.time(), end_offset=offset,

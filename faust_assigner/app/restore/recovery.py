@@ -39,6 +39,7 @@ from faust_assigner.app.restore.bring_up import (
     scratch_folder,
     sweep_scratch,
 )
+from faust_assigner.app.restore.unreadable import reason_of, unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 from faust_assigner.snapshots.sst import ingest
@@ -190,7 +191,8 @@ class RestoringRecovery(Recovery):
         persisted = store.persisted_offset(tp)
         # The earliest offset still in the log counts as read: nothing can be had before it.
         start = offset if persisted is None else max(offset, persisted)
-        return Cold(tp, store._db_for_partition(tp.partition), start, highwater, takes_files(store))
+        return Cold(tp, store._db_for_partition(tp.partition), start, highwater, takes_files(store),
+                    reason_of(table))
 
     # -- standbys
 
@@ -202,7 +204,7 @@ class RestoringRecovery(Recovery):
         self._stop = stop = Stop()
         settings = settings_of(self.app)
         try:
-            finder = await self._in_thread(Finder, settings, behind)
+            finder = await self._in_thread(Finder, settings, behind, stop)
             for tp in behind:
                 if not stop() and self._is_standby(tp, generation_id):
                     await self._exchange(tp, generation_id, settings, finder)
@@ -262,7 +264,7 @@ class RestoringRecovery(Recovery):
 
 def is_writable(store: Any) -> bool:
     """Whether the store is RocksDB through rocksdict, ours to write: sets and memory tables are not."""
-    return type(store) is RocksDBStore and store.use_rocksdict and not store.read_only
+    return isinstance(store, RocksDBStore) and store.use_rocksdict and not store.read_only
 
 
 def takes_files(store: Any) -> bool:
@@ -283,7 +285,8 @@ def settings_of(app: Any) -> Settings:
     folder = Path(conf.tabledir)
     sweep_scratch(folder)
     return Settings(read_or_default(app, SNAPSHOTS), read_or_default(app, BATCHED_REPLAY), connection,
-                    "read_committed" if app.in_transaction else "read_uncommitted", folder)
+                    "read_committed" if app.in_transaction else "read_uncommitted", folder,
+                    unreadable_of(app))
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, store: Any) -> tuple[Path, Any] | None:

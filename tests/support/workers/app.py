@@ -29,6 +29,12 @@ JOURNAL = Path(ENV["JOURNAL"])
 ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
 PRELOADED = "bulk-"
 
+SETTINGS = {
+    "broker_session_timeout": float(ENV["SESSION_S"]),
+    "broker_heartbeat_interval": min(1.0, float(ENV["SESSION_S"]) / 5),
+    **json.loads(ENV.get("SETTINGS", "{}")),
+}
+
 app = faust.App(
     APP_ID,
     broker="kafka://" + ENV["BOOTSTRAP"],
@@ -39,12 +45,11 @@ app = faust.App(
     topic_partitions=PARTITIONS,
     topic_disable_leader=True,
     table_standby_replicas=int(ENV["REPLICAS"]),
-    broker_session_timeout=float(ENV["SESSION_S"]),
-    broker_heartbeat_interval=min(1.0, float(ENV["SESSION_S"]) / 5),
     broker_commit_interval=1.0,
     consumer_auto_offset_reset="earliest",
     web_enabled=False,
     canonical_url=f"http://{ENV['NAME']}:6066",
+    **SETTINGS,
 )
 
 

@@ -131,13 +131,15 @@ def _overridden() -> Iterator[tuple[str, str]]:
 
 def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.app.router import Router
+    from faust.stores import rocksdb
     from faust.tables.recovery import Recovery
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
 
-    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs")
+    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime")
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
+            "Watched": (TableManager,), "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,)}
@@ -160,14 +162,15 @@ def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
     hosts = {bases.ConsumerBase: HOSTS["SteadyPartitions"], bases.TransactionsBase: HOSTS["OwnTransactions"],
              bases.TablesBase: HOSTS["SteadyTables"], bases.RecoveryBase: HOSTS["SteadyRecovery"],
-             bases.RouterBase: HOSTS["CarefulRouter"]}
+             bases.RocksDBBase: HOSTS["CarefulStore"], bases.RouterBase: HOSTS["CarefulRouter"]}
     for protocol, (host,) in hosts.items():
         for name, said in vars(protocol).items():
             if inspect.isfunction(said) and not name.startswith(("__", "_proto", "_no_init")):
                 expected = check.signature(getattr(host, name)).removeprefix("async ")
                 found = check.signature(said).removeprefix("async ")
                 # mode's own helpers take a few keywords more than we need.
-                assert found == expected or name in ("wait", "crash", "sleep"), (protocol, name)
+                helpers = ("wait", "crash", "sleep", "wait_for_stopped")
+                assert found == expected or name in helpers, (protocol, name)
             if name.startswith("_") and name in protocol.__annotations__:
                 assert name in NAMES
 

@@ -1,0 +1,150 @@
+"""RocksDB files that cannot be used, under a real worker: a full disk, folders damaged while it was away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from tests.support.workers.load import judge
+from tests.support.workers.troubled import Troubled, fill, small_disk, troubled
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def databases(it: Troubled, table: str = "totals") -> list[Path]:
+    """Folders of the table's partitions."""
+    return sorted(it.worker.folder.glob(f"data/**/{table}-?.db"))
+
+
+def is_as_the_model_says(it: Troubled) -> None:
+    """No order lost, each row's count and sum exact."""
+    verdict = judge(it.load, it.worker.orders, it.fleet.totals())
+    assert (verdict.lost, verdict.wrong_rows) == (0, ())
+
+
+def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
+    """It waits, says so now and then, and loses nothing; stock logs thousands of lines and loses rows."""
+    with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
+        it.start()
+        it.load.start()
+        assert it.until(lambda _: it.done > 100), it.log()[-3000:]
+        ballast = fill(disk)
+        assert it.until(lambda _: "cannot be read or written" in it.log()), it.log()[-3000:]
+        before = it.log().count("\n")
+        stuck = it.done
+        assert not it.until(lambda worker: not worker.alive, 15.0), it.log()[-3000:]
+        assert it.log().count("\n") - before < 1000
+        ballast.unlink()
+        assert it.until(lambda _: it.done > stuck + 50, 30.0), it.log()[-3000:]
+        it.load.stop()
+        it.fleet.drain(sum(it.load.sent))
+        is_as_the_model_says(it)
+
+
+def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
+    """It does not end and start over, each time at the cost of a rebalance."""
+    with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
+        it.start()
+        assert it.until(lambda _: it.done == 20), it.log()[-3000:]
+        it.fleet.kill("worker-1")
+        for path in databases(it) + databases(it, "rates"):
+            for file in path.glob("*"):
+                file.unlink()
+            path.rmdir()
+        ballast = fill(disk)
+        it.start()
+        it.load.start()
+        assert it.until(lambda worker: worker.generation >= 0)
+        assert not it.until(lambda worker: not worker.alive, 10.0)
+        ballast.unlink()
+        assert it.until(lambda _: it.done > 60, 30.0)
+        it.load.stop()
+        it.fleet.drain(sum(it.load.sent))
+        is_as_the_model_says(it)
+
+
+def truncate(pattern: str) -> Callable[[Path], None]:
+    """Halve the files of that name."""
+    def damage(database: Path) -> None:
+        for file in database.glob(pattern):
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    return damage
+
+
+def scramble(pattern: str) -> Callable[[Path], None]:
+    """Flip bits all over the files of that name."""
+    def damage(database: Path) -> None:
+        for file in database.glob(pattern):
+            file.write_bytes(bytes(byte ^ 0x5A if at % 17 == 9 else byte for at, byte in
+                                   enumerate(file.read_bytes())))
+    return damage
+
+
+def remove(pattern: str) -> Callable[[Path], None]:
+    """Remove the files of that name."""
+    def damage(database: Path) -> None:
+        for file in database.glob(pattern):
+            file.unlink()
+    return damage
+
+
+def replace_by_file(database: Path) -> None:
+    """A file where the folder was."""
+    for file in database.glob("*"):
+        file.unlink()
+    database.rmdir()
+    database.write_bytes(b"no folder")
+
+
+@pytest.mark.parametrize("damage", [scramble("MANIFEST*"), remove("MANIFEST*"), truncate("CURRENT"),
+                                    replace_by_file],
+                         ids=["manifest scrambled", "manifest gone", "CURRENT cut", "a file"])
+def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
+        tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """Stock ends at each start, and each start rebalances the group."""
+    with troubled(tmp_path, preload=500) as it:
+        it.start()
+        assert it.until(lambda _: it.done == 20)
+        for _ in range(2):
+            it.fleet.terminate("worker-1")
+            damage(databases(it)[0])
+            it.load.start()
+            it.start()
+            done = it.done
+            assert it.until(lambda _, done=done: it.done > done + 20), it.log()[-3000:]
+            it.load.stop()
+        it.fleet.drain(sum(it.load.sent))
+        is_as_the_model_says(it)
+        aside = sorted(path.name for path in it.worker.folder.glob("data/**/*.corrupt"))
+        assert aside == [databases(it)[0].name + ".corrupt"]
+        assert it.log().count("were set aside as") == 2
+
+
+def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> None:
+    """Read in batches they go past Faust's own decoding; an agent would end at each of them."""
+    with troubled(tmp_path, preload=500) as it:
+        topic = f"{it.load.app_id}-totals-changelog"
+        asyncio.run(write_rows(it.load.bootstrap, topic, [
+            (b'"customer-0-0"', b"{no json"), (b"{no json", b"{}"), (None, b"{}"),
+            (b'"customer-1-1"', b"[1]")]))
+        it.start()
+        it.load.start()
+        assert it.until(lambda _: it.done > 60), it.log()[-3000:]
+        it.load.stop()
+        it.fleet.drain(sum(it.load.sent))
+        is_as_the_model_says(it)
+        assert "Replayed" in it.log()
+        kept = [line for path in it.worker.folder.glob("data/**/unreadable/*.jsonl")
+                for line in path.read_text().splitlines()]
+        assert len(kept) >= 3
+
+
+async def write_rows(bootstrap: str, topic: str, rows: list[tuple[bytes | None, bytes]]) -> None:
+    """Into partitions 0 and 1 in turn."""
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number, (key, value) in enumerate(rows):
+            await producer.send_and_wait(topic, value, key, number % 2)
