@@ -87,9 +87,9 @@ class OurGroup:
         self.case, self.folder = case, folder
         self.assignors: dict[str, Any] = {}
         for i in range(case.members):
-            self.add_member(i)
+            self.add(i)
 
-    def add_member(self, number: int) -> None:
+    def add(self, number: int) -> None:
         """One more member."""
         self.assignors[member_id(number)] = app_of(self.case, number, PartitionAssignor, self.folder).assignor
 
@@ -116,7 +116,7 @@ class StockGroup(OurGroup):
         self.said: dict[str, bytes] = {}
         super().__init__(case, folder)
 
-    def add_member(self, number: int) -> None:
+    def add(self, number: int) -> None:
         """One more member, without an assignment."""
         empty = {"assignment": {"actives": {}, "standbys": {}}, "url": f"http://worker-{number}.shop.svc:6066",
                  "changelog_distribution": {}, "external_topic_distribution": {}, "topic_groups": {}}
@@ -157,7 +157,7 @@ def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
         gc.freeze()
         joined = group.metadata()
         unchanged = [assign(group, cluster, joined)[0] for _ in range(repeat)]
-        group.add_member(case.members)
+        group.add(case.members)
         joined = group.metadata()
         rounds = [assign(group, cluster, joined) for _ in range(repeat)]
         answers = rounds[-1][1]

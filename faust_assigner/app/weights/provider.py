@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import gc
 import threading
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from mode import get_logger
+from mode import Service, get_logger
 
+from faust_assigner.app.repairs.watchdog import must_run
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.settings import read
-from faust_assigner.app.weights.sources import FileSource, Source, TopicSource
+from faust_assigner.app.weights.sources import FileSource, Found, Source, TopicSource
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.planner import Plan
 from faust_assigner.settings import table
@@ -41,6 +43,9 @@ logger = get_logger(__name__)
 
 #: How often a file is looked at, and how long a topic is waited for before looking at the clock.
 POLL_S = 2.0
+
+#: Seconds that a source has to close what it opened.
+CLOSE_S = 2.5
 
 Clock: TypeAlias = Callable[[], dt.datetime]
 
@@ -76,7 +81,7 @@ class WeightsProvider:
     """Call it for the weights of the next decision, or None; it answers from memory.
 
     ``current`` is what was found last, with the version or the reason; ``last_trial`` the last score in
-    mode ``shadow``. ``close()`` ends the thread.
+    mode ``shadow``. ``close()`` ends the thread and waits for it.
     """
 
     def __init__(self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None) -> None:
@@ -86,9 +91,9 @@ class WeightsProvider:
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
         self._document: WeightsDocument | None = None
         self._said: tuple[int | None, str | None] = (None, "loading")
-        self._closed = threading.Event()
+        self._closed = False
         self._first_look = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._follower: _Follower | None = None
 
     def __call__(self) -> PartitionWeights | None:
         """The weights in force at this moment; None means that everything weighs 1.0. Never waits."""
@@ -97,21 +102,26 @@ class WeightsProvider:
         return PartitionWeights(found) if found.in_force and self.wanted.mode is Mode.ON else None
 
     def start(self) -> None:
-        """Begin to read, once; returns at once."""
-        if self._thread is None and self.wanted.mode is not Mode.OFF:
-            run = _Follower(weakref.ref(self), self.wanted, self._closed)
-            self._thread = threading.Thread(target=run, name="assignor-weights", daemon=True)
-            self._thread.start()
+        """Begin to read, once, or again where the thread has ended; returns at once; not once closed."""
+        if self._closed or self.wanted.mode is Mode.OFF or (self._follower and self._follower.runs):
+            return
+        if self._follower is not None:
+            logger.error("The thread that follows %s has ended; it is started again", self.wanted.source)
+        self._follower = _Follower(weakref.ref(self), self.wanted)
+        weakref.finalize(self, self._follower.close)
+        self._follower.start()
 
     def wait(self, timeout_s: float) -> bool:
         """For tests and tools: whether the source was looked at within ``timeout_s``."""
         return self._first_look.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop reading; what was found stays in force until it is stale."""
-        self._closed.set()
+        """Stop reading, and wait for the thread; what was found stays in force until it is stale."""
+        self._closed = True
+        if self._follower is not None and not self._follower.close(2 * CLOSE_S):
+            logger.error("The thread that follows %s did not end in time", self.wanted.source)
 
-    def take(self, found: bytes | FaustAssignerError | None) -> None:
+    def take(self, found: Found) -> None:
         """A new document, the reason why there is none, or None: nothing new, but time has passed."""
         if isinstance(found, bytes):
             try:
@@ -160,30 +170,69 @@ class WeightsProvider:
 
 
 class _Follower:
-    """The thread's body: it holds the provider only while it hands something over."""
+    """A thread with an event loop of its own; it holds the provider only while it hands something over."""
 
-    def __init__(self, provider: weakref.ref[WeightsProvider], wanted: WeightSettings,
-                 closed: threading.Event) -> None:
-        self.provider, self.wanted, self.closed = provider, wanted, closed
+    def __init__(self, provider: weakref.ref[WeightsProvider], wanted: WeightSettings) -> None:
+        self.provider, self.wanted = provider, wanted
+        self._closing = asyncio.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="assignor-weights", daemon=True)
 
-    def __call__(self) -> None:
-        with contextlib.closing(self._changes()) as changes:
-            for found in changes:
-                provider = self.provider()
-                if provider is None or self.closed.is_set():
-                    return
-                provider.take(found)
-                del provider
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
 
-    def _changes(self) -> Generator[bytes | FaustAssignerError | None, None, None]:
-        while not self.closed.is_set():
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def close(self, wait_s: float = 0.0) -> bool:
+        """End it: its tasks, its sockets, the thread; returns whether it ended within ``wait_s``."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, which is all that was wanted
+            self._loop.call_soon_threadsafe(self._closing.set)
+        if wait_s and self._thread is not threading.current_thread():
+            self._thread.join(wait_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        # The runner cancels every task that is left and closes the loop, and with it the sockets.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_closed())
+        # aiokafka forgets a connection that is cancelled in the making; only its finaliser closes the socket.
+        gc.collect()
+
+    async def _until_closed(self) -> None:
+        work, closed = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._closing.wait())
+        await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, closed):
+            task.cancel()
+        await asyncio.wait({work, closed}, timeout=CLOSE_S)
+        await asyncio.sleep(0.01)  # a transport closes its socket a turn of the loop after it is told to
+
+    async def _follow(self) -> None:
+        while not self._closing.is_set():
             try:
-                yield from self.wanted.source.follow(self.closed, self.wanted.poll_s)
-            # The thread must outlive whatever a source does; nobody cancels it, but aiokafka's own
-            # cancelled tasks come through when a consumer stops.
+                async with contextlib.aclosing(self.wanted.source.follow(self.wanted.poll_s)) as changes:
+                    async for found in changes:
+                        if not self._hand_over(found):
+                            return
+            # The thread must outlive whatever a source does; aiokafka's own cancelled tasks come through
+            # when a consumer stops, and only a cancellation of this task is meant for it.
             except (Exception, asyncio.CancelledError) as error:
-                yield WeightsUnreachable(f"{type(error).__name__}: {error}")
-                self.closed.wait(self.wanted.poll_s)
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                if not self._hand_over(WeightsUnreachable(f"{type(error).__name__}: {error}")):
+                    return
+                await asyncio.sleep(self.wanted.poll_s)
+
+    def _hand_over(self, found: Found) -> bool:
+        """Whether anybody was there to take it."""
+        provider = self.provider()
+        if provider is not None and not self._closing.is_set():
+            provider.take(found)
+        return provider is not None
 
 
 class WeightsUnreachable(FaustAssignerError):
@@ -240,4 +289,18 @@ def install(app: Any) -> WeightsProvider | None:
     app.assignor.weights_provider = provider
     app.assignor.decisions.connect(provider.observe)
     provider.start()
+    app.add_dependency(_EndsWithTheApp(provider))
+    must_run(app, "weights", provider.start)
     return provider
+
+
+class _EndsWithTheApp(Service):  # type: ignore[misc]
+    """Closes a provider when the app stops, after everything that may still ask it."""
+
+    def __init__(self, provider: WeightsProvider) -> None:
+        self.provider = provider
+        super().__init__()
+
+    async def on_stop(self) -> None:
+        """Wait for its thread without holding up the loop."""
+        await asyncio.to_thread(self.provider.close)

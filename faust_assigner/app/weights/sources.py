@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from faust_assigner.errors import FaustAssignerError
+from faust_assigner.snapshots.changelog import consumer_of
 from faust_assigner.weights.document import MAX_BYTES
 
 
@@ -19,11 +19,15 @@ class NoWeights(FaustAssignerError):
     """There is nothing to read; says where it was looked for."""
 
 
+#: The document, the reason why there is none, or None: nothing new, but time has passed.
+Found: TypeAlias = bytes | FaustAssignerError | None
+
+
 class Source(Protocol):
     """Yields the document whenever it changed, the reason there is none, or None when time passed."""
 
-    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
-        """Until ``closed``; at least one item every ``poll_s`` seconds or so."""
+    def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        """At least one item every ``poll_s`` seconds or so, without an end; what it opened it closes."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +39,22 @@ class FileSource:
     def __str__(self) -> str:
         return self.path
 
-    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
         """The file's bytes whenever its size, time or inode changed."""
         seen: tuple[int, int, int] | None = None
-        while not closed.is_set():
+        while True:
             try:
                 status = Path(self.path).stat()
                 now = (status.st_mtime_ns, status.st_size, status.st_ino)
-                found: bytes | FaustAssignerError | None = None
+                found: Found = None
                 if now != seen:
                     with open(self.path, "rb") as stream:
                         found = stream.read(MAX_BYTES + 1)
                     seen = now
-                yield found
             except OSError as error:
-                seen = None
-                yield NoWeights(f"{self.path}: {error.strerror or error}")
-            closed.wait(poll_s)
+                seen, found = None, NoWeights(f"{self.path}: {error.strerror or error}")
+            yield found
+            await asyncio.sleep(poll_s)
 
 
 @dataclass(frozen=True)
@@ -68,40 +71,24 @@ class TopicSource:
     def __str__(self) -> str:
         return f"topic {self.topic}"
 
-    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
-        """The newest record of ours, then every further one; one event loop of this thread's own."""
-        loop = asyncio.new_event_loop()
-        try:
-            consumer = loop.run_until_complete(self._started())
-            try:
-                yield loop.run_until_complete(self._first(consumer, poll_s))
-                while not closed.is_set():
-                    yield loop.run_until_complete(self._newest(consumer, poll_s))
-            finally:
-                loop.run_until_complete(consumer.stop())
-        finally:
-            loop.close()
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        """The newest record of ours, then every further one."""
+        async with consumer_of(self.connection) as consumer:
+            await self._assign(consumer)
+            yield await self._first(consumer, poll_s)
+            while True:
+                yield await self._newest(consumer, poll_s)
 
-    async def _started(self) -> AIOKafkaConsumer:
-        """A consumer at the beginning of every partition of the topic."""
-        consumer = AIOKafkaConsumer(
-            **self.connection, enable_auto_commit=False, auto_offset_reset="earliest",
-            isolation_level="read_committed",
-        )
-        try:
-            await consumer.start()
-            # Asking for the topic by name would create it on brokers that do so.
-            cluster = await consumer._client.fetch_all_metadata()
-            numbers = cluster.partitions_for_topic(self.topic)
-            if not numbers:
-                raise NoWeights(f"topic {self.topic} does not exist")
-            partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning(*partitions)
-        except BaseException:
-            await consumer.stop()
-            raise
-        return consumer
+    async def _assign(self, consumer: AIOKafkaConsumer) -> None:
+        """Put the consumer at the beginning of every partition of the topic; raises NoWeights for none."""
+        # Asking for the topic by name would create it on brokers that do so.
+        cluster = await consumer._client.fetch_all_metadata()
+        numbers = cluster.partitions_for_topic(self.topic)
+        if not numbers:
+            raise NoWeights(f"topic {self.topic} does not exist")
+        partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
 
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
         """The newest record as the topic stands now: a later partition may hold a newer one."""
@@ -112,7 +99,7 @@ class TopicSource:
             newest = await self._newest(consumer, poll_s) or newest
         return newest
 
-    async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError | None:
+    async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
         """The last record of our group among those that came within ``poll_s``; None when there is none."""
         batches = await consumer.getmany(timeout_ms=int(poll_s * 1000))
         key = self.group_id.encode()

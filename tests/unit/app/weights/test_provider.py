@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import gc
 import logging
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,8 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.weights.provider import Mode, WeightSettings, WeightsProvider, configured, install
-from faust_assigner.app.weights.sources import FileSource, TopicSource
-from faust_assigner.errors import ConfigError, FaustAssignerError
+from faust_assigner.app.weights.sources import FileSource, Found, TopicSource
+from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
 from faust_assigner.weights.document import WeightRow, encode
 
@@ -129,8 +131,8 @@ def test_a_broken_file_takes_the_weights_out_of_force_and_a_good_one_brings_them
 class _Stuck:
     """A source that never answers."""
 
-    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
-        closed.wait(30.0)
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        await asyncio.sleep(30.0)
         yield None
 
 
@@ -150,12 +152,12 @@ class _Failing:
     def __init__(self, failure: BaseException) -> None:
         self.failure, self.failures = failure, 0
 
-    def follow(self, closed: threading.Event, poll_s: float) -> Iterator[bytes | FaustAssignerError | None]:
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
         self.failures += 1
         if self.failures < 3:
             raise self.failure
         yield document(4, 1.0, 2.0)
-        closed.wait(30.0)
+        await asyncio.sleep(30.0)
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("broker is away"), asyncio.CancelledError()])
@@ -172,12 +174,89 @@ def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
     provider = WeightsProvider("shop", WeightSettings(FileSource(str(tmp_path / "none")), poll_s=0.01))
     provider.start()
     assert provider.wait(5.0)
-    thread = provider._thread
-    assert thread is not None
+    assert provider._follower is not None
+    thread = provider._follower._thread
     del provider
     gc.collect()
     thread.join(5.0)
     assert not thread.is_alive()
+
+
+class _Hostile:
+    """A source whose closing fails the way a stopping aiokafka consumer does."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        try:
+            while True:
+                yield document(4, 1.0, 2.0)
+                await asyncio.sleep(poll_s)
+        finally:
+            self.closed += 1
+            raise asyncio.CancelledError("of a task of its own")
+
+
+def test_closing_ends_the_thread_whatever_the_source_does(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is begun again, and nothing is raised in a thread where nobody sees it."""
+    raised: list[object] = []
+    before, threading.excepthook = threading.excepthook, raised.append
+    try:
+        source = _Hostile()
+        provider = WeightsProvider("shop", WeightSettings(source, poll_s=0.01))
+        provider.start()
+        until(lambda: provider.current.version == 4)
+        provider.close()
+        assert provider._follower is not None
+        assert not provider._follower.runs
+        assert (source.closed, raised) == (1, [])
+        provider.start()
+        assert not provider._follower.runs
+    finally:
+        threading.excepthook = before
+
+
+def connections_of_this_process(port: int) -> int:
+    """Sockets that this process has open and whose other end is ``port``, in any state."""
+    ours = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            ours.add(os.readlink(path))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in ours for row in rows)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["a broker", "a listener that says nothing"])
+def test_closing_leaves_no_socket_and_no_attempt(embedded_broker: Any, answers: bool) -> None:
+    """A consumer that goes on connecting after its worker is gone disturbs whoever has the port next."""
+    with contextlib.ExitStack() as stack:
+        if answers:
+            port = int(embedded_broker.bootstrap.rpartition(":")[2])
+        else:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = listener.getsockname()[1]
+        source = TopicSource("weights", "shop", {"bootstrap_servers": f"127.0.0.1:{port}"})
+        provider = WeightsProvider("shop", WeightSettings(source, poll_s=0.05))
+        provider.start()
+        until(lambda: connections_of_this_process(port) > 0)
+        provider.close()
+        assert provider._follower is not None
+        assert not provider._follower.runs
+        until(lambda: connections_of_this_process(port) == 0)
+        time.sleep(0.2)
+        assert connections_of_this_process(port) == 0
+
+
+async def test_the_thread_ends_with_its_app(tmp_path: Path) -> None:
+    """As one of the app's services: started with it or not, it is closed when the app stops."""
+    app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
+    provider = install(app)
+    assert provider is not None
+    assert provider.wait(5.0)
+    await app._stop_children()
+    assert provider._follower is not None
+    assert not provider._follower.runs
 
 
 def decision() -> tuple[DecisionInputs, Any]:
