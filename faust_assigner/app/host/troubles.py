@@ -18,6 +18,7 @@ _PASSED = "tests/integration/app/test_replay_loop.py::test_the_last_readable_rec
 _UNDECODED = ("tests/integration/app/test_replay_loop.py::"
               "test_records_that_do_not_decode_are_counted_named_and_kept")
 _WATCHED = "tests/integration/app/test_watchdog.py::test_what_has_ended_ends_the_worker"
+_TOPICS = "tests/integration/app/test_topics.py::test_a_mismatch_of_partitions_ends_every_worker"
 _SEEK = "tests/integration/app/test_parting.py::test_committed_offsets_are_asked_for_at_once"
 _LEAVES = "tests/integration/app/test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
 
@@ -57,6 +58,8 @@ TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of("faust.tables.manager:TableManager",
         ("add", "(self, table)", "repairs",
          "overridden: the table's store is told to be careful", _CORRUPT),
+        ("on_start", "async (self)", "repairs",
+         "overridden: a topic that is a pattern is an error", _TOPICS),
         ("_update_channels", "async (self)", "repairs",
          "overridden: what does not decode is named", _UNDECODED),
         ("_channels", "set in __init__", "repairs",
@@ -81,6 +84,8 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "overridden: no garbage is collected for each table at each rebalance", _CORRUPT),
     ),
     *rows_of("faust.tables.base:Collection",
+        ("_verify_source_topic_partitions", "(self, source_topic)", "repairs",
+         "wrapped: a mismatch ends the worker", _TOPICS),
         ("_new_store_by_url", "(self, url)", "repairs",
          "wrapped: makes a careful store", _CORRUPT),
     ),

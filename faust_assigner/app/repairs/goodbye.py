@@ -71,7 +71,9 @@ class LeavesInTime(Consumer):
         return thread
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Commit, not for longer than there is time."""
+        """Commit, not for longer than there is time, and not through a thread that has crashed."""
+        if self.app.should_stop and self._thread.should_stop:
+            return False
         return bool(await self._goodbye.within(
             "Last commit", super().force_commit, topics, start_new_transaction))
 
@@ -101,6 +103,8 @@ class LeavesInTime(Consumer):
 
         Stock closes its tables first, as long as that takes, and the partitions stand still meanwhile.
         """
+        if self._thread.should_stop:
+            return  # it has crashed, and leaves by itself
         await self.app.producer.flush()
         await self.commit_and_end_transactions()
         coordinator = getattr(self._thread._consumer, "_coordinator", None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust.tables.recovery import Recovery, ServiceStopped
 from mode import Service, get_logger
@@ -17,12 +17,6 @@ from faust_assigner.app.repairs.patience import insist, pause_s
 from faust_assigner.app.repairs.replay_loop import ChangelogQueue, ReplayLoop
 from faust_assigner.app.repairs.watchdog import Watched
 from faust_assigner.app.restore.table_files import CarefulStore, is_storage_error, store_of, take_care_of
-
-if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import TablesBase as TableManager
-else:
-    TableManager = object
-
 
 logger = get_logger(__name__)
 
@@ -242,7 +236,7 @@ async def _raise(error: BaseException) -> None:
     raise error
 
 
-class SteadyTables(Watched, TableManager):
+class SteadyTables(Watched):
     """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
 
     _changelog_queue: ChangelogQueue | None

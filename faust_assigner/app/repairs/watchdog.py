@@ -10,16 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mode import Service, get_logger
 
 from faust_assigner.app.repairs.patience import SAY_EVERY_S, Said
-
-if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import TablesBase as TableManager
-else:
-    TableManager = object
+from faust_assigner.app.repairs.topics import ChecksTopics
 
 logger = get_logger(__name__)
 
@@ -67,7 +63,7 @@ def aiokafka_problem(consumer: Any) -> str | None:
     return None
 
 
-class Watched(TableManager):
+class Watched(ChecksTopics):
     """Of the table manager, which every worker has: it looks every second whether the worker can go on."""
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -99,6 +95,8 @@ class Watched(TableManager):
                 yield "thread", "the consumer's thread has ended"
             elif problem := aiokafka_problem(getattr(thread, "_consumer", None)):
                 yield "aiokafka", problem
+        if mismatch := self.topic_problem():
+            yield "topics", mismatch
         for name, find in vars(self.app).get(_MARK, {}).items():
             if found := find():
                 yield name, found

@@ -139,7 +139,8 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime")
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
-            "Watched": (TableManager,), "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
+            "Watched": (TableManager,), "ChecksTopics": (TableManager,),
+            "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,)}

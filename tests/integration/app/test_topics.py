@@ -1,0 +1,83 @@
+"""Topics that cannot work: told once, clearly, by a worker that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import faust
+import pytest
+from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
+
+from faust_assigner.app.repairs.topics import refuse_patterns
+from tests.support.workers.fleet import Fleet, embedded_broker
+from tests.support.workers.load import Load
+from tests.support.workers.virtual import Worker, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Uneven(Load):
+    """Changelogs of the totals have one partition more than their source."""
+
+    async def _prepare(self, waiting: int) -> None:
+        self.partitions += 1
+        await self._create(self.app_id, "totals-changelog")
+        self.partitions -= 1
+        await super()._prepare(waiting)
+
+    async def _create(self, app_id: str, name: str) -> None:
+        from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(f"{app_id}-{name}", self.partitions, 1)])
+        finally:
+            await admin.close()
+
+
+def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:
+    """In stock the one dies that writes to the table first, and the others stay."""
+    with embedded_broker() as bootstrap:
+        fleet = Fleet("uneven", bootstrap, 2, tmp_path, replicas=0)
+        load = Uneven(bootstrap, "uneven", 2)
+        load.prepare(10)
+        try:
+            for name in ("worker-1", "worker-2"):
+                fleet.start(name)
+            for name in ("worker-1", "worker-2"):
+                worker = fleet.workers[name]
+                assert worker.process.wait(60) not in (0, None)
+                log = (worker.folder / "log").read_text()
+                assert "uneven-totals-changelog has 3 partitions" in log
+                assert "uneven-orders: 2" in log
+        finally:
+            fleet.stop()
+
+
+async def test_a_pattern_is_refused_with_the_agents_name() -> None:
+    """Stock subscribes to nothing and says nothing."""
+    app = faust.App("shop", broker="kafka://127.0.0.1:1", web_enabled=False)
+
+    @app.agent(app.topic(pattern="orders-.*"))
+    async def count(orders: Any) -> None:
+        """Never gets one."""
+
+    with pytest.raises(ImproperlyConfigured, match=r"count: its topic is the pattern 'orders-\.\*'"):
+        refuse_patterns(app.agents.items())
+
+
+async def test_a_mismatch_seen_at_a_write_ends_the_worker() -> None:
+    """Where another topic has as many partitions as the changelog, only the write tells."""
+    worker = Worker(repaired=True)
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        counts = {worker.orders.get_topic_name(): 1}
+        worker.app.consumer.topic_partitions = lambda topic: counts.get(topic, 2)
+        worker.send_orders(1)
+        assert await worker.until(lambda: worker.app.crash_reason is not None)
+        assert isinstance(worker.app.crash_reason, PartitionsMismatch)
+        await asyncio.sleep(0)
