@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.repairs.goodbye import _done_within
 from tests.support.workers.troubled import troubled
 from tests.support.workers.virtual import Worker, running
 
@@ -49,3 +51,18 @@ async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCapture
             await worker.rebalance([0, 1, 2])
             assert await worker.until(lambda: worker.offsets == [5, 6, 7, 8, 9])
         assert [len(tps) for tps in asked] == [6]
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("of a client"), None])
+async def test_a_client_that_fails_at_its_stop_ends_no_thread_without_a_word(failure: Any) -> None:
+    """aiokafka's own cancelled tasks come through; the app waited a minute for that thread."""
+    async def stop() -> None:
+        if failure is not None:
+            raise failure
+
+    assert await _done_within(1.0, stop) == (failure is None)
+    ours = asyncio.ensure_future(_done_within(5.0, asyncio.Event().wait))
+    await asyncio.sleep(0)
+    ours.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ours
