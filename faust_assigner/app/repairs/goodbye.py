@@ -130,7 +130,7 @@ class LeavesInTime(Consumer):
 
 
 async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bool:
-    """Whether ``step()`` came to its end in time; it is cancelled otherwise. Raises only a cancellation of ours.
+    """Whether ``step()`` came to its end in time; it is cancelled otherwise. Raises our cancellation only.
 
     aiokafka's own tasks, cancelled when a client stops, come through as one; it would end a thread without
     the word that the app then waits for, for a minute.

@@ -11,7 +11,8 @@ import pytest
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 from faust_assigner.app.repairs.topics import refuse_patterns
-from tests.support.workers.fleet import Fleet, embedded_broker
+from faust_assigner.testing.broker import broker_process
+from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 from tests.support.workers.virtual import Worker, running
 
@@ -40,7 +41,8 @@ class Uneven(Load):
 
 def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:
     """In stock the one dies that writes to the table first, and the others stay."""
-    with embedded_broker() as bootstrap:
+    with broker_process() as broker:
+        bootstrap = broker.bootstrap
         fleet = Fleet("uneven", bootstrap, 2, tmp_path, replicas=0)
         load = Uneven(bootstrap, "uneven", 2)
         load.prepare(10)

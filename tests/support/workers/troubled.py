@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.broker_process import BrokerProcess, broker_process
+from faust_assigner.testing.broker import BrokerProcess, broker_process
 from tests.support.workers.fleet import Fleet, Worker
 from tests.support.workers.load import Load
 
