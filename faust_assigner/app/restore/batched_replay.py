@@ -33,8 +33,8 @@ def write_in_batches(
 
     To be run in a thread of its own. ``stopped`` is asked a few times a second, whatever the broker does.
     What was applied before a stop or an error stays, with its offset. ``unreadable`` is told of records
-    that have a reason, in ``reasons``, not to be in their table. Cost: about 0.15M small JSON records/s and
-    core, half of it for decoding the last record of each key of a batch.
+    that have a reason, in ``reasons``, not to be in their table. Cost: about 3 us and core for each record,
+    and its decoding for the last one of each key of a batch: 4 us for numbers, 10 us for small models.
     """
 
     def write(tp: TopicPartition, records: Sequence[Any], position: int) -> None:

@@ -61,7 +61,7 @@ def unreadable_of(app: Any) -> UnreadableRecords:
 
 
 def reason_of(table: Any) -> Reason:
-    """Decodes records of the table's changelog as Faust does. Cost: about 5 us for a small JSON record."""
+    """Decodes records of the changelog as Faust does. Cost: 4 us for numbers, 10 us for small models."""
     app, schema = table.app, table.changelog_topic.schema
     loads_key, loads_value = app.serializers.loads_key, app.serializers.loads_value
 
