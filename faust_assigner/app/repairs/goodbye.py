@@ -121,12 +121,12 @@ class LeavesInTime(Consumer):
 
     async def _part_producer(self, producer: Any, stop: Callable[[], Awaitable[None]]) -> None:
         transactional = getattr(producer, "_transaction_producers", {}).values()
-        clients = [one.client for one in (getattr(producer, "_producer", None), *transactional) if one]
+        senders = [one for one in (getattr(producer, "_producer", None), *transactional) if one is not None]
         if await _done_within(max(self._goodbye.left, LEAST_S), stop):
             return
         logger.error("The producer's last records may be lost: the broker is silent")
-        for client in clients:
-            await _done_within(LEAST_S, client.close)
+        for sender in senders:
+            await _done_within(LEAST_S, sender.client.close)
 
 
 async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bool:

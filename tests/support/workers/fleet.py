@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import subprocess
-=======
 import json
->>>>>>> 33cd8f4 (Tests of trouble start brokers and workers the shared way)
+import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
