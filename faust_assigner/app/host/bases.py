@@ -6,9 +6,8 @@ Each member is a row of ``touches.py`` or described by Faust. ``TP`` and records
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 
