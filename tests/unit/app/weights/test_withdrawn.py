@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from faust_assigner.app.weights.provider import WeightSettings, WeightsProvider
@@ -20,27 +21,15 @@ def test_a_file_deleted_after_a_good_one_stays_out_of_force(tmp_path: Path) -> N
         assert (provider.current.code, provider.current.version) == ("missing", None), round_
 
 
-def test_a_file_that_comes_back_unchanged_is_in_force_again(tmp_path: Path) -> None:
+async def test_a_file_that_comes_back_unchanged_is_in_force_again(tmp_path: Path) -> None:
     """Moved away and back: the same size, time and inode as what was seen last."""
     path, aside = tmp_path / "weights.json", tmp_path / "aside"
     path.write_bytes(document(1, 1.0, 2.0))
-
-    class Looks:
-        """Says when to stop."""
-
-        left = 3
-
-        def is_set(self) -> bool:
-            return self.left == 0
-
-        def wait(self, _: float) -> None:
-            self.left -= 1
-            if self.left == 2:
-                path.rename(aside)
-            elif self.left == 1:
-                aside.rename(path)
-
-    found = list(FileSource(str(path)).follow(Looks(), 0.0))  # type: ignore[arg-type]
-    assert isinstance(found[0], bytes)
-    assert isinstance(found[1], NoWeights)
-    assert found[2] == found[0]
+    async with contextlib.aclosing(FileSource(str(path)).follow(0.0)) as looks:
+        first = await anext(looks)
+        path.rename(aside)
+        gone = await anext(looks)
+        aside.rename(path)
+        assert isinstance(first, bytes)
+        assert isinstance(gone, NoWeights)
+        assert await anext(looks) == first
