@@ -73,7 +73,7 @@ class EmbeddedBroker:
 
     async def start(self) -> None:
         """Start on the running loop."""
-        node = Node(self.settings, self.data, clock=self._clock)
+        node = await asyncio.to_thread(Node, self.settings, self.data, clock=self._clock)
         server = BrokerServer(node)
         try:
             self.port = await server.start(self.host, self.port)

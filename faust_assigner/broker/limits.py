@@ -15,6 +15,7 @@ MAX_OFFSETS_PER_GROUP: Final = 200_000
 MAX_PENDING_MEMBERS: Final = 10_000  # ids handed out in one group and not used yet
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
 MAX_ARRAY_ELEMENTS: Final = 250_000  # in one request, nested arrays included
+CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the batches written last, in memory
 
 FRAME_TIMEOUT_S: Final = 30.0  # from a frame's first byte to its last, and from connect to the first frame
 WRITE_STALL_TIMEOUT_S: Final = 120.0  # a peer that takes nothing of what it asked for

@@ -1,77 +1,146 @@
 """One partition's log: opaque record batches in the store, a small index of them in memory.
 
 Offsets are contiguous: the next batch starts where the last one ended. A batch and its index entry are one
-atomic write; after a crash the log is what the store gives back, cut at the first gap. The high watermark is
-the log end offset (one replica).
+atomic write; after a crash the log is what the store gives back. A gap is damage: the start refuses it, or
+goes on with the loss named, and then readers step over it. The high watermark is the log end offset (one
+replica).
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from faust_assigner.broker import records
 from faust_assigner.broker.producers import ProducerBook
 from faust_assigner.broker.records import Batch
-from faust_assigner.broker.store import Store
+from faust_assigner.broker.store import Range, Store, StoreFailed, prefix_range
 
 LEADER_EPOCH: Final = 0  # one broker is the leader from the first record to the last
 ENTRY: Final = struct.Struct(
     ">iqqqqhi"
 )  # last delta, size, max timestamp, appended at, producer id, epoch, sequence
 OFFSET: Final = struct.Struct(">q")
+HOLE: Final = struct.Struct(">qq")
+PLACE_BYTES: Final = 20  # topic id and partition number, after the kind of key
+BATCHES, INDEX, START, FLOOR = b"b", b"x", b"s", b"e"  # kinds of keys
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which batches answer a read; ``first`` is the base offset of the first."""
+
+    first: int
+    keys: tuple[bytes, ...]
+
 
 
 class PartitionLog:
-    """Append, read, trim. Not thread-safe; used from the broker's event loop only."""
+    """Append, read, trim. Not thread-safe; used from the broker's event loop only, save for :meth:`load`."""
 
     def __init__(self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False) -> None:
         self._store = store
-        place = topic_id + struct.pack(">i", partition)
-        self._batch_prefix, self._index_prefix, self._start_key = b"b" + place, b"x" + place, b"s" + place
+        self.place = topic_id + struct.pack(">i", partition)
+        self._batch_prefix, self._index_prefix = BATCHES + self.place, INDEX + self.place
+        self._start_key, self._floor_key = START + self.place, FLOOR + self.place
         self.start_offset = 0
         self.end_offset = 0
         self._bases = array("q")
+        self._nexts = array("q")  # the offset after each batch
         self._ends = array("q")  # running total of bytes after each batch
         self._sizes = array("q")
         self._max_timestamps = array("q")
+        self._peaks: array[int] | None = None  # running maximum of the above, made when a time is asked for
         self._unsynced_records = 0
+        self.holes: list[tuple[int, int]] = []  # offsets [first, beyond) without a batch, as found at start
+        self._accepted: list[tuple[int, int]] = []  # those named to somebody who started all the same
         self.producers = ProducerBook()
         self.waiters: dict[int, Callable[[], None]] = {}
         self.deleted = False
         if not is_new:
-            self._load()
+            start, floor = store.get(self._start_key), store.get(self._floor_key)
+            self.restore(start, floor, store.scan(self._index_prefix))
 
-    def _load(self) -> None:
-        saved = self._store.get(self._start_key)
-        if saved is not None:
-            (self.start_offset,) = OFFSET.unpack(saved)
+    def restore(
+        self, start: bytes | None, floor: bytes | None, entries: Iterable[tuple[bytes, bytes]]
+    ) -> None:
+        """Take over what the store has: log start, end after a named loss, index in key order."""
+        if start is not None:
+            (self.start_offset,) = OFFSET.unpack(start)
         self.end_offset = self.start_offset
-        prefix = len(self._index_prefix)
-        stale: list[bytes] = []
-        for key, value in self._store.scan(self._index_prefix):
-            (base,) = OFFSET.unpack_from(key, prefix)
-            last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = ENTRY.unpack(value)
-            if stale or (self._bases and base != self.end_offset):
-                # A gap: what follows it cannot be read in order, and must not meet later appends.
-                stale += [key, self._batch_prefix + key[prefix:]]
-                continue
+        unpack, prefix = ENTRY.unpack, 1 + PLACE_BYTES
+        for key, value in entries:
+            base = int.from_bytes(key[prefix:], "big")
+            last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = unpack(value)
+            if self._bases and base != self.end_offset:
+                self.holes.append((self.end_offset, base))
             if not self._bases and base > self.start_offset:
                 self.start_offset = base
             self._remember(base, last_delta, size, max_timestamp)
-            self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
-        if stale:
-            self._store.write((), stale)
+            if producer_id >= 0:
+                self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
+        if floor is not None:
+            self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
+            self._accepted = list(HOLE.iter_unpack(floor[OFFSET.size :]))
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
         self._bases.append(base)
+        self._nexts.append(base + last_delta + 1)
         self._sizes.append(size)
         self._ends.append((self._ends[-1] if self._ends else 0) + size)
         self._max_timestamps.append(max_timestamp)
+        if self._peaks is not None:
+            self._peaks.append(max(self._peaks[-1], max_timestamp) if self._peaks else max_timestamp)
         self.end_offset = base + last_delta + 1
+
+    def unexplained_holes(self) -> list[tuple[int, int]]:
+        """Offsets [first, beyond) that should be here and are not, save for losses accepted before."""
+        return [hole for hole in self.holes if not _covers(self._accepted, hole)]
+
+    def unreadable(self, chunk_bytes: int, progress: Callable[[], None]) -> Iterator[tuple[int, int]]:
+        """Offsets [first, beyond) of every batch that is gone or broken; reads all, ``progress`` may raise."""
+        first = 0
+        while first < len(self._bases):
+            before = self._ends[first] - self._sizes[first]
+            stop = max(bisect_right(self._ends, before + chunk_bytes), first + 1)
+            keys = [self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop]]
+            if not self._are_whole(keys, first):
+                for position in range(first, stop):
+                    if not self._are_whole([keys[position - first]], position):
+                        yield self._bases[position], self._nexts[position]
+            first = stop
+            progress()
+
+    def _are_whole(self, keys: Sequence[bytes], first: int) -> bool:
+        try:
+            found = self._store.get_many(keys)
+        except StoreFailed:
+            return False
+        return all(
+            data is not None and len(data) == self._sizes[n] for n, data in enumerate(found, first)
+        )
+
+    def accept_losses(self, losses: Sequence[tuple[int, int]], lost_batches: Iterable[int]) -> None:
+        """Go on without what is gone: no offset is given a second time, and no later start asks again."""
+        gone = set(lost_batches)
+        keys = [p + OFFSET.pack(base) for base in gone for p in (self._batch_prefix, self._index_prefix)]
+        end = max(self.end_offset, *(beyond for _, beyond in losses))
+        self._accepted = sorted({*self._accepted, *losses})
+        pairs = b"".join(HOLE.pack(*hole) for hole in self._accepted)
+        self._store.write([(self._floor_key, OFFSET.pack(end) + pairs)], keys)
+        columns = zip(self._bases, self._nexts, self._sizes, self._max_timestamps, strict=True)
+        kept = [column for column in columns if column[0] not in gone]
+        for column in (self._bases, self._nexts, self._sizes, self._ends, self._max_timestamps):
+            del column[:]
+        self._peaks = None
+        for base, following, size, newest in kept:
+            self._remember(base, following - base - 1, size, newest)
+        self.end_offset = end
 
     @property
     def size(self) -> int:
@@ -101,69 +170,111 @@ class PartitionLog:
         )
         self._unsynced_records = 0 if sync else self._unsynced_records + batch.count
         self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
-        self.producers.record(
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_delta, base, now_ms
-        )
+        self._store.note_end(self.place, self.end_offset)
+        if batch.has_producer:
+            self.producers.record(
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_delta, base, now_ms
+            )
         for wake in list(self.waiters.values()):
             wake()
         return base
 
+    def _first_for(self, offset: int) -> int | None:
+        """The position of the first batch that ends after ``offset``."""
+        if offset >= self.end_offset or not self._bases:
+            return None
+        position = bisect_right(self._nexts, offset)
+        return position if position < len(self._nexts) else None
+
     def available(self, offset: int) -> int:
         """Bytes a reader at ``offset`` could get; cost O(log batches)."""
-        if offset >= self.end_offset or not self._bases:
-            return 0
-        first = max(bisect_right(self._bases, offset) - 1, 0)
-        return self._ends[-1] - self._ends[first] + self._sizes[first]
+        first = self._first_for(offset)
+        return 0 if first is None else self._ends[-1] - self._ends[first] + self._sizes[first]
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+    def plan_read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Reading | None:
         """Whole batches from that of ``offset`` on, up to ``max_bytes``; the first always, if asked."""
-        if offset >= self.end_offset or not self._bases:
-            return b""
-        first = max(bisect_right(self._bases, offset) - 1, 0)
+        first = self._first_for(offset)
+        if first is None:
+            return None
         before = self._ends[first] - self._sizes[first]
         stop = bisect_right(self._ends, before + max_bytes)
         if stop <= first:
             if not at_least_one:
-                return b""
+                return None
             stop = first + 1
-        keys = [self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop]]
-        found = self._store.get_many(keys)
-        whole = [batch for batch in found if batch is not None]
-        if len(whole) < len(found):
-            whole = whole[: found.index(None)]
-        return b"".join(whole)
+        keys = tuple(self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop])
+        return Reading(self._bases[first], keys)
 
-    def find_time(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record not older than ``timestamp``; cost O(batches)."""
-        for position, newest in enumerate(self._max_timestamps):
-            if newest >= timestamp:
-                data = self._store.get(self._batch_prefix + OFFSET.pack(self._bases[position]))
-                if data is None:
-                    return None
-                offset, found = records.find_timestamp(data, timestamp)
-                return max(offset, self.start_offset), found
-        return None
+    def peek(self, reading: Reading) -> bytes | None:
+        """The batches of a reading where no disk is needed, else None."""
+        found = self._store.peek(reading.keys)
+        return None if found is None else found[0] if len(found) == 1 else b"".join(found)
 
-    def newest_time(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record with the greatest timestamp (KIP-734)."""
+    def load(self, reading: Reading) -> list[bytes | None]:
+        """The batches of a reading, from the disk; in any thread. Raises StoreFailed."""
+        return self._store.get_many(reading.keys)
+
+    def settle(self, found: Sequence[bytes | None], reading: Reading) -> bytes:
+        """What a reading found. Raises StoreFailed where a batch is missing that was not trimmed meanwhile."""
+        if None in found:
+            if not self.deleted and reading.first >= self.start_offset:
+                raise StoreFailed(f"a batch at or after offset {reading.first} is missing")
+            return b""
+        return b"".join(found)  # type: ignore[arg-type]
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
+        """Plan, load and settle in one go."""
+        reading = self.plan_read(offset, max_bytes, at_least_one=at_least_one)
+        return b"" if reading is None else self.settle(self.load(reading), reading)
+
+    def plan_time(self, timestamp: int) -> Reading | None:
+        """The batch that holds the first record not older than ``timestamp``; cost O(log batches)."""
+        if self._peaks is None:
+            self._peaks = array("q", accumulate(self._max_timestamps, max))
+        position = bisect_left(self._peaks, timestamp)
+        if position == len(self._peaks):
+            return None
+        return Reading(self._bases[position], (self._batch_prefix + OFFSET.pack(self._bases[position]),))
+
+    def plan_newest(self) -> tuple[Reading, int] | None:
+        """The batch of the record with the greatest timestamp (KIP-734), and that time."""
         if not self._max_timestamps:
             return None
-        return self.find_time(max(self._max_timestamps))
+        newest = max(self._max_timestamps)
+        reading = self.plan_time(newest)
+        return None if reading is None else (reading, newest)
+
+    def find_time(self, timestamp: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record not older than ``timestamp``, in one go."""
+        reading = self.plan_time(timestamp)
+        if reading is None:
+            return None
+        found = records.find_timestamp(self.settle(self.load(reading), reading), timestamp)
+        return max(found[0], self.start_offset), found[1]
+
+    def newest_time(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the record with the greatest timestamp, in one go."""
+        planned = self.plan_newest()
+        return None if planned is None else self.find_time(planned[1])
 
     def trim(self, new_start: int) -> None:
         """Forget what is before ``new_start``: whole batches on disk, part of one by offset alone."""
         new_start = min(max(new_start, self.start_offset), self.end_offset)
-        keep = bisect_right(self._bases, new_start) - 1
-        if new_start == self.end_offset:
-            keep = len(self._bases)
-        gone = self._bases[: max(keep, 0)]
-        deletes = [
-            prefix + OFFSET.pack(b) for b in gone for prefix in (self._batch_prefix, self._index_prefix)
-        ]
-        self._store.write([(self._start_key, OFFSET.pack(new_start))], deletes)
+        gone = bisect_right(self._nexts, new_start)
+        self._store.write(
+            [(self._start_key, OFFSET.pack(new_start))],
+            ranges=[self._span(p, gone) for p in (self._batch_prefix, self._index_prefix)] if gone else (),
+        )
         self.start_offset = new_start
-        for column in (self._bases, self._sizes, self._ends, self._max_timestamps):
-            del column[: len(gone)]
+        for column in (self._bases, self._nexts, self._sizes, self._ends, self._max_timestamps):
+            del column[:gone]
+        if gone:
+            self._peaks = None
+
+    def _span(self, prefix: bytes, count: int) -> Range:
+        """The keys of the first ``count`` batches."""
+        known = [prefix + OFFSET.pack(base) for base in self._bases[:count]]
+        return Range(known[0], known[-1] + b"\0", known)
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
         """Delete the oldest batches past their age or over the size; return how many records went."""
@@ -181,16 +292,36 @@ class PartitionLog:
         self.trim(self._bases[drop] if drop < len(self._bases) else self.end_offset)
         return self.start_offset - old_start
 
-    def erase(self) -> None:
-        """Drop every byte of this partition and wake whoever waits for more."""
+    def ranges(self) -> list[Range]:
+        """Every key of this partition."""
         keys = [OFFSET.pack(base) for base in self._bases]
-        for prefix in (self._batch_prefix, self._index_prefix):
-            self._store.drop(prefix, [prefix + key for key in keys])
-        self._store.write((), [self._start_key])
+        prefixes = (self._batch_prefix, self._index_prefix)
+        return [
+            *(prefix_range(prefix, [prefix + key for key in keys]) for prefix in prefixes),
+            prefix_range(self._start_key, [self._start_key]),
+            prefix_range(self._floor_key, [self._floor_key]),
+        ]
+
+    def close(self) -> None:
+        """The partition is gone from the store: wake whoever waits for more."""
         self.deleted = True
         for wake in list(self.waiters.values()):
             wake()
 
+    def erase(self) -> None:
+        """Drop every byte of this partition."""
+        self._store.write((), ranges=self.ranges())
+        self.close()
+
     def batch_starts(self) -> tuple[int, ...]:
         """Base offsets, for inspection and tests."""
         return tuple(self._bases)
+
+
+def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
+    """Whether ranges in ascending order leave nothing of ``hole`` uncovered."""
+    reached, beyond = hole
+    for first, end in accepted:
+        if first <= reached < end:
+            reached = end
+    return reached >= beyond

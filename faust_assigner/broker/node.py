@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from faust_assigner.broker import limits
+from faust_assigner.broker import limits, recovery
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.store import StoreFailed, open_store
@@ -41,7 +41,9 @@ class Node:
         folder: Path | None = None,
         *,
         clock: Callable[[], int] | None = None,
+        progress: Callable[[], None] = lambda: None,
     ) -> None:
+        """Open the store; ``progress`` is called all the while and ends it by raising."""
         self.settings = settings
         self.clock = clock or steady_clock()
         self.counters: Counter[str] = Counter()
@@ -56,7 +58,8 @@ class Node:
         try:
             self.cluster_id = self._open_cluster()
             self.defaults = default_configs(settings)
-            self.catalogue = Catalogue(self.store, settings, uuid.uuid4)
+            self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
+            recovery.examine(self.store, self.catalogue, settings, progress)
             self.groups = GroupService(
                 self.store,
                 _group_limits(settings),
@@ -71,6 +74,7 @@ class Node:
         self._next_producer_id, self._producer_ids_end = 0, 0
 
     def _open_cluster(self) -> str:
+        recovery.refuse_empty_after_loss(self.store, self.settings)
         version = self.store.get(b"format")
         if version not in (None, FORMAT_VERSION):
             raise StoreFailed(f"data format {version!r} is not {FORMAT_VERSION!r}; another version wrote it")

@@ -13,7 +13,6 @@ from faust_assigner.broker.records import Batch
 
 REMEMBERED_BATCHES: Final = 5  # as many as a producer may have in flight
 MAX_SEQUENCE: Final = 2**31 - 1
-NO_PRODUCER: Final = -1
 
 
 @dataclass(slots=True)
@@ -44,7 +43,7 @@ class ProducerBook:
 
     def judge(self, batch: Batch) -> Verdict:
         """Whether the batch continues its producer's sequence."""
-        if batch.producer_id == NO_PRODUCER:
+        if not batch.has_producer:
             return Verdict()
         state = self._states.get(batch.producer_id)
         if state is None:
@@ -66,8 +65,6 @@ class ProducerBook:
         self, producer_id: int, epoch: int, base_sequence: int, last_delta: int, base_offset: int, now_ms: int
     ) -> None:
         """Remember an appended batch."""
-        if producer_id == NO_PRODUCER:
-            return
         state = self._states.pop(producer_id, None)
         if state is None or state.epoch != epoch:
             state = ProducerState(epoch)

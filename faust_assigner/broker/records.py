@@ -44,6 +44,11 @@ class Batch:
     count: int
 
     @property
+    def has_producer(self) -> bool:
+        """Whether it belongs to an idempotent producer."""
+        return self.producer_id >= 0
+
+    @property
     def codec(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK

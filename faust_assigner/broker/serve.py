@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
 
@@ -47,7 +49,9 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = Node(settings, data)
+    node = await _open(settings, data, stop)
+    if node is None:
+        return
     server = BrokerServer(node)
     try:
         taken = await server.start(host, port)
@@ -57,3 +61,34 @@ async def _serve(
     say(f"listening on {host}:{taken}")
     await stop.wait()
     await server.stop()
+
+
+class _Stopped(Exception):
+    """A signal came before the store was open."""
+
+
+async def _open(settings: Settings, data: Path | None, stop: asyncio.Event) -> Node | None:
+    """Open the store beside the loop, so that a signal is heard meanwhile; None where one came."""
+    wanted = threading.Event()
+
+    def progress() -> None:
+        if wanted.is_set():
+            raise _Stopped
+
+    opening = asyncio.ensure_future(asyncio.to_thread(Node, settings, data, progress=progress))
+    signalled = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({opening, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    if not opening.done():
+        wanted.set()
+        await asyncio.wait({opening}, timeout=STOP_GRACE_S)
+        if not opening.done():
+            os._exit(0)  # inside RocksDB, which nothing interrupts; its files bear a kill at any time
+    signalled.cancel()
+    try:
+        node = opening.result()
+    except _Stopped:
+        return None
+    if stop.is_set():
+        node.close()
+        return None
+    return node

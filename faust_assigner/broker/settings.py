@@ -68,6 +68,12 @@ class Settings:
         INT64_MAX,
         "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
     )
+    log_recovery_check_batches: bool = _flag(
+        True, "read every batch at start, so that a damaged one is found then; costs a pass over the data"
+    )
+    log_recovery_accept_loss: bool = _flag(
+        False, "start although acknowledged data is damaged or gone, and name what is lost"
+    )
     group_initial_rebalance_delay_ms: int = _number(
         3_000, 0, 1_800_000, "how long a new group waits for members"
     )

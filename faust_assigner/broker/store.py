@@ -2,47 +2,78 @@
 
 A write is atomic over all its keys. RocksDB's write-ahead log is written before a write returns, so what was
 acknowledged survives ``kill -9``; a tail torn by a power loss is cut back to the last whole write
-(point-in-time recovery), never further.
+(point-in-time recovery), never further. Whether more than that is missing is what the witness beside the store
+says (:mod:`faust_assigner.broker.witness`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from rocksdict import DBRecoveryMode, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
+from faust_assigner.broker.limits import CACHED_BATCH_BYTES
+from faust_assigner.broker.witness import Witness
 from faust_assigner.errors import FaustAssignerError
 
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
-LONGEST_KEY_TAIL = 32
+FEW_KEYS = 16  # fewer are deleted one by one: a range tombstone costs every read until it is compacted
 
 
 class StoreFailed(FaustAssignerError, OSError):
     """The disk refused (no space, i/o error, corruption); nothing of the write holds."""
 
 
+class Range(NamedTuple):
+    """Keys to delete, from ``first`` to before ``beyond``; ``known`` are those in it, where the caller knows."""
+
+    first: bytes
+    beyond: bytes
+    known: Sequence[bytes] | None = None
+
+
+def prefix_range(prefix: bytes, known: Sequence[bytes] | None = None) -> Range:
+    """Every key that starts with ``prefix``.
+
+    >>> prefix_range(b"ab")[:2], prefix_range(b"a\\xff")[:2]
+    ((b'ab', b'ac'), (b'a\\xff', b'b'))
+    """
+    head = prefix.rstrip(b"\xff")
+    beyond = head[:-1] + bytes([head[-1] + 1]) if head else b"\xff" * 64
+    return Range(prefix, beyond, known)
+
+
 class Store(Protocol):
     """Ordered keys to values."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, or None."""
+        """The value, or None. From any thread."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of the keys."""
+        """The values in the order of the keys. From any thread."""
+
+    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+        """The values, where all of them are in memory; else None."""
 
     def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = (), *, sync: bool = False
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+        sync: bool = False,
     ) -> None:
-        """Put and delete, all or nothing; ``sync`` waits for the disk. Raises StoreFailed."""
+        """Delete and put, all or nothing; ``sync`` waits for the disk. Raises StoreFailed."""
+
+    def note_end(self, place: bytes, end: int) -> None:
+        """Where a partition ends, for the witness."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every pair whose key starts with ``prefix``, in key order."""
-
-    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
-        """Drop every key that starts with ``prefix``; ``keys`` are those known, for a store without order."""
+        """Every pair whose key starts with ``prefix``, in key order; never walks beyond it."""
 
     def close(self) -> None:
         """Release files and locks."""
@@ -62,33 +93,74 @@ class MemoryStore:
         """The values in the order of the keys."""
         return [self._pairs.get(key) for key in keys]
 
+    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+        """The values."""
+        found = [self._pairs.get(key) for key in keys]
+        return None if None in found else found  # type: ignore[return-value]
+
     def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = (), *, sync: bool = False
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+        sync: bool = False,
     ) -> None:
-        """Put and delete."""
+        """Delete and put; a range whose keys are not given costs O(all keys)."""
+        for first, beyond, known in ranges:
+            for key in [k for k in self._pairs if first <= k < beyond] if known is None else known:
+                self._pairs.pop(key, None)
         self._pairs.update(puts)
         for key in deletes:
             self._pairs.pop(key, None)
+
+    def note_end(self, place: bytes, end: int) -> None:
+        """Nothing outlives the process."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Every pair whose key starts with ``prefix``; cost O(all keys)."""
         return iter(sorted((k, v) for k, v in self._pairs.items() if k.startswith(prefix)))
 
-    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
-        """Drop the keys known."""
-        self.write((), keys)
-
     def close(self) -> None:
         """Nothing to release."""
 
 
+class RecentBatches:
+    """The batches written last, in memory: a reader at the end of a log asks no disk. One thread only."""
+
+    def __init__(self, limit_bytes: int = CACHED_BATCH_BYTES) -> None:
+        self._limit = limit_bytes
+        self._size = 0
+        self._pairs: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value, if it is still here."""
+        return self._pairs.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Remember; the oldest go when there is too much."""
+        self.drop(key)
+        self._pairs[key] = value
+        self._size += len(value)
+        while self._size > self._limit:
+            self._size -= len(self._pairs.popitem(last=False)[1])
+
+    def drop(self, key: bytes) -> None:
+        """Forget."""
+        self._size -= len(self._pairs.pop(key, b""))
+
+
 class RocksStore:
-    """RocksDB through rocksdict, values above 1 KiB in blob files (a log is written once, read forward)."""
+    """RocksDB through rocksdict, values above 1 KiB in blob files (a log is written once, read forward).
+
+    ``get``, ``get_many`` and ``scan`` may run in any thread, the rest in one.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         options = Options(raw_mode=True)
-        options.create_if_missing(True)
+        # Where a store has been, a missing one is a loss and no fresh start.
+        options.create_if_missing(not Witness.stands_in(folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
         options.set_enable_blob_gc(True)
@@ -98,8 +170,20 @@ class RocksStore:
             self._db: Any = Rdict(str(folder), options)
         except Exception as error:
             raise StoreFailed(f"cannot open {folder}: {error}") from error
+        try:
+            self.witness = Witness(folder)
+        except OSError as error:
+            self._db.close()
+            raise StoreFailed(f"cannot open {folder}: {error}") from error
         self._synced = WriteOptions()
         self._synced.sync = True
+        self._recent = RecentBatches()
+        self.lost_writes = self.witness.lacks(self.sequence)
+
+    @property
+    def sequence(self) -> int:
+        """How many writes the store holds."""
+        return int(self._db.latest_sequence_number())
 
     def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
@@ -111,40 +195,69 @@ class RocksStore:
         values: list[bytes | None] = _guarded(self._db.get, list(keys))
         return values
 
+    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+        """The values, where all of them were written lately; else None."""
+        found = [self._recent.get(key) for key in keys]
+        return None if None in found else found  # type: ignore[return-value]
+
     def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = (), *, sync: bool = False
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+        sync: bool = False,
     ) -> None:
-        """Put and delete, all or nothing; ``sync`` waits for the disk."""
+        """Delete and put, all or nothing; ``sync`` waits for the disk."""
         batch = WriteBatch(raw_mode=True)
+        fresh: list[tuple[bytes, bytes]] = []
+        for span in ranges:
+            self._delete_range(batch, span)
         for key, value in puts:
             batch.put(key, value)
+            if key[:1] == b"b":
+                fresh.append((key, value))
         for key in deletes:
             batch.delete(key)
+            self._recent.drop(key)
         if sync:
             _guarded(self._db.write, batch, self._synced)
         else:
             _guarded(self._db.write, batch)
+        self.witness.note(self.sequence, synced=sync)
+        for key, value in fresh:
+            self._recent.put(key, value)
+
+    def _delete_range(self, batch: Any, span: Range) -> None:
+        for key in span.known or ():
+            self._recent.drop(key)
+        if span.known is None or len(span.known) > FEW_KEYS:
+            batch.delete_range(span.first, span.beyond)
+        else:
+            for key in span.known:
+                batch.delete(key)
+
+    def note_end(self, place: bytes, end: int) -> None:
+        """Where a partition ends, for the witness."""
+        self.witness.note_end(place, end)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every pair whose key starts with ``prefix``, in key order."""
+        """Every pair whose key starts with ``prefix``, in key order; never walks beyond it."""
+        span = prefix_range(prefix)
+        bounded = ReadOptions()
+        bounded.set_iterate_upper_bound(span.beyond)
         try:
-            for key, value in self._db.items(from_key=prefix):
-                if not key.startswith(prefix):
-                    return
-                yield key, value
+            yield from self._db.items(from_key=span.first, read_opt=bounded)
         except Exception as error:
             raise StoreFailed(str(error)) from error
-
-    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
-        """Drop every key that starts with ``prefix``."""
-        _guarded(self._db.delete_range, prefix, prefix + b"\xff" * LONGEST_KEY_TAIL)
 
     def close(self) -> None:
         """Flush and release the lock."""
         self._db.close()
+        self.witness.close()
 
 
-def _guarded(call: Any, *arguments: Any) -> Any:
+def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return call(*arguments)
     except Exception as error:

@@ -6,15 +6,18 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.log import PartitionLog
+from faust_assigner.broker.log import BATCHES, FLOOR, INDEX, PLACE_BYTES, START, PartitionLog
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.store import Store
+from faust_assigner.broker.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
+
+KINDS = (BATCHES, INDEX, START, FLOOR)  # as PartitionLog.ranges orders them
 
 
 class Refused(FaustAssignerError):
@@ -39,18 +42,43 @@ class Topic:
 class Catalogue:
     """All topics by name and by id. ``version`` rises with every change a metadata answer would show."""
 
-    def __init__(self, store: Store, settings: Settings, new_uuid: Callable[[], uuid.UUID]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        new_uuid: Callable[[], uuid.UUID],
+        *,
+        progress: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
         self._settings = settings
         self._new_uuid = new_uuid
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
+        self._partitions = 0
         self.version = 0
         self._finish_deletions()
-        for key, value in store.scan(b"t"):
+        self._restore(progress)
+
+    def _restore(self, progress: Callable[[], None]) -> None:
+        """All topics and their logs, in one ordered pass over each kind of key; ``progress`` may raise."""
+        for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
-            topic_id = uuid.UUID(saved["id"])
-            self._open(key[1:].decode(), topic_id, saved["partitions"], saved["configs"])
+            self._open(
+                key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"]
+            )
+            progress()
+        logs = {log.place: log for topic in self for log in topic.partitions}
+        starts = {key[1:]: value for key, value in self._store.scan(START)}
+        floors = {key[1:]: value for key, value in self._store.scan(FLOOR)}
+        place_of = slice(1, 1 + PLACE_BYTES)
+        for place, entries in groupby(self._store.scan(INDEX), key=lambda pair: pair[0][place_of]):
+            progress()
+            log = logs.pop(place, None)
+            if log is not None:
+                log.restore(starts.get(place), floors.get(place), entries)
+        for place, log in logs.items():
+            log.restore(starts.get(place), floors.get(place), ())
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -94,7 +122,7 @@ class Catalogue:
         if validate_only:
             return Topic(name, topic_id, [], dict(configs))
         self._save(name, topic_id, count, configs)
-        topic = self._open(name, topic_id, count, configs, is_new=True)
+        topic = self._open(name, topic_id, count, configs)
         self.version += 1
         return topic
 
@@ -117,6 +145,7 @@ class Catalogue:
         topic.partitions += [
             PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True) for n in range(have, count)
         ]
+        self._partitions += count - have
         self.version += 1
 
     def configure(self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
@@ -129,24 +158,28 @@ class Catalogue:
             topic.configs = dict(configs)
 
     def delete(self, topic: Topic) -> None:
-        """Forget a topic and its records. A note says what is under way, so that a crash is made good."""
-        note = b"d" + topic.topic_id.bytes
-        self._store.write([(note, b"")], [b"t" + topic.name.encode()])
+        """Forget a topic and its records, in one write."""
+        ranges = [span for log in topic.partitions for span in log.ranges()]
+        whole = [
+            prefix_range(kind + topic.topic_id.bytes, [k for span in ranges[n::4] for k in span.known or ()])
+            for n, kind in enumerate(KINDS)
+        ]
+        self._store.write((), [b"t" + topic.name.encode()], ranges=whole)
         del self._topics[topic.name]
         del self._names[topic.topic_id]
+        self._partitions -= len(topic.partitions)
         self.version += 1
         for log in topic.partitions:
-            log.erase()
-        self._store.write((), [note])
+            log.close()
 
     def _finish_deletions(self) -> None:
+        """Deletions that an earlier version of the broker had begun."""
         for note, _ in list(self._store.scan(b"d")):
-            for kind in (b"b", b"x", b"s"):
-                self._store.drop(kind + note[1:], ())
-            self._store.write((), [note])
+            ranges: list[Range] = [prefix_range(kind + note[1:]) for kind in KINDS]
+            self._store.write((), [note], ranges=ranges)
 
     def _check_room(self, partitions: int, *, topics: int) -> None:
-        total = sum(len(t.partitions) for t in self) + partitions
+        total = self._partitions + partitions
         if len(self) + topics > limits.MAX_TOPICS or total > limits.MAX_PARTITIONS:
             raise Refused(
                 ErrorCode.policy_violation,
@@ -157,16 +190,9 @@ class Catalogue:
         saved = {"id": str(topic_id), "partitions": count, "configs": dict(configs)}
         self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())])
 
-    def _open(
-        self,
-        name: str,
-        topic_id: uuid.UUID,
-        count: int,
-        configs: Mapping[str, str],
-        *,
-        is_new: bool = False,
-    ) -> Topic:
-        logs = [PartitionLog(self._store, topic_id.bytes, n, is_new=is_new) for n in range(count)]
+    def _open(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> Topic:
+        logs = [PartitionLog(self._store, topic_id.bytes, n, is_new=True) for n in range(count)]
         topic = self._topics[name] = Topic(name, topic_id, logs, dict(configs))
         self._names[topic_id] = name
+        self._partitions += count
         return topic

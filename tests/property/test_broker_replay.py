@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.records import parse_batch
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.store import MemoryStore, StoreFailed
+from faust_assigner.broker.store import MemoryStore, Range, StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
@@ -39,17 +39,18 @@ class MortalStore(MemoryStore):
         self.lifetime = lifetime
 
     def write(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = (), *, sync: bool = False
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+        sync: bool = False,
     ) -> None:
         """Put and delete, or die."""
         if self.lifetime <= 0:
             raise StoreFailed("dead")
         self.lifetime -= 1
-        super().write(puts, deletes, sync=sync)
-
-    def drop(self, prefix: bytes, keys: Iterable[bytes]) -> None:
-        """By prefix, as RocksDB does it."""
-        self.write((), [key for key in self._pairs if key.startswith(prefix)])
+        super().write(puts, deletes, ranges=ranges, sync=sync)
 
 
 class Life:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import struct
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker import EmbeddedBroker, witness
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.records import parse_batch
 from faust_assigner.broker.store import RocksStore, StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
 from tests.support.raw_client import RawClient, batch, one_record
@@ -98,8 +104,10 @@ def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Pa
 
 @pytest.mark.processes
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_a_torn_tail_is_cut_and_the_broker_goes_on(tmp_path: Path, damage: str) -> None:
-    """Bytes missing at, or wrong near, the end of the log: a prefix without holes, new appends."""
+def test_a_tail_torn_by_a_power_loss_is_cut_and_the_broker_goes_on(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine was restarted, the end of the log is missing or wrong: a prefix without holes, new appends."""
     broker = BrokerProcess(tmp_path / "a")
     with RawClient(broker.bootstrap) as client:
         create(client, "t")
@@ -114,6 +122,7 @@ def test_a_torn_tail_is_cut_and_the_broker_goes_on(tmp_path: Path, damage: str) 
     else:
         data[-2_000] ^= 0xFF
     wal.write_bytes(data)
+    monkeypatch.setattr(witness, "boot_id", lambda: b"another boot id.")
     with EmbeddedBroker(tmp_path / "b") as again, RawClient(again.bootstrap) as client:
         stored = read_all(client, "t")
         assert 250 < len(stored) < 300
@@ -180,3 +189,74 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> N
         assert left == []
         create(client, "t")
         assert read_all(client, "t") == {}
+
+
+def test_a_start_walks_the_store_a_fixed_number_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many partitions there are: each pass may have to step over all that was ever deleted."""
+    with EmbeddedBroker(tmp_path) as broker:
+        broker.call(lambda node: node.catalogue.create("t", 500, {}))
+    passes: list[bytes] = []
+    scan = RocksStore.scan
+
+    def counted(store: RocksStore, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        passes.append(prefix)
+        return scan(store, prefix)
+
+    monkeypatch.setattr(RocksStore, "scan", counted)
+    with EmbeddedBroker(tmp_path) as broker:
+        assert broker.call(lambda node: len(node.catalogue.get("t").partitions)) == 500  # type: ignore[union-attr]
+    assert len(passes) == len(set(passes)) < 10
+
+
+def trimmed_store(folder: Path) -> None:
+    """600 partitions whose 60,000 batches were deleted; each of its tombstones is still there."""
+    with EmbeddedBroker(folder) as broker:
+
+        def fill(node: Node) -> None:
+            topic = node.catalogue.create("t", 600, {})
+            data = batch()
+            for log in topic.partitions:
+                for _ in range(100):
+                    log.append(parse_batch(data), data, 0, flush_every=2**62)
+            node.store._db.flush()  # type: ignore[attr-defined]
+            for log in topic.partitions:
+                log.trim(log.end_offset)
+
+        broker.call(fill)
+
+
+def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(tmp_path: Path) -> None:
+    """SIGTERM while the store is read ends with code 0, a start after that has everything."""
+    trimmed_store(tmp_path)
+    starting = subprocess.Popen(
+        [sys.executable, "-c", SLOW_START, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert starting.stdout is not None
+    assert starting.stdout.readline() == "reading\n"
+    starting.send_signal(signal.SIGTERM)
+    assert starting.wait(20) == 0
+    broker = BrokerProcess(tmp_path)
+    with RawClient(broker.bootstrap) as client:
+        part = {"partition_index": 599, "timestamp": -1}
+        found = client.call(2, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0]
+        assert found.offset == 100
+    assert broker.stop() == 0
+
+
+SLOW_START = """
+import pathlib, sys, time
+from faust_assigner.broker import serve, topics
+
+def slowly(scan):
+    def walk(store, prefix):
+        for pair in scan(store, prefix):
+            print("reading", flush=True)
+            time.sleep(0.2)
+            for _ in range(100):
+                yield pair
+    return walk
+
+store = __import__("faust_assigner.broker.store", fromlist=["RocksStore"]).RocksStore
+store.scan = slowly(store.scan)
+serve.serve(pathlib.Path(sys.argv[1]), "127.0.0.1", 0, {}, print)
+"""

@@ -253,18 +253,31 @@ def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
     assert again.producers.judge(producer_batch(9)).error is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_log_with_a_hole_is_cut_there_for_good(store: Store) -> None:
-    """What follows the hole was not acknowledged in order, and must never meet later appends."""
+def test_a_hole_in_a_log_is_told_and_what_follows_it_is_kept(store: Store) -> None:
+    """It was acknowledged. A reader at the hole gets what comes after; once accepted, no start asks again."""
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(4):
         append(log, batch())
     key = TOPIC + struct.pack(">iq", 0, 2)
     store.write((), [b"b" + key, b"x" + key])
     again = PartitionLog(store, TOPIC, 0)
-    assert again.end_offset == 2
-    append(again, batch())
-    append(again, batch())
-    assert PartitionLog(store, TOPIC, 0).end_offset == 4
+    assert (again.end_offset, again.unexplained_holes()) == (4, [(2, 3)])
+    assert struct.unpack(">q", again.read(2, 10**6, at_least_one=True)[:8]) == (3,)
+    again.accept_losses([(2, 3)], ())
+    assert append(again, batch()) == 4
+    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
+
+
+def test_offsets_lost_at_the_end_are_not_given_again(store: Store) -> None:
+    """The log goes on where it was told to; a reader between finds what comes after."""
+    log = PartitionLog(store, TOPIC, 0)
+    append(log, batch(count=2))
+    log.accept_losses([(2, 7)], ())
+    again = PartitionLog(store, TOPIC, 0)
+    assert (again.end_offset, again.available(3)) == (7, 0)
+    assert append(again, batch()) == 7
+    assert struct.unpack(">q", again.read(3, 10**6, at_least_one=True)[:8]) == (7,)
+    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
 
 
 def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
@@ -300,9 +313,9 @@ def test_flush_interval_decides_which_writes_wait_for_the_disk() -> None:
     synced: list[bool] = []
 
     class Watched(MemoryStore):
-        def write(self, puts, deletes=(), *, sync=False):  # type: ignore[no-untyped-def]
+        def write(self, puts, deletes=(), *, ranges=(), sync=False):  # type: ignore[no-untyped-def]
             synced.append(sync)
-            super().write(puts, deletes, sync=sync)
+            super().write(puts, deletes, ranges=ranges, sync=sync)
 
     log = PartitionLog(Watched(), TOPIC, 0)
     for _ in range(7):

@@ -1,0 +1,111 @@
+"""What a start checks before it serves: is everything there that was acknowledged?
+
+Three witnesses: the count of writes beside the store, the end of each partition beside the store, and the
+checksums the store keeps of every value. Damage ends the start with the loss named, or, with
+``log.recovery.accept.loss``, is named in the log and left behind: offsets that were given are not given again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from faust_assigner.broker.log import PartitionLog
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.store import RocksStore, Store, StoreFailed
+from faust_assigner.broker.topics import Catalogue
+
+logger = logging.getLogger(__name__)
+CHECK_BYTES = 4 * 2**20  # read at a time
+NAMED = 20  # losses spelled out in one message
+
+
+class StoreDamaged(StoreFailed):
+    """Acknowledged data is missing or unreadable; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What one partition has lost: offsets [first, beyond); ``is_batch``: the index still names that batch."""
+
+    name: str
+    log: PartitionLog
+    first: int
+    beyond: int
+    is_batch: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: offsets {self.first} to {self.beyond - 1}"
+
+
+def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
+    """Before anything is written: a store that lost all it had must not be taken for a new one."""
+    if isinstance(store, RocksStore) and store.lost_writes and store.get(b"cluster") is None:
+        if not settings.log_recovery_accept_loss:
+            raise StoreDamaged(_sentence(store.lost_writes, []))
+
+
+def examine(
+    store: Store, catalogue: Catalogue, settings: Settings, progress: Callable[[], None] = lambda: None
+) -> None:
+    """Compare what is there with what was acknowledged. Raises StoreDamaged; ``progress`` may raise, too."""
+    if not isinstance(store, RocksStore):
+        return
+    losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]
+    excused = not store.witness.same_boot and not store.lost_writes
+    if excused and losses:
+        logger.warning("a power loss took: %s", "; ".join(map(str, losses[:NAMED])))
+        losses = []
+    if settings.log_recovery_check_batches:
+        losses += _unreadable(catalogue, progress)
+    if store.lost_writes or losses:
+        _judge(store, losses, settings)
+    ends = {log.place: log.end_offset for topic in catalogue for log in topic.partitions if log.end_offset}
+    store.witness.restart(store.sequence, ends)
+
+
+def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
+    message = _sentence(store.lost_writes, losses)
+    if not settings.log_recovery_accept_loss:
+        raise StoreDamaged(f"{message}. log.recovery.accept.loss=true starts without it")
+    logger.error("%s; started without it", message)
+    by_log: dict[bytes, list[Loss]] = {}
+    for loss in losses:
+        by_log.setdefault(loss.log.place, []).append(loss)
+    for those in by_log.values():
+        spans = [(loss.first, loss.beyond) for loss in those]
+        those[0].log.accept_losses(spans, [loss.first for loss in those if loss.is_batch])
+
+
+def _sentence(lost_writes: int, losses: list[Loss]) -> str:
+    parts = [f"{lost_writes} acknowledged writes are missing"] if lost_writes else []
+    parts += [str(loss) for loss in losses[:NAMED]]
+    if len(losses) > NAMED:
+        parts.append(f"and {len(losses) - NAMED} more")
+    return "the store is damaged: " + "; ".join(parts)
+
+
+def _logs(catalogue: Catalogue) -> Iterator[tuple[str, PartitionLog]]:
+    for topic in catalogue:
+        for number, log in enumerate(topic.partitions):
+            yield f"{topic.name}-{number}", log
+
+
+def _missing_ends(store: RocksStore, catalogue: Catalogue) -> Iterator[Loss]:
+    for name, log in _logs(catalogue):
+        end = store.witness.ends.get(log.place, 0)
+        if end > log.end_offset:
+            yield Loss(name, log, log.end_offset, end)
+
+
+def _holes(catalogue: Catalogue) -> Iterator[Loss]:
+    for name, log in _logs(catalogue):
+        for first, beyond in log.unexplained_holes():
+            yield Loss(name, log, first, beyond)
+
+
+def _unreadable(catalogue: Catalogue, progress: Callable[[], None]) -> Iterator[Loss]:
+    for name, log in _logs(catalogue):
+        for offset, beyond in log.unreadable(CHECK_BYTES, progress):
+            yield Loss(name, log, offset, beyond, is_batch=True)
