@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
 from faust_assigner.broker import group_store, limits
 from faust_assigner.broker.store import Store, StoreFailed
@@ -33,6 +34,12 @@ Answer = Callable[[fx.Reply], None]
 Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.tick then
 
 
+class Founder(Protocol):
+    """A peer, as far as groups go."""
+
+    founded: int
+
+
 class GroupService:
     """Every group and its offsets, restored from the store and written to it."""
 
@@ -54,6 +61,8 @@ class GroupService:
         self._counters = counters
         self._groups: dict[str, ClassicGroup] = {}
         self._books: dict[str, OffsetBook] = {}
+        self._unproven: dict[str, None] = {}  # groups founded in this run, the oldest first
+        self._readers: dict[str, set[str]] = {}  # topic -> groups that may have offsets of it
         self._parked: dict[Token, Answer] = {}
         self._tokens = itertools.count()
         self._replay()
@@ -65,6 +74,7 @@ class GroupService:
         for group_id, key, entry in group_store.load_offsets(self._store):
             self._groups.setdefault(group_id, ClassicGroup(group_id, self._limits, now))
             self._books.setdefault(group_id, OffsetBook()).commit({key: entry})
+            self._readers.setdefault(key[0], set()).add(group_id)
         for group_id in self._groups:
             self._set_alarm(group_id)
 
@@ -77,41 +87,72 @@ class GroupService:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def ask(self, group_id: str, event_for: Callable[[Token], Event], answer: Answer) -> None:
-        """Put a request to a group; ``answer`` is called now, or when the group lets a parked request go."""
+    def ask(
+        self,
+        group_id: str,
+        event_for: Callable[[Token], Event],
+        answer: Answer,
+        founder: Founder | None = None,
+    ) -> None:
+        """Put a request to a group; ``answer`` is called now, or when the group lets a parked request go.
+
+        ``founder`` is who may make a group by asking; it is counted how many it made.
+        """
         token = next(self._tokens)
         event = event_for(token)
         self._parked[token] = answer
-        group = self._groups.get(group_id) or self._create_for(group_id, event)
+        group = self._groups.get(group_id) or self._create_for(group_id, event, founder)
         if group is None:
-            self._answer(self._refusal(group_id, event))
+            self._answer(self._refusal(group_id, event, founder))
             return
         self._feed(group, event)
         if not isinstance(event, Heartbeat | CommitOffsets):
             self._set_alarm(group_id)  # those two only ever move a deadline back
 
-    def _create_for(self, group_id: str, event: Event) -> ClassicGroup | None:
+    def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> ClassicGroup | None:
         newcomer = isinstance(event, JoinGroup) and not event.member_id
         outsider = isinstance(event, CommitOffsets) and event.generation < 0
-        if not (newcomer or outsider) or self._refusal_code(group_id, event) is not None:
+        if not (newcomer or outsider) or self._refusal_code(group_id, event, founder) is not None:
             return None
         group = self._groups[group_id] = ClassicGroup(group_id, self._limits, self._clock())
+        self._unproven[group_id] = None
+        if founder is not None:
+            founder.founded += 1
         return group
 
-    def _refusal_code(self, group_id: str, event: Event) -> Code | None:
+    def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         if not limits.is_group_id(group_id):
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
             error = refuse_join(event, self._limits, group_id)
             if error is not Code.NONE:
                 return error
-        return Code.GROUP_MAX_SIZE_REACHED if len(self._groups) >= limits.MAX_GROUPS else None
+        return None if self._has_room(founder) else Code.GROUP_MAX_SIZE_REACHED
 
-    def _refusal(self, group_id: str, event: Event) -> fx.Reply:
+    def _has_room(self, founder: Founder | None) -> bool:
+        """One peer may found as many groups as it leaves room for; ids nobody came back for make room."""
+        if len(self._groups) >= limits.MAX_GROUPS:
+            self._drop_unproven()
+        room = limits.MAX_GROUPS - len(self._groups)
+        return room > 0 and (founder is None or founder.founded < max(room, 1))
+
+    def _drop_unproven(self) -> None:
+        """Let go of the oldest group that holds nothing but ids handed out, if there is one."""
+        while self._unproven:
+            group_id = next(iter(self._unproven))
+            del self._unproven[group_id]
+            group = self._groups.get(group_id)
+            holds = group is None or len(group.roster) or group.generation or self._books.get(group_id)
+            if not holds:
+                del self._groups[group_id]
+                self._counters["groups_forgotten"] += 1
+                return
+
+    def _refusal(self, group_id: str, event: Event, founder: Founder | None) -> fx.Reply:
         if isinstance(event, JoinGroup) and not event.member_id:
-            return answer_absent(event, self._refusal_code(group_id, event))
+            return answer_absent(event, self._refusal_code(group_id, event, founder))
         if isinstance(event, CommitOffsets) and event.generation < 0:
-            return answer_absent(event, self._refusal_code(group_id, event))
+            return answer_absent(event, self._refusal_code(group_id, event, founder))
         return answer_absent(event)
 
     def tick(self, group_id: str) -> None:
@@ -166,7 +207,10 @@ class GroupService:
 
     def _drop(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
+        self._unproven.pop(group_id, None)
         book = self._books.pop(group_id, OffsetBook())
+        for topic in {topic for topic, _ in book.entries}:
+            self._readers.get(topic, set()).discard(group_id)
         deletes = [group_store.offset_key(group_id, *key) for key in book.entries]
         self._write_quietly([], [*deletes, group_store.group_key(group_id)])
 
@@ -192,6 +236,8 @@ class GroupService:
             logger.error("offsets of group %s could not be stored: %s", group_id, error)
             return Code.NOT_COORDINATOR
         book.commit(changes)
+        for topic in {topic for topic, _ in changes}:
+            self._readers.setdefault(topic, set()).add(group_id)
         return Code.NONE
 
     def offsets(self, group_id: str) -> OffsetBook:
@@ -205,20 +251,22 @@ class GroupService:
             gone = book.drop(keys)
             self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])
 
-    def topic_deleted(self, topic: str) -> None:
-        """Committed offsets of a deleted topic would make no sense in a new one of that name."""
-        for group_id, book in self._books.items():
-            self.delete_offsets(group_id, book.of_topic(topic))
+    def topic_deleted(self, topic: str) -> Iterator[str]:
+        """Drop offsets of a deleted topic, they would make no sense in a new one; yields group by group."""
+        for group_id in self._readers.pop(topic, ()):
+            book = self._books.get(group_id)
+            if book is not None:
+                self.delete_offsets(group_id, book.of_topic(topic))
+            yield group_id
 
-    def expire_offsets(self, retention_ms: int) -> int:
-        """Apply KIP-211; groups left empty and without offsets go too. Returns how many offsets went."""
+    def expire_offsets(self, retention_ms: int) -> Iterator[int]:
+        """Apply KIP-211, group by group: how many offsets went. Empty groups without offsets go too."""
         now = self._clock()
-        gone = 0
         for group in list(self):
             book = self.offsets(group.group_id)
             expired = book.expired(group, retention_ms=retention_ms, now_ms=now)
             self.delete_offsets(group.group_id, expired)
-            gone += len(expired)
+            self._counters["offsets_expired"] += len(expired)
             idle = now - group.state_since_ms >= retention_ms or group.generation == 0
             if (
                 group.state is State.EMPTY
@@ -227,12 +275,11 @@ class GroupService:
                 and (expired or idle)
             ):
                 self.ask(group.group_id, DeleteGroup, lambda reply: None)
-        self._counters["offsets_expired"] += gone
-        return gone
+            yield len(expired)
 
-    def subscribes(self, group: ClassicGroup, topic: str) -> bool:
-        """Whether members of the group read the topic (KIP-496); unknown counts as yes."""
+    def subscribed(self, group: ClassicGroup) -> Callable[[str], bool]:
+        """Whether members of the group read a topic (KIP-496); unknown counts as yes."""
         if group.state is State.EMPTY:
-            return False
+            return lambda topic: False
         topics = group_topics(group)
-        return topics is None or topic in topics
+        return lambda topic: topics is None or topic in topics

@@ -29,15 +29,16 @@ OFFSET: Final = struct.Struct(">q")
 HOLE: Final = struct.Struct(">qq")
 PLACE_BYTES: Final = 20  # topic id and partition number, after the kind of key
 BATCHES, INDEX, START, FLOOR = b"b", b"x", b"s", b"e"  # kinds of keys
+KINDS: Final = (BATCHES, INDEX, START, FLOOR)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which batches answer a read; ``first`` is the base offset of the first."""
+    """Which batches answer a read; ``first`` is the base offset of the first, ``size`` all their bytes."""
 
     first: int
     keys: tuple[bytes, ...]
-
+    size: int
 
 
 class PartitionLog:
@@ -121,9 +122,7 @@ class PartitionLog:
             found = self._store.get_many(keys)
         except StoreFailed:
             return False
-        return all(
-            data is not None and len(data) == self._sizes[n] for n, data in enumerate(found, first)
-        )
+        return all(data is not None and len(data) == self._sizes[n] for n, data in enumerate(found, first))
 
     def accept_losses(self, losses: Sequence[tuple[int, int]], lost_batches: Iterable[int]) -> None:
         """Go on without what is gone: no offset is given a second time, and no later start asks again."""
@@ -203,7 +202,7 @@ class PartitionLog:
                 return None
             stop = first + 1
         keys = tuple(self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop])
-        return Reading(self._bases[first], keys)
+        return Reading(self._bases[first], keys, self._ends[stop - 1] - before)
 
     def peek(self, reading: Reading) -> bytes | None:
         """The batches of a reading where no disk is needed, else None."""
@@ -234,7 +233,8 @@ class PartitionLog:
         position = bisect_left(self._peaks, timestamp)
         if position == len(self._peaks):
             return None
-        return Reading(self._bases[position], (self._batch_prefix + OFFSET.pack(self._bases[position]),))
+        base = self._bases[position]
+        return Reading(base, (self._batch_prefix + OFFSET.pack(base),), self._sizes[position])
 
     def plan_newest(self) -> tuple[Reading, int] | None:
         """The batch of the record with the greatest timestamp (KIP-734), and that time."""
@@ -273,8 +273,9 @@ class PartitionLog:
 
     def _span(self, prefix: bytes, count: int) -> Range:
         """The keys of the first ``count`` batches."""
-        known = [prefix + OFFSET.pack(base) for base in self._bases[:count]]
-        return Range(known[0], known[-1] + b"\0", known)
+        bases = self._bases[:count]
+        first, last = (prefix + OFFSET.pack(bases[n]) for n in (0, -1))
+        return Range(first, last + b"\0", count, lambda: [prefix + OFFSET.pack(base) for base in bases])
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
         """Delete the oldest batches past their age or over the size; return how many records went."""
@@ -292,15 +293,11 @@ class PartitionLog:
         self.trim(self._bases[drop] if drop < len(self._bases) else self.end_offset)
         return self.start_offset - old_start
 
-    def ranges(self) -> list[Range]:
+    def keys(self) -> Iterator[bytes]:
         """Every key of this partition."""
-        keys = [OFFSET.pack(base) for base in self._bases]
-        prefixes = (self._batch_prefix, self._index_prefix)
-        return [
-            *(prefix_range(prefix, [prefix + key for key in keys]) for prefix in prefixes),
-            prefix_range(self._start_key, [self._start_key]),
-            prefix_range(self._floor_key, [self._floor_key]),
-        ]
+        for prefix in (self._batch_prefix, self._index_prefix):
+            yield from (prefix + OFFSET.pack(base) for base in self._bases)
+        yield from (self._start_key, self._floor_key)
 
     def close(self) -> None:
         """The partition is gone from the store: wake whoever waits for more."""
@@ -310,7 +307,7 @@ class PartitionLog:
 
     def erase(self) -> None:
         """Drop every byte of this partition."""
-        self._store.write((), ranges=self.ranges())
+        self._store.write((), ranges=[prefix_range(kind + self.place, None, self.keys) for kind in KINDS])
         self.close()
 
     def batch_starts(self) -> tuple[int, ...]:

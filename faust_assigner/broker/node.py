@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import math
 import struct
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from faust_assigner.broker import limits, recovery
 from faust_assigner.broker.groups import GroupService
-from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.journal import Journal
+from faust_assigner.broker.pace import Line, Pace
+from faust_assigner.broker.records import Rules
+from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.store import StoreFailed, open_store
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
@@ -22,8 +28,9 @@ from faust_assigner.coordinator.classic import GroupLimits
 
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
-METADATA_CACHE_ENTRIES = 256
+READERS = 4
 FORMAT_VERSION = b"1"
+T = TypeVar("T")
 
 
 def steady_clock() -> Callable[[], int]:
@@ -49,8 +56,16 @@ class Node:
         self.counters: Counter[str] = Counter()
         self.store = open_store(folder)
         self.host, self.port = "127.0.0.1", 0
+        self.advertised = settings.advertised()
+        self.journal = Journal()
+        self.line = Line()
+        self._crunching = ThreadPoolExecutor(1, "broker-crunch")  # one: pure Python, it would fight the loop
+        self._reading = ThreadPoolExecutor(READERS, "broker-disk")
+        self.unsent_bytes = 0  # of answers that peers have not taken yet
         self._metadata_cache: dict[object, bytes] = {}
+        self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
+        self._cached_bytes = 0
         self._alarms: dict[str, tuple[int, asyncio.TimerHandle]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting_alarms: dict[str, int] = {}
@@ -94,9 +109,29 @@ class Node:
             self._set_alarm(group_id, when)
         s = self.settings
         self._chores = [
-            loop.create_task(self._repeat(s.log_retention_check_interval_ms, self.apply_retention)),
-            loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self.expire_offsets)),
+            loop.create_task(self._repeat(s.log_retention_check_interval_ms, self._retain)),
+            loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self._expire)),
         ]
+
+    def listen_on(self, host: str, port: int) -> None:
+        """The address this broker was found at."""
+        self.host, self.port = host, port
+
+    def address_for(self, local_host: str) -> tuple[str, int]:
+        """Where a client that came in at ``local_host`` is sent."""
+        if self.advertised is not None:
+            return self.advertised
+        return (local_host if self.host in WILDCARDS else self.host), self.port
+
+    # -- beside the loop -------------------------------------------------------------------------
+
+    def crunch(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run long pure Python in a thread of its own; it must not touch what the loop changes."""
+        return asyncio.get_running_loop().run_in_executor(self._crunching, work)
+
+    def aside(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run disk reads, unpacking and checksums in one of a few threads."""
+        return asyncio.get_running_loop().run_in_executor(self._reading, work)
 
     def _set_alarm(self, group_id: str, when: int) -> None:
         if self._loop is None:
@@ -114,32 +149,41 @@ class Node:
         self._alarms.pop(group_id, None)
         self.groups.tick(group_id)
 
-    async def _repeat(self, interval_ms: int, chore: Callable[[], object]) -> None:
+    async def _repeat(self, interval_ms: int, chore: Callable[[], Iterator[int]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                chore()
+                pace = Pace(self.line, timeout_s=math.inf)
+                for _ in chore():
+                    await pace.turn()
             except StoreFailed as error:
                 logger.error("housekeeping failed, tried again later: %s", error)
+            finally:
+                pace.end()
 
     def apply_retention(self) -> int:
         """Delete batches past retention.ms or over retention.bytes where cleanup.policy has 'delete'."""
-        gone = 0
+        return sum(self._retain())
+
+    def _retain(self) -> Iterator[int]:
+        """How many records went, partition by partition."""
         now = self.clock()
-        for topic in self.catalogue:
-            for log in topic.partitions:
-                log.producers.expire(now - self.settings.producer_id_expiration_ms)
-            if "delete" not in self.config(topic, "cleanup.policy"):
-                continue
+        for topic in list(self.catalogue):
+            deletes = "delete" in self.config(topic, "cleanup.policy")
             retention_ms = int(self.config(topic, "retention.ms"))
             retention_bytes = int(self.config(topic, "retention.bytes"))
             for log in topic.partitions:
-                gone += log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
-        self.counters["records_deleted"] += gone
-        return gone
+                log.producers.expire(now - self.settings.producer_id_expiration_ms)
+                if deletes and not log.deleted:
+                    gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
+                    self.counters["records_deleted"] += gone
+                    yield gone
 
     def expire_offsets(self) -> int:
         """Apply offsets.retention.minutes."""
+        return sum(self._expire())
+
+    def _expire(self) -> Iterator[int]:
         return self.groups.expire_offsets(self.settings.offsets_retention_minutes * 60_000)
 
     def close(self) -> None:
@@ -149,6 +193,8 @@ class Node:
         for _, handle in self._alarms.values():
             handle.cancel()
         self._loop = None
+        for pool in (self._crunching, self._reading):
+            pool.shutdown(cancel_futures=True)
         self.store.close()
 
     # -- what handlers share ---------------------------------------------------------------------
@@ -157,17 +203,58 @@ class Node:
         """A topic's effective setting."""
         return topic.configs.get(name, self.defaults[name])
 
-    def cached_metadata(self, key: object, make: Callable[[], bytes]) -> bytes:
-        """Encoded metadata, made once per version of the catalogue and kept for the latest version only."""
-        if (
-            self._cached_version != self.catalogue.version
-            or len(self._metadata_cache) >= METADATA_CACHE_ENTRIES
-        ):
+    def room_for_answer(self) -> int:
+        """Bytes one more answer with records may have: little, while peers do not take what they were given."""
+        return max((limits.MAX_UNSENT_BYTES - self.unsent_bytes) // 4, limits.SMALLEST_ANSWER_BYTES)
+
+    def rules(self, topic: Topic, now_ms: int) -> Rules:
+        """What the topic asks of records that arrive now."""
+        stamps = self.config(topic, "message.timestamp.type") == "LogAppendTime"
+        return Rules(
+            now_ms,
+            stamps,
+            "compact" in self.config(topic, "cleanup.policy"),
+            int(self.config(topic, "message.timestamp.before.max.ms")),
+            int(self.config(topic, "message.timestamp.after.max.ms")),
+        )
+
+    async def cached_metadata(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Encoded metadata, made once per version of the catalogue and kept for the latest version only.
+
+        Whoever asks for the same while it is being made waits for it.
+        """
+        version = self.catalogue.version
+        if self._cached_version != version:
             self._metadata_cache.clear()
-            self._cached_version = self.catalogue.version
-        if key not in self._metadata_cache:
-            self._metadata_cache[key] = make()
-        return self._metadata_cache[key]
+            self._metadata_jobs = {}
+            self._cached_version, self._cached_bytes = version, 0
+        found = self._metadata_cache.get(key)
+        if found is not None:
+            return found
+        job = self._metadata_jobs.get(key)
+        if job is not None:
+            return await asyncio.shield(job)
+        job = self._metadata_jobs[key] = asyncio.get_running_loop().create_future()
+        try:
+            frame = await make()
+        except BaseException as error:
+            job.set_exception(error if isinstance(error, Exception) else TimeoutError())
+            job.exception()  # seen, if nobody waits
+            raise
+        finally:
+            if self._metadata_jobs.get(key) is job:
+                del self._metadata_jobs[key]
+        job.set_result(frame)
+        if self.catalogue.version == version:
+            self._keep(key, frame)
+        return frame
+
+    def _keep(self, key: object, frame: bytes) -> None:
+        if self._cached_bytes + len(frame) > limits.CACHED_METADATA_BYTES:
+            self._metadata_cache.clear()
+            self._cached_bytes = 0
+        self._metadata_cache[key] = frame
+        self._cached_bytes += len(frame)
 
     def new_producer_id(self) -> int:
         """An id no producer ever had here; reserved on disk in blocks."""

@@ -1,31 +1,39 @@
-"""Record batches (message format v2), kept opaque: the header is checked, two fields before the CRC are set.
+"""Record batches (message format v2): header, body, and the two fields the broker sets before the CRC.
 
-Only :func:`find_timestamp` looks inside, for ListOffsets by time, and only with a cap on what it unpacks.
+What is accepted and what is refused, and with which error, is what Apache Kafka does, record by record; batches
+that are sound are stored as they came. Everything here is a pure function of bytes, safe in any thread.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.limits import MAX_UNPACKED_BYTES
+from faust_assigner.broker.unpacking import TooMuch, Unreadable, unpack
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
 LENGTH_OVERHEAD: Final = 12  # base offset and length itself are not counted by the length field
+SMALLEST_LENGTH: Final = 14
+UP_TO_MAGIC: Final = 17
 CRC_FROM: Final = 21
+MAX_TIMESTAMP_AT: Final = 35
 MAGIC: Final = 2
-MIN_RECORD_BYTES: Final = 7
+INT32_MAX: Final = 2**31 - 1
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
-GZIP: Final = 1
+DELETE_HORIZON: Final = 0x40
+KNOWN_ATTRIBUTES: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 ZSTD: Final = 4
-MAX_UNPACKED_BYTES: Final = 16 * 2**20
 NO_TIMESTAMP: Final = -1
+NAMED_RECORDS: Final = 100  # record errors told one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,53 +63,80 @@ class Batch:
 
 
 class BadBatch(ValueError):
-    """The bytes are not one sound record batch. ``corrupt``: the checksum does not match."""
+    """The bytes are refused with ``error``; ``records`` are (number, why) where single records are to blame."""
 
-    def __init__(self, message: str, *, corrupt: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        error: ErrorCode = ErrorCode.invalid_record,
+        records: tuple[tuple[int, str], ...] = (),
+    ) -> None:
         super().__init__(message)
-        self.corrupt = corrupt
+        self.error = error
+        self.records = records
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a topic asks of the records it takes. Times in ms."""
+
+    now_ms: int
+    stamps: bool = False  # message.timestamp.type=LogAppendTime
+    keys: bool = False  # cleanup.policy has 'compact'
+    before_ms: int = 2**63 - 1
+    after_ms: int = 2**63 - 1
+
+
+def cut_batch(data: bytes) -> bytes:
+    """The one batch in ``data``; bytes behind it that begin no other one are left out. Raises BadBatch."""
+    size = _batch_size(data, 0)
+    if size is None:
+        raise BadBatch(f"{len(data)} bytes hold no record batch")
+    if data[UP_TO_MAGIC - 1] != MAGIC:
+        raise BadBatch(f"message format {data[UP_TO_MAGIC - 1]} is not supported, only {MAGIC}")
+    if len(data) > size and _batch_size(data, size) is not None:
+        raise BadBatch("more than one record batch")
+    return data[:size]
+
+
+def _batch_size(data: bytes, position: int) -> int | None:
+    """The size of the batch that begins there; None where the bytes end before it does."""
+    left = len(data) - position
+    if left < LENGTH_OVERHEAD:
+        return None
+    (length,) = struct.unpack_from(">i", data, position + 8)
+    if length < SMALLEST_LENGTH:
+        raise BadBatch(f"a batch of {length} bytes", ErrorCode.corrupt_message)
+    if left < UP_TO_MAGIC:
+        return None
+    if data[position + UP_TO_MAGIC - 1] > MAGIC:
+        raise BadBatch(f"message format {data[position + UP_TO_MAGIC - 1]}", ErrorCode.corrupt_message)
+    if length > INT32_MAX - LENGTH_OVERHEAD:
+        raise BadBatch(f"a batch of {length} bytes", ErrorCode.unknown_server_error)
+    return length + LENGTH_OVERHEAD if left >= length + LENGTH_OVERHEAD else None
 
 
 def parse_batch(data: bytes) -> Batch:
-    """The one batch in ``data``, every claim in its header checked. Raises BadBatch. Cost: one CRC pass."""
+    """The header of a batch that was cut out, every claim in it checked. Raises BadBatch. Cost: a CRC pass."""
     if len(data) < HEADER.size:
-        raise BadBatch(f"{len(data)} bytes are no record batch")
-    (
-        base_offset,
-        length,
-        _,
-        magic,
-        crc,
-        attributes,
-        last_delta,
-        base_ts,
-        max_ts,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    ) = HEADER.unpack_from(data)
-    if magic != MAGIC:
-        raise BadBatch(f"message format {magic} is not supported, only {MAGIC}")
-    if length + LENGTH_OVERHEAD != len(data):
-        raise BadBatch(
-            f"the batch says {length + LENGTH_OVERHEAD} bytes, {len(data)} were sent; one batch is allowed"
-        )
+        raise BadBatch(f"{len(data)} bytes are no record batch", ErrorCode.corrupt_message)
+    base_offset, _, _, _, crc, attributes, last_delta, *rest = HEADER.unpack_from(data)
+    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count = rest
+    if attributes & COMPRESSION_MASK > ZSTD:
+        raise BadBatch(f"unknown codec {attributes & COMPRESSION_MASK}", ErrorCode.unknown_server_error)
     if crc32c(memoryview(data)[CRC_FROM:]) != crc:
-        raise BadBatch("the checksum does not match", corrupt=True)
+        raise BadBatch("the checksum does not match", ErrorCode.corrupt_message)
     if count < 1 or last_delta != count - 1:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
-    if attributes & COMPRESSION_MASK > ZSTD:
-        raise BadBatch(f"unknown compression codec {attributes & COMPRESSION_MASK}")
-    if not attributes & COMPRESSION_MASK and count * MIN_RECORD_BYTES > len(data) - HEADER.size:
-        raise BadBatch(f"the batch claims {count} records in {len(data) - HEADER.size} bytes")
+    if producer_id >= 0 and base_sequence < 0:
+        raise BadBatch(f"producer {producer_id} with sequence {base_sequence}")
     return Batch(
         base_offset,
         len(data),
         attributes,
         last_delta,
-        base_ts,
-        max_ts,
+        base_timestamp,
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
@@ -109,19 +144,150 @@ def parse_batch(data: bytes) -> Batch:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is inside a batch, record by record: times in ms, which ones have no key."""
+
+    timestamps: tuple[int, ...]
+    without_key: tuple[int, ...] = ()
+
+
+def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch]:
+    """The batch as it is to be stored: each record read, the greatest time in the header. Raises BadBatch.
+
+    Cost: 0.4 us a record, and the unpacking.
+    """
+    contents = read_contents(data, batch, keys=rules.keys)
+    if contents.without_key:
+        _refuse_records("a compacted topic needs keys", ErrorCode.invalid_record, contents.without_key)
+    if rules.stamps:
+        if batch.attributes & LOG_APPEND_TIME:
+            raise BadBatch("only the broker writes its own time", ErrorCode.invalid_timestamp)
+        return _with_time(data, batch.attributes | LOG_APPEND_TIME, rules.now_ms)
+    if batch.attributes & LOG_APPEND_TIME:
+        timestamps: tuple[int, ...] = (batch.max_timestamp,) * batch.count
+    else:
+        timestamps = contents.timestamps
+    newest, oldest = max(timestamps), min(timestamps)
+    low, high = rules.now_ms - rules.before_ms, rules.now_ms + rules.after_ms
+    if newest > high or oldest < low:
+        wrong = [n for n, t in enumerate(timestamps) if t != NO_TIMESTAMP and not low <= t <= high]
+        if wrong:
+            _refuse_records(f"its time is outside [{low}, {high}]", ErrorCode.invalid_timestamp, wrong)
+    newest = max(newest, NO_TIMESTAMP)
+    if newest != batch.max_timestamp or batch.attributes & LOG_APPEND_TIME:
+        return _with_time(data, batch.attributes & KNOWN_ATTRIBUTES, newest)
+    return data, batch
+
+
+def _refuse_records(why: str, error: ErrorCode, numbers: tuple[int, ...] | list[int]) -> None:
+    named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
+    raise BadBatch(f"{len(numbers)} records are refused, the first is {numbers[0]}: {why}", error, named)
+
+
+def read_contents(data: bytes, batch: Batch, *, keys: bool = False) -> Contents:
+    """Read every record; ``keys``: note those without one. Raises BadBatch."""
+    body = data[HEADER.size :]
+    if batch.codec:
+        try:
+            body = unpack(batch.codec, body, MAX_UNPACKED_BYTES)
+        except Unreadable as error:
+            raise BadBatch(f"the body cannot be unpacked: {error}", ErrorCode.unknown_server_error) from None
+        except TooMuch:
+            raise BadBatch(
+                f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes", ErrorCode.message_too_large
+            ) from None
+    try:
+        offsets, contents = _read_fast(data, body, batch, keys=keys)
+    except Exception:  # whatever the fast reader stumbles over, the exact one decides
+        offsets, contents = _read_exactly(body, batch, keys=keys)
+    if batch.codec and any(offset != number for number, offset in enumerate(offsets)):
+        raise BadBatch("offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error)
+    return contents
+
+
+def _read_fast(data: bytes, body: bytes, batch: Batch, *, keys: bool) -> tuple[list[int], Contents]:
+    """By aiokafka's reader in C. It knows no limit on what is behind the last record: see _read_exactly."""
+    plain = bytearray(data[: HEADER.size])
+    struct.pack_into(">q", plain, 0, 0)
+    struct.pack_into(">h", plain, CRC_FROM, 0)
+    plain += body
+    found = list(DefaultRecordBatch(plain))
+    without_key = tuple(n for n, record in enumerate(found) if record.key is None) if keys else ()
+    contents = Contents(tuple([record.timestamp for record in found]), without_key)
+    return [record.offset for record in found], contents
+
+
+def _read_exactly(body: bytes, batch: Batch, *, keys: bool) -> tuple[list[int], Contents]:
+    """In Python, check by check."""
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    without_key: list[int] = []
+    position = 0
+    try:
+        for number in range(batch.count):
+            length, position = _signed_varint(body, position)
+            end = position + length
+            if length < 0 or end > len(body):
+                raise BadBatch(f"record {number} claims {length} bytes")
+            timestamp, position = _signed_varint(body, position + 1)
+            offset, position = _signed_varint(body, position)
+            key_length, position = _signed_varint(body, position)
+            value_length, position = _signed_varint(body, position + max(key_length, 0))
+            position = _after_headers(body, position + max(value_length, 0))
+            if position != end:
+                raise BadBatch(f"record {number} is not {length} bytes long")
+            offsets.append(offset)
+            timestamps.append(_int64(batch.base_timestamp + timestamp))
+            if keys and key_length < 0:
+                without_key.append(number)
+    except IndexError:
+        raise BadBatch("the records end early") from None
+    if position != len(body):
+        raise BadBatch(f"{len(body) - position} bytes behind the last record")
+    return offsets, Contents(tuple(timestamps), tuple(without_key))
+
+
+def _after_headers(body: bytes, position: int) -> int:
+    headers, position = _signed_varint(body, position)
+    if headers < 0 or headers > len(body) - position:
+        raise BadBatch(f"a record claims {headers} headers")
+    for _ in range(headers):
+        length, position = _signed_varint(body, position)
+        if length < 0:
+            raise BadBatch("a header without a name")
+        length, position = _signed_varint(body, position + length)
+        position += max(length, 0)
+    return position
+
+
+def _int64(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _signed_varint(body: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = body[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise BadBatch("a varint is too long")
+
+
 def place(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """The batch at its place in the log; the checksum does not cover what changes."""
     return struct.pack(">q", base_offset) + data[8:12] + struct.pack(">i", leader_epoch) + data[16:]
 
 
-def stamp(data: bytes, now_ms: int) -> bytes:
-    """The batch with the broker's time instead of the producer's (LogAppendTime)."""
+def _with_time(data: bytes, attributes: int, max_timestamp: int) -> tuple[bytes, Batch]:
+    """The batch with other attributes and greatest time, and a checksum that is right for them."""
     changed = bytearray(data)
-    (attributes,) = struct.unpack_from(">h", changed, CRC_FROM)
-    struct.pack_into(">h", changed, CRC_FROM, attributes | LOG_APPEND_TIME)
-    struct.pack_into(">q", changed, 35, now_ms)
+    struct.pack_into(">h", changed, CRC_FROM, attributes)
+    struct.pack_into(">q", changed, MAX_TIMESTAMP_AT, max_timestamp)
     struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[CRC_FROM:]))
-    return bytes(changed)
+    return bytes(changed), parse_batch(bytes(changed))
 
 
 def has_codec(data: bytes, codec: int) -> bool:
@@ -135,47 +301,26 @@ def has_codec(data: bytes, codec: int) -> bool:
     return False
 
 
+def has_any_codec(data: bytes) -> bool:
+    """Whether a batch, of which nothing is checked yet, says that it is compressed."""
+    return len(data) > CRC_FROM + 1 and bool(data[CRC_FROM + 1] & COMPRESSION_MASK)
+
+
 def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:
     """(offset, timestamp) of the first record in the batch that is not older than ``timestamp``.
 
-    Snappy, lz4 and zstd bodies are not unpacked here: then the answer is the batch's first offset, so that a
-    reader sees at most a batch too much and never misses a record. Unpacking gzip stops at 16 MiB.
+    A batch stored before bodies were checked may be unreadable: then it is the batch's first offset, so that a
+    reader sees at most a batch too much and never misses a record.
     """
     batch = parse_batch(data)
     whole = (batch.base_offset, batch.max_timestamp)
-    if batch.attributes & LOG_APPEND_TIME or batch.codec > GZIP:
+    if batch.attributes & LOG_APPEND_TIME:
         return whole
-    body = data[HEADER.size :]
     try:
-        if batch.codec == GZIP:
-            body = zlib.decompressobj(wbits=31).decompress(body, MAX_UNPACKED_BYTES)
-        for timestamp_delta, offset_delta in _record_heads(body, batch.count):
-            if batch.base_timestamp + timestamp_delta >= timestamp:
-                return batch.base_offset + offset_delta, batch.base_timestamp + timestamp_delta
-    except (zlib.error, IndexError):
+        contents = read_contents(data, batch)
+    except BadBatch:
         return whole
+    for number, found in enumerate(contents.timestamps):
+        if found >= timestamp:
+            return batch.base_offset + number, found
     return whole
-
-
-def _record_heads(body: bytes, count: int) -> Iterator[tuple[int, int]]:
-    """(timestamp delta, offset delta) of each record. Raises IndexError where the body ends early."""
-    position = 0
-    for _ in range(count):
-        length, position = _signed_varint(body, position)
-        timestamp_delta, after = _signed_varint(body, position + 1)
-        offset_delta, _ = _signed_varint(body, after)
-        yield timestamp_delta, offset_delta
-        if length < 0:
-            raise IndexError("negative record length")
-        position += length
-
-
-def _signed_varint(body: bytes, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = body[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise IndexError("varint too long")

@@ -2,7 +2,8 @@
 
 Each connection is served one request at a time, in order, as Kafka does: while an answer is pending (a parked
 join, a long poll) nothing more of that connection is served. A frame that breaks a rule closes its own
-connection, is counted in ``Node.counters`` and touches nobody else.
+connection, is counted in ``Node.counters`` and touches nobody else. A short request is read, handled and answered
+at once; a long one is read and its answer written beside the event loop, and handled in slices (``pace``).
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import asyncio
 import logging
 import struct
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Final
 
-from faust_assigner.broker import wire
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import pace, wire
 from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
+from faust_assigner.broker.api.produce import PRODUCE
+from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
-from faust_assigner.broker.limits import FRAME_TIMEOUT_S, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.limits import FRAME_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.wire import MalformedFrame, RequestHeader
+from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
 
 logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
@@ -44,6 +48,13 @@ class Connection(asyncio.Protocol):
         self._incomplete_since: float | None = now  # the first frame is awaited from the start
         self._last_active = now
         self.address = ""
+        self.founded = 0
+        self._unsent = 0
+
+    def local_host(self) -> str:
+        """The address at which the peer reached this broker."""
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return str(name[0]) if name else self._node.host
 
     # -- asyncio's side --------------------------------------------------------------------------
 
@@ -60,6 +71,7 @@ class Connection(asyncio.Protocol):
         """Forget the peer; what it parked is answered into the void."""
         self._closing = True
         self._transport = None
+        self._count_unsent()
         self._buffer.clear()
         if self._pending is not None:
             self._pending.cancel()
@@ -70,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._last_active = self._loop.time()
         self._buffer += data
         self._pump()
+        self._server.hold(self, len(self._buffer))
 
     def pause_writing(self) -> None:
         """The peer does not take what it asked for."""
@@ -78,7 +91,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._writing_since = None
+        self._count_unsent()
         self._pump()
+        self._server.hold(self, len(self._buffer))
 
     # -- frames ----------------------------------------------------------------------------------
 
@@ -107,6 +122,7 @@ class Connection(asyncio.Protocol):
             if len(self._buffer) >= 4 + size:
                 frame = bytes(memoryview(self._buffer)[4 : 4 + size])
                 del self._buffer[: 4 + size]
+                self._server.hold(self, 0)  # it gets on: what follows is held from now
                 self._incomplete_since = self._loop.time() if self._buffer else None
                 return frame
         if self._buffer and self._incomplete_since is None:
@@ -116,25 +132,97 @@ class Connection(asyncio.Protocol):
     def _serve(self, frame: bytes) -> None:
         try:
             header = wire.read_header(frame, wire.is_flexible)
-            api = APIS.get(header.api_key)
-            if api is None or not api.low <= header.api_version <= api.high:
-                self._unsupported(header, api)
-                return
-            request = wire.decode_request(header.api_key, header.api_version, frame, header.body)
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
             return
-        call = Call(self._node, header.api_version, header.client_id, f"/{self.address}")
+        api = APIS.get(header.api_key)
+        if api is None or not api.low <= header.api_version <= api.high:
+            self._unsupported(header, api)
+            return
+        try:
+            request = self._read(header, frame, limit=INLINE_ELEMENTS)
+        except MalformedFrame as error:
+            self.close("frames_malformed", str(error))
+            return
+        except LongRequest:
+            self._wait(self._loop.create_task(self._serve_long(api, header, frame)), header)
+            return
+        except NullArray as error:
+            self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
+            return
+        self._handle(api, header, request)
+
+    @staticmethod
+    def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
+        return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
+
+    def _handle(self, api: Api, header: RequestHeader, request: Any) -> None:
+        handler = self._answer(api, header, request)
+        finished, outcome = pace.start(handler)
+        if finished:
+            self._respond(header, outcome)
+        else:
+            self._wait(outcome, header)
+
+    async def _serve_long(self, api: Api, header: RequestHeader, frame: bytes) -> Any:
+        try:
+            request = await self._node.crunch(lambda: self._read(header, frame))
+        except NullArray as error:
+            return await self._refuse(header, None, error)
+        return await self._answer(api, header, request)
+
+    async def _answer(self, api: Api, header: RequestHeader, request: Any) -> Any:
+        """The frame to send, NO_RESPONSE or CLOSE. Whatever goes wrong is an answer, too."""
+        call = Call(
+            self._node,
+            header.api_version,
+            header.client_id,
+            f"/{self.address}",
+            pace.Pace(self._node.line),
+            self,
+        )
         try:
             outcome = api.handle(call, request)
-        except Exception:
-            logger.exception("%s v%d from %s failed", api.name, header.api_version, self.address)
-            self.close("requests_failed", f"{api.name} failed")
-            return
-        if isinstance(outcome, asyncio.Future):
-            self._wait(outcome, header)
-        else:
-            self._respond(header, outcome)
+            if asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future):
+                outcome = await outcome
+            if outcome is NO_RESPONSE or outcome is CLOSE:
+                return outcome
+            if isinstance(outcome, Encoded):
+                return outcome.frame_for(header.correlation_id)
+            return await self._encode(header, outcome)
+        except Exception as error:
+            if header.api_key == PRODUCE and request.acks == 0:
+                return CLOSE
+            return await self._refuse(header, request, error)
+        finally:
+            call.pace.end()
+
+    async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> bytes:
+        code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
+        self._node.counters[counter] += 1
+        level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
+        self._node.journal.say(
+            counter,
+            self._loop.time(),
+            "a request with key %d v%d of %s is answered %s: %r",
+            header.api_key,
+            header.api_version,
+            self.address,
+            code.name,
+            error,
+            level=level,
+            trace=error if level == logging.ERROR else None,
+        )
+        values = await self._node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
+        return await self._encode(header, values)
+
+    async def _encode(self, header: RequestHeader, values: Any) -> bytes:
+        def encode() -> bytes:
+            return wire.encode_response(header.api_key, header.api_version, header.correlation_id, values)
+
+        if wire.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
+            return await self._node.crunch(encode)
+        return encode()
 
     def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
         if header.api_key == API_VERSIONS:
@@ -144,44 +232,44 @@ class Connection(asyncio.Protocol):
             self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
 
     def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
-        if outcome.done():
-            self._respond(header, outcome.result())
-            return
         self._pending = outcome
 
         def finished(done: asyncio.Future[Any]) -> None:
             self._pending = None
             if done.cancelled() or self._closing:
                 return
+            error = done.exception()
+            if isinstance(error, MalformedFrame):
+                self.close("frames_malformed", str(error))
+                return
+            if error is not None:
+                logger.error("an answer with key %d was lost", header.api_key, exc_info=error)
+                self.close("requests_failed", "unwritable answer")
+                return
             self._respond(header, done.result())
             # What waited in the buffer meanwhile was held up by us, not by the peer.
             self._incomplete_since = self._loop.time() if self._buffer else None
             self._pump()
+            self._server.hold(self, len(self._buffer))
 
         outcome.add_done_callback(finished)
 
-    def _respond(self, header: RequestHeader, outcome: Mapping[str, Any] | Encoded | object) -> None:
-        if outcome is NO_RESPONSE:
-            return
+    def _respond(self, header: RequestHeader, outcome: Any) -> None:
         if outcome is CLOSE:
             self.close("requests_failed", "a request without acknowledgement failed")
-            return
-        if isinstance(outcome, Encoded):
-            self._write(outcome.frame_for(header.correlation_id))
-            return
-        assert isinstance(outcome, Mapping)
-        try:
-            frame = wire.encode_response(header.api_key, header.api_version, header.correlation_id, outcome)
-        except Exception:
-            logger.exception("the answer to %s v%d cannot be written", header.api_key, header.api_version)
-            self.close("requests_failed", "unwritable answer")
-            return
-        self._write(frame)
+        elif outcome is not NO_RESPONSE:
+            self._write(outcome)
 
     def _write(self, frame: bytes) -> None:
         if self._transport is not None and not self._closing:
             self._last_active = self._loop.time()
             self._transport.write(frame)
+            self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        now = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        self._node.unsent_bytes += now - self._unsent
+        self._unsent = now
 
     # -- limits ----------------------------------------------------------------------------------
 
@@ -207,7 +295,8 @@ class Connection(asyncio.Protocol):
     def close(self, counter: str, why: str) -> None:
         """Serve the peer no longer and count why; answers given before are still delivered."""
         self._node.counters[counter] += 1
-        logger.info("closed the connection of %s: %s", self.address, why)
+        now = self._loop.time()
+        self._node.journal.say(counter, now, "closed the connection of %s: %s", self.address, why)
         self.finish()
 
     def finish(self) -> None:
@@ -223,6 +312,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
+REFUSALS: Final = {
+    NullArray: (ErrorCode.invalid_request, "requests_invalid"),
+    pace.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
+    TimeoutError: (ErrorCode.request_timed_out, "answers_late"),
+}
+
+
 class BrokerServer:
     """A listening broker on one event loop: ``await start()``, ``await stop()``."""
 
@@ -230,6 +326,8 @@ class BrokerServer:
         self.node = node
         self.frame_timeout_s = frame_timeout_s
         self._connections: set[Connection] = set()
+        self._held: dict[Connection, int] = {}  # bytes received and not served, the longest waiting first
+        self._held_bytes = 0
         self._per_address: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -238,8 +336,7 @@ class BrokerServer:
         """Listen; return the port (a free one for port 0). Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
-        self.node.host = host
-        self.node.port = int(self._listener.sockets[0].getsockname()[1])
+        self.node.listen_on(host, int(self._listener.sockets[0].getsockname()[1]))
         self.node.start(loop)
         self._sweeper = loop.create_task(self._sweep())
         return self.node.port
@@ -270,8 +367,28 @@ class BrokerServer:
             and self._per_address[connection.address] <= settings.max_connections_per_ip
         )
 
+    def hold(self, connection: Connection, size: int) -> None:
+        """So many bytes of a peer wait for the rest of their frame, or for the answer before.
+
+        All peers share queued.max.request.bytes: beyond it those go that have held theirs for longest.
+        """
+        before = self._held.get(connection, 0)
+        if size == before:
+            return
+        if size:
+            self._held[connection] = size
+        else:
+            del self._held[connection]
+        self._held_bytes += size - before
+        while self._held_bytes > self.node.settings.queued_max_request_bytes:
+            oldest = next(iter(self._held))
+            self._held_bytes -= self._held.pop(oldest)
+            oldest.close("frames_over_budget", "half-sent frames hold too much memory")
+            oldest.abort()
+
     def forget(self, connection: Connection) -> None:
         """A peer is gone."""
+        self._held_bytes -= self._held.pop(connection, 0)
         self._connections.discard(connection)
         self._per_address[connection.address] -= 1
         if not self._per_address[connection.address]:
@@ -288,3 +405,4 @@ class BrokerServer:
             now = asyncio.get_running_loop().time()
             for connection in list(self._connections):
                 connection.sweep(now)
+            self.node.journal.sweep(now)

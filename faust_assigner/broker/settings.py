@@ -10,6 +10,7 @@ unknown name or an impossible value is a :class:`~faust_assigner.errors.ConfigEr
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -19,6 +20,7 @@ from faust_assigner.errors import ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
+WILDCARDS = ("0.0.0.0", "::")  # addresses to listen on, and none to connect to
 
 
 def _number(default: int, low: int, high: int, doc: str) -> Any:
@@ -33,6 +35,10 @@ def _choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
     return field(default=default, metadata={"choices": choices, "doc": doc})
 
 
+def _text(default: str, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc, "text": True})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Every setting of the embedded broker; a field's Kafka name has dots for underscores."""
@@ -43,6 +49,16 @@ class Settings:
     delete_topic_enable: bool = _flag(True, "allow DeleteTopics")
     message_max_bytes: int = _number(1_048_588, 1, 2**30, "largest record batch, and largest group record")
     socket_request_max_bytes: int = _number(16_777_216, 1024, 2**30, "largest request frame")
+    queued_max_request_bytes: int = _number(
+        67_108_864,
+        65_536,
+        2**40,
+        "bytes of frames not served yet, of all connections; the oldest are closed beyond",
+    )
+    advertised_listeners: str = _text(
+        "",
+        "where clients are sent, [PLAINTEXT://]HOST:PORT; empty: --host, or for 0.0.0.0 where each came in",
+    )
     fetch_max_bytes: int = _number(57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch")
     max_connections: int = _number(8_192, 1, INT32_MAX, "connections in all")
     max_connections_per_ip: int = _number(2_048, 1, INT32_MAX, "connections from one address")
@@ -108,7 +124,23 @@ class Settings:
         settings._check_pairs()
         return settings
 
+    def advertised(self) -> tuple[str, int] | None:
+        """Host and port of advertised.listeners, None where it is empty. Raises ConfigError."""
+        text = self.advertised_listeners
+        if not text:
+            return None
+        found = re.fullmatch(r"(?:PLAINTEXT://)?\[?([^\[\],/]+?)\]?:(\d{1,5})", text)
+        if found is None or not 0 < int(found[2]) < 65_536 or found[1] in WILDCARDS:
+            raise ConfigError(f"advertised.listeners must be one [PLAINTEXT://]HOST:PORT, not {text!r}")
+        return found[1], int(found[2])
+
     def _check_pairs(self) -> None:
+        self.advertised()
+        if self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise ConfigError(
+                f"queued.max.request.bytes ({self.queued_max_request_bytes}) is below "
+                f"socket.request.max.bytes ({self.socket_request_max_bytes})"
+            )
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) is above "
@@ -137,7 +169,9 @@ def as_text(value: object) -> str:
 
 def describe_settings() -> list[tuple[str, str, str]]:
     """(name, default, meaning) of every setting, for the reference page and ``--help``."""
-    return [(kafka_name(f), as_text(f.default), str(f.metadata["doc"])) for f in fields(Settings)]
+    return [
+        (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"])) for f in fields(Settings)
+    ]
 
 
 def _convert(name: str, setting: Field[Any], value: object) -> object:
@@ -146,6 +180,8 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"{name} must be true or false, not {text!r}")
         return text.lower() == "true"
+    if "text" in setting.metadata:
+        return text
     if "choices" in setting.metadata:
         if text not in setting.metadata["choices"]:
             raise ConfigError(f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}")

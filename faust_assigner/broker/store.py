@@ -28,15 +28,19 @@ class StoreFailed(FaustAssignerError, OSError):
     """The disk refused (no space, i/o error, corruption); nothing of the write holds."""
 
 
+Keys = Callable[[], Iterable[bytes]]
+
+
 class Range(NamedTuple):
-    """Keys to delete, from ``first`` to before ``beyond``; ``known`` are those in it, where the caller knows."""
+    """Keys to delete, from ``first`` to before ``beyond``: how many there are, and which, where the caller knows."""
 
     first: bytes
     beyond: bytes
-    known: Sequence[bytes] | None = None
+    size: int | None = None
+    known: Keys | None = None
 
 
-def prefix_range(prefix: bytes, known: Sequence[bytes] | None = None) -> Range:
+def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = None) -> Range:
     """Every key that starts with ``prefix``.
 
     >>> prefix_range(b"ab")[:2], prefix_range(b"a\\xff")[:2]
@@ -44,7 +48,7 @@ def prefix_range(prefix: bytes, known: Sequence[bytes] | None = None) -> Range:
     """
     head = prefix.rstrip(b"\xff")
     beyond = head[:-1] + bytes([head[-1] + 1]) if head else b"\xff" * 64
-    return Range(prefix, beyond, known)
+    return Range(prefix, beyond, size, known)
 
 
 class Store(Protocol):
@@ -107,8 +111,8 @@ class MemoryStore:
         sync: bool = False,
     ) -> None:
         """Delete and put; a range whose keys are not given costs O(all keys)."""
-        for first, beyond, known in ranges:
-            for key in [k for k in self._pairs if first <= k < beyond] if known is None else known:
+        for first, beyond, _, known in ranges:
+            for key in [k for k in self._pairs if first <= k < beyond] if known is None else known():
                 self._pairs.pop(key, None)
         self._pairs.update(puts)
         for key in deletes:
@@ -211,15 +215,19 @@ class RocksStore:
         """Delete and put, all or nothing; ``sync`` waits for the disk."""
         batch = WriteBatch(raw_mode=True)
         fresh: list[tuple[bytes, bytes]] = []
-        for span in ranges:
-            self._delete_range(batch, span)
+        for first, beyond, size, known in ranges:
+            if known is None or size is None or size > FEW_KEYS:
+                batch.delete_range(first, beyond)
+            else:
+                for key in known():
+                    batch.delete(key)
         for key, value in puts:
             batch.put(key, value)
             if key[:1] == b"b":
                 fresh.append((key, value))
         for key in deletes:
             batch.delete(key)
-            self._recent.drop(key)
+            self._recent.drop(key)  # a range leaves its batches there until newer ones push them out
         if sync:
             _guarded(self._db.write, batch, self._synced)
         else:
@@ -227,15 +235,6 @@ class RocksStore:
         self.witness.note(self.sequence, synced=sync)
         for key, value in fresh:
             self._recent.put(key, value)
-
-    def _delete_range(self, batch: Any, span: Range) -> None:
-        for key in span.known or ():
-            self._recent.drop(key)
-        if span.known is None or len(span.known) > FEW_KEYS:
-            batch.delete_range(span.first, span.beyond)
-        else:
-            for key in span.known:
-                batch.delete(key)
 
     def note_end(self, place: bytes, end: int) -> None:
         """Where a partition ends, for the witness."""

@@ -80,6 +80,8 @@ EFFECTIVE: Final = (
     "cleanup.policy",
     "flush.messages",
     "max.message.bytes",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
     "message.timestamp.type",
     "retention.bytes",
     "retention.ms",

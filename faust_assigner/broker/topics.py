@@ -11,13 +11,11 @@ from itertools import groupby
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.log import BATCHES, FLOOR, INDEX, PLACE_BYTES, START, PartitionLog
+from faust_assigner.broker.log import FLOOR, INDEX, KINDS, PLACE_BYTES, START, PartitionLog
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
-
-KINDS = (BATCHES, INDEX, START, FLOOR)  # as PartitionLog.ranges orders them
 
 
 class Refused(FaustAssignerError):
@@ -64,9 +62,7 @@ class Catalogue:
         """All topics and their logs, in one ordered pass over each kind of key; ``progress`` may raise."""
         for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
-            self._open(
-                key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"]
-            )
+            self._open(key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"])
             progress()
         logs = {log.place: log for topic in self for log in topic.partitions}
         starts = {key[1:]: value for key, value in self._store.scan(START)}
@@ -159,12 +155,12 @@ class Catalogue:
 
     def delete(self, topic: Topic) -> None:
         """Forget a topic and its records, in one write."""
-        ranges = [span for log in topic.partitions for span in log.ranges()]
-        whole = [
-            prefix_range(kind + topic.topic_id.bytes, [k for span in ranges[n::4] for k in span.known or ()])
-            for n, kind in enumerate(KINDS)
-        ]
-        self._store.write((), [b"t" + topic.name.encode()], ranges=whole)
+
+        def keys() -> Iterator[bytes]:
+            return (key for log in topic.partitions for key in log.keys())
+
+        ranges = [prefix_range(kind + topic.topic_id.bytes, None, keys) for kind in KINDS]
+        self._store.write((), [b"t" + topic.name.encode()], ranges=ranges)
         del self._topics[topic.name]
         del self._names[topic.topic_id]
         self._partitions -= len(topic.partitions)

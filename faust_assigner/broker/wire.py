@@ -13,7 +13,7 @@ import datetime
 import functools
 import io
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from kio.serial._introspect import (
 )
 from kio.static.constants import uuid_zero
 
-from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
+from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS, MAX_STRING_BYTES
 from faust_assigner.errors import FaustAssignerError
 
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
@@ -57,11 +57,20 @@ class MalformedFrame(FaustAssignerError, ValueError):
     """The bytes are not the message they claim to be; the connection that sent them is closed."""
 
 
+class NullArray(FaustAssignerError, ValueError):
+    """A null where the protocol wants a list; its sender is told, and keeps its connection."""
+
+
+class LongRequest(FaustAssignerError):
+    """More elements than shall be read on the event loop."""
+
+
 @dataclass(slots=True)
 class Walk:
     """One pass over a request: where it is, how many elements it saw, what must be cut out."""
 
     data: bytes
+    limit: int = MAX_ARRAY_ELEMENTS
     elements: int = 0
     cuts: list[tuple[int, int, bytes]] | None = None
 
@@ -72,6 +81,8 @@ class Walk:
             raise MalformedFrame(
                 f"an array claims {number} elements with {len(self.data) - position} bytes left"
             )
+        if self.elements > self.limit:
+            raise LongRequest
 
 
 Skip = Callable[[Walk, int], int]
@@ -121,7 +132,7 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
                 raise MalformedFrame("the frame ends inside a length")
             (length,) = struct.unpack_from(fmt, walk.data, position)
             position += width
-        if length < -1:
+        if length < -1 or (width == 2 and length > MAX_STRING_BYTES):
             raise MalformedFrame(f"a length is {length}")
         end = position + max(length, 0)
         if end > len(walk.data):
@@ -131,7 +142,7 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
     return Shape(1 if compact else width, False, skip)
 
 
-def _array(item: Shape, *, compact: bool) -> Shape:
+def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape:
     def skip(walk: Walk, position: int) -> int:
         if compact:
             count, position = read_varint(walk.data, position)
@@ -143,6 +154,8 @@ def _array(item: Shape, *, compact: bool) -> Shape:
             position += 4
         if count < -1:
             raise MalformedFrame(f"an array count is {count}")
+        if count < 0 and not may_be_null:
+            raise NullArray(f"{name} must not be null")
         if count <= 0:
             return position
         walk.count(count, item.minimum, position)
@@ -177,7 +190,9 @@ def _field_shape(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
             shape = _fixed(FIXED_SIZES[name])
         else:
             shape = _length_prefixed(2 if name == "string" else 4, compact=flexible)
-    return _array(shape, compact=flexible) if kind.is_array else shape
+    if not kind.is_array:
+        return shape
+    return _array(shape, compact=flexible, name=item.name, may_be_null=is_optional(item))
 
 
 def _tag_section(known: Mapping[int, Shape]) -> Shape:
@@ -269,20 +284,35 @@ def is_flexible(api_key: int, version: int) -> bool:
         return False
 
 
-def decode_request(api_key: int, version: int, frame: bytes, position: int) -> Any:
-    """The message in ``frame`` from ``position`` on. Raises MalformedFrame, whatever the bytes are."""
+def decode_request(
+    api_key: int, version: int, frame: bytes, position: int, *, limit: int = MAX_ARRAY_ELEMENTS
+) -> Any:
+    """The message in ``frame`` from ``position`` on, whatever the bytes are.
+
+    Raises MalformedFrame, NullArray, and LongRequest where it has more than ``limit`` elements.
+    """
     schema = load_request_schema(api_key, version)
-    walk = Walk(frame)
+    walk = Walk(frame, limit)
     entity_shape(schema).skip(
         walk, position
     )  # what follows is ignored: librdkafka 2.16 sends 3 bytes too many
-    for start, stop, kept in reversed(walk.cuts or []):
-        frame = frame[:start] + kept + frame[stop:]
+    if walk.cuts:
+        frame = _without(frame, walk.cuts)
     try:
         message, _ = entity_reader(schema)(frame, position)
     except Exception as error:
         raise MalformedFrame(f"{schema.__name__} v{version}: {error}") from None
     return message
+
+
+def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """The frame with pieces (start, stop) replaced; in one pass, however many there are."""
+    pieces: list[bytes] = []
+    position = 0
+    for start, stop, kept in cuts:
+        pieces += (frame[position:start], kept)
+        position = stop
+    return b"".join((*pieces, frame[position:]))
 
 
 # -- responses -----------------------------------------------------------------------------------
@@ -347,9 +377,27 @@ def encode_response(api_key: int, version: int, correlation_id: int, values: Map
     if schema.__header_schema__.__flexible__:
         out.write(b"\0")
     entity_writer(schema)(out, _builder(schema)(values))
-    frame = out.getbuffer()
-    struct.pack_into(">i", frame, 0, len(frame) - 4)
-    return bytes(frame)
+    with out.getbuffer() as frame:
+        struct.pack_into(">i", frame, 0, len(frame) - 4)
+    return out.getvalue()
+
+
+def is_long(values: Any, elements: int, size: int) -> bool:
+    """Whether an answer has more elements, or more opaque bytes, than that; looks no further than needed."""
+    waiting = [values]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(v for v in value.values() if isinstance(v, Mapping | Sequence) and v)
+        elif isinstance(value, str | bytes):
+            size -= len(value)
+        elif isinstance(value, Sequence):
+            elements -= len(value)
+            if elements >= 0:
+                waiting.extend(value if value and isinstance(value[0], Mapping | bytes) else ())
+        if elements < 0 or size < 0:
+            return True
+    return False
 
 
 def milliseconds(span: datetime.timedelta) -> int:

@@ -38,7 +38,7 @@ def boot_id() -> bytes:
 
 
 class Witness:
-    """The file of one store. ``writes``, ``synced`` and ``ends`` are what the last run said; None is no run."""
+    """The file of one store. ``writes``, ``synced`` and ``ends`` are what the last run said."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -80,7 +80,7 @@ class Witness:
         self._next = position
 
     def lacks(self, writes: int) -> int:
-        """How many acknowledged writes a store with ``writes`` of them has lost; a power loss excuses the tail."""
+        """How many acknowledged writes a store with ``writes`` of them has lost; a power loss excuses a tail."""
         seen = (self.writes or 0) if self.same_boot else self.synced
         return max(seen - writes, 0)
 

@@ -100,7 +100,7 @@ class Life:
         elif action == "delete":
             self.catalogue.delete(topic)
             del self.topics[name]
-            self.groups.topic_deleted(name)
+            list(self.groups.topic_deleted(name))
             self.commits = {k: v for k, v in self.commits.items() if k[1] != name}
         elif action == "grow":
             self.catalogue.grow(topic, len(topic.partitions) + 1)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.pace import Pace
 
 Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
 NO_RESPONSE: Final = object()  # Produce with acks=0
 CLOSE: Final = object()  # ... that went wrong
+
+
+class Peer(Protocol):
+    """What a handler may know of the connection."""
+
+    founded: int  # groups that were made by its requests
+
+    def local_host(self) -> str:
+        """The address at which it reached this broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,8 @@ class Call:
     version: int
     client_id: str
     client_host: str
+    pace: Pace
+    peer: Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +47,8 @@ class Encoded:
         return self.frame[:4] + struct.pack(">i", correlation_id) + self.frame[8:]
 
 
-# A handler returns the response's values, a future of them, an Encoded frame, NO_RESPONSE or CLOSE.
+# A handler returns the response's values, an Encoded frame, NO_RESPONSE or CLOSE, or a coroutine or future of
+# one of them. What it raises becomes an error code, and the connection stays.
 Handler = Callable[[Call, Any], Any]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,7 @@ DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 44, 60
 TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG = 1, 4, 5
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+CONFIG_BYTES: Final = 60  # of one setting in an answer
 UNKNOWN_OPERATIONS: Final = -(2**31)
 
 
@@ -31,40 +33,47 @@ def describe_cluster(call: Call, request: Any) -> Values:
     }
 
 
-def describe_configs(call: Call, request: Any) -> Values:
-    """Effective settings of topics and of this broker."""
-    return {"results": [_describe(call, resource) for resource in request.resources]}
+async def describe_configs(call: Call, request: Any) -> Values:
+    """Effective settings of topics and of this broker; a resource named twice is answered once."""
+    asked: dict[tuple[int, str], set[str] | None] = {}
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        wanted = asked.get(key, set())
+        names = resource.configuration_keys
+        asked[key] = wanted.union(names) if names and wanted is not None else None
+    results = []
+    for (kind, name), wanted in asked.items():
+        results.append(_describe(call, kind, name, wanted))
+        await call.pace.turn(CONFIG_BYTES * len(results[-1].get("configs", ())))
+    return {"results": results}
 
 
-def _describe(call: Call, resource: Any) -> Values:
-    values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+def _describe(call: Call, kind: int, name: str, wanted: set[str] | None) -> Values:
+    values: dict[str, Any] = {"resource_type": kind, "resource_name": name}
     try:
-        entries = _entries(call, resource)
+        entries = _entries(call, kind, name)
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}
-    wanted = resource.configuration_keys
     return values | {
         "error_code": ErrorCode.none,
         "error_message": None,
-        "configs": [entry for entry in entries if not wanted or entry["name"] in wanted],
+        "configs": [entry for entry in entries if wanted is None or entry["name"] in wanted],
     }
 
 
-def _entries(call: Call, resource: Any) -> list[Values]:
+def _entries(call: Call, kind: int, resource: str) -> list[Values]:
     node = call.node
-    if resource.resource_type == TOPIC:
-        topic = _topic(call, resource.resource_name)
+    if kind == TOPIC:
+        topic = _topic(call, resource)
         return [
             _entry(name, node.config(topic, name), DYNAMIC_TOPIC if name in topic.configs else DEFAULT_CONFIG)
             for name in node.defaults
         ]
-    if resource.resource_type == BROKER:
-        if resource.resource_name not in ("", str(node.settings.node_id)):
-            raise Refused(ErrorCode.invalid_request, f"there is no broker {resource.resource_name!r}")
+    if kind == BROKER:
+        if resource not in ("", str(node.settings.node_id)):
+            raise Refused(ErrorCode.invalid_request, f"there is no broker {resource!r}")
         return [_entry(n, v, STATIC_BROKER, read_only=True) for n, v in node.settings.by_kafka_name().items()]
-    raise Refused(
-        ErrorCode.invalid_request, f"configs of resource type {resource.resource_type} are not kept here"
-    )
+    raise Refused(ErrorCode.invalid_request, f"configs of resource type {kind} are not kept here")
 
 
 def _topic(call: Call, name: str) -> Topic:
@@ -85,14 +94,24 @@ def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Va
     }
 
 
-def incremental_alter_configs(call: Call, request: Any) -> Values:
+async def incremental_alter_configs(call: Call, request: Any) -> Values:
     """Set, unset, or edit list-valued settings of topics (KIP-339)."""
-    return {"responses": [_alter(call, resource, request.validate_only) for resource in request.resources]}
+    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    responses = []
+    for resource in request.resources:
+        is_single = times[resource.resource_type, resource.resource_name] == 1
+        responses.append(_alter(call, resource, request.validate_only, is_single=is_single))
+        await call.pace.turn()
+    return {"responses": responses}
 
 
-def _alter(call: Call, resource: Any, validate_only: bool) -> Values:
+def _alter(call: Call, resource: Any, validate_only: bool, *, is_single: bool) -> Values:
     values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
+        if not is_single:
+            raise Refused(ErrorCode.invalid_request, "each resource may appear once only")
+        if len({c.name for c in resource.configs}) < len(resource.configs):
+            raise Refused(ErrorCode.invalid_request, "each config may appear once only")
         if resource.resource_type != TOPIC:
             raise Refused(ErrorCode.invalid_request, "only topic configs change while the broker runs")
         topic = _topic(call, resource.resource_name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import records
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog
+from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog, Reading
 from faust_assigner.broker.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
 
@@ -36,29 +36,27 @@ class Want:
     error: ErrorCode
 
 
-def fetch(call: Call, request: Any) -> Values | asyncio.Future[Values]:
+async def fetch(call: Call, request: Any) -> Values:
     """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data comes."""
     if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", FINAL_EPOCH) > 0:
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    wants = list(_wants(call, request))
+    wants = await _wants(call, request)
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
-    limit = min(request.max_bytes, call.node.settings.fetch_max_bytes)
-    if wait_ms <= 0 or any(w.error is not ErrorCode.none for w in wants) or not wants:
-        return _answer(call, wants, limit)
-    if _available(wants) >= max(request.min_bytes, 0):
-        return _answer(call, wants, limit)
-    return _park(call, wants, limit, request.min_bytes, wait_ms)
+    min_bytes = max(request.min_bytes, 0)
+    sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
+    if sound and wait_ms > 0 and sum(map(_available, wants)) < min_bytes:
+        await _data(wants, min_bytes, wait_ms)
+    return await _answer(call, wants, request.max_bytes)
 
 
-def _wants(call: Call, request: Any) -> Iterator[Want]:
+async def _wants(call: Call, request: Any) -> list[Want]:
+    """What is asked for; the last word on a partition counts."""
     catalogue = call.node.catalogue
+    wants: dict[tuple[Any, int], Want] = {}
     for wanted in request.topics:
         if call.version >= 13:
-            topic, key, missing = (
-                catalogue.by_id(wanted.topic_id),
-                wanted.topic_id,
-                ErrorCode.unknown_topic_id,
-            )
+            topic, key = catalogue.by_id(wanted.topic_id), wanted.topic_id
+            missing = ErrorCode.unknown_topic_id
         else:
             topic, key = catalogue.get(wanted.topic), wanted.topic
             missing = ErrorCode.unknown_topic_or_partition
@@ -68,7 +66,11 @@ def _wants(call: Call, request: Any) -> Iterator[Want]:
                 number = part.partition
                 log = topic.partitions[number] if 0 <= number < len(topic.partitions) else None
                 error = _check(log, part)
-            yield Want(key, part.partition, part.fetch_offset, part.partition_max_bytes, log, error)
+            wants[key, part.partition] = Want(
+                key, part.partition, part.fetch_offset, part.partition_max_bytes, log, error
+            )
+            await call.pace.turn()
+    return list(wants.values())
 
 
 def _check(log: PartitionLog | None, part: Any) -> ErrorCode:
@@ -81,43 +83,62 @@ def _check(log: PartitionLog | None, part: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-def _available(wants: list[Want]) -> int:
-    return sum(min(w.log.available(w.offset), max(w.max_bytes, 1)) for w in wants if w.log is not None)
+def _available(want: Want) -> int:
+    return 0 if want.log is None else min(want.log.available(want.offset), max(want.max_bytes, 1))
 
 
-def _park(call: Call, wants: list[Want], limit: int, min_bytes: int, wait_ms: int) -> asyncio.Future[Values]:
+async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
+    """Wait until min_bytes are there, a topic is deleted, or the time is over."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Values] = loop.create_future()
+    over: asyncio.Future[None] = loop.create_future()
     waiter = next(_waiter_ids)
-    logs = [w.log for w in wants if w.log is not None]
+    there = {n: _available(want) for n, want in enumerate(wants)}
+    total = sum(there.values())
 
     def finish() -> None:
-        if not answer.done():
-            answer.set_result(_answer(call, wants, limit))
+        if not over.done():
+            over.set_result(None)
 
-    def look() -> None:
-        if _available(wants) >= min_bytes or any(log.deleted for log in logs):
-            finish()
+    def watch(number: int, want: Want, log: PartitionLog) -> None:
+        def look() -> None:
+            nonlocal total
+            now = _available(want)
+            total += now - there[number]
+            there[number] = now
+            if total >= min_bytes or log.deleted:
+                finish()
 
-    def clean(_: asyncio.Future[Values]) -> None:
-        timer.cancel()
-        for log in logs:
-            log.waiters.pop(waiter, None)
+        log.waiters[waiter] = look
 
     timer = loop.call_later(wait_ms / 1000, finish)
-    for log in logs:
-        log.waiters[waiter] = look
-    answer.add_done_callback(clean)
-    return answer
+    try:
+        for number, want in enumerate(wants):
+            if want.log is not None:
+                watch(number, want, want.log)
+        await over
+    finally:
+        timer.cancel()
+        for want in wants:
+            if want.log is not None:
+                want.log.waiters.pop(waiter, None)
 
 
-def _answer(call: Call, wants: list[Want], limit: int) -> Values:
-    left = limit
+async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
+    left = min(max_bytes, call.node.settings.fetch_max_bytes, call.node.room_for_answer())
+    readings: dict[int, Reading] = {}
+    for number, want in enumerate(wants):
+        if want.log is not None and want.error is ErrorCode.none and not want.log.deleted:
+            # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
+            reading = want.log.plan_read(want.offset, min(want.max_bytes, left), at_least_one=not readings)
+            if reading is not None:
+                readings[number] = reading
+                left -= reading.size
+        await call.pace.turn()
+    found = await _read(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
-    for want in wants:
-        values, size = _read(call, want, left, first=left == limit)
-        left -= size
-        topics.setdefault(want.topic, []).append(values)
+    for number, want in enumerate(wants):
+        topics.setdefault(want.topic, []).append(_values(call, want, found.get(number, b"")))
+        await call.pace.turn()
     name = "topic_id" if call.version >= 13 else "topic"
     return {
         "error_code": ErrorCode.none,
@@ -126,22 +147,54 @@ def _answer(call: Call, wants: list[Want], limit: int) -> Values:
     }
 
 
-def _read(call: Call, want: Want, left: int, *, first: bool) -> tuple[Values, int]:
-    log, error, data = want.log, want.error, b""
+async def _read(
+    call: Call, wants: Sequence[Want], readings: Mapping[int, Reading]
+) -> dict[int, bytes | StoreFailed]:
+    """The batches by number of the want: from memory where they are, the others beside the loop."""
+    found: dict[int, bytes | StoreFailed] = {}
+    cold: list[tuple[int, PartitionLog, Reading]] = []
+    for number, reading in readings.items():
+        log = wants[number].log
+        assert log is not None
+        data = log.peek(reading)
+        if data is None:
+            cold.append((number, log, reading))
+        else:
+            found[number] = data
+
+    def load() -> list[list[bytes | None] | StoreFailed]:
+        return [_load(log, reading) for _, log, reading in cold]
+
+    if cold:
+        for (number, log, reading), batches in zip(cold, await call.node.aside(load), strict=True):
+            try:
+                if isinstance(batches, StoreFailed):
+                    raise batches
+                found[number] = log.settle(batches, reading)
+            except StoreFailed as failed:
+                call.node.counters["reads_failed"] += 1
+                found[number] = failed
+    return found
+
+
+def _load(log: PartitionLog, reading: Reading) -> list[bytes | None] | StoreFailed:
+    try:
+        return log.load(reading)
+    except StoreFailed as failed:
+        return failed
+
+
+def _values(call: Call, want: Want, data: bytes | StoreFailed) -> Values:
+    log, error = want.log, want.error
     if log is not None and log.deleted:
         error = ErrorCode.unknown_topic_or_partition  # while the reader waited
-    if log is not None and error is ErrorCode.none:
-        try:
-            # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
-            data = log.read(want.offset, min(want.max_bytes, left), at_least_one=first)
-        except StoreFailed:
-            call.node.counters["reads_failed"] += 1
-            error = ErrorCode.kafka_storage_error
-    if call.version < ZSTD_SINCE and records.has_codec(data, records.ZSTD):
-        error, data = ErrorCode.unsupported_compression_type, b""
+    elif isinstance(data, StoreFailed):
+        error = ErrorCode.kafka_storage_error
+    elif call.version < ZSTD_SINCE and records.has_codec(data, records.ZSTD):
+        error = ErrorCode.unsupported_compression_type
     sound = log is not None and error is ErrorCode.none
     end, start = (log.end_offset, log.start_offset) if log is not None and sound else (-1, -1)
-    values = {
+    return {
         "partition_index": want.partition,
         "error_code": error,
         "high_watermark": end,
@@ -149,9 +202,8 @@ def _read(call: Call, want: Want, left: int, *, first: bool) -> tuple[Values, in
         "log_start_offset": start,
         "aborted_transactions": None,
         "preferred_read_replica": NO_PREFERRED_REPLICA,
-        "records": data,
+        "records": data if sound else b"",
     }
-    return values, len(data)
 
 
 APIS: Final = (Api(FETCH, "Fetch", 4, 17, fetch),)

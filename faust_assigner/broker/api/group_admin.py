@@ -12,11 +12,21 @@ from faust_assigner.coordinator.events import DeleteGroup
 
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 GROUP_TYPE: Final = "classic"
+MEMBER_BYTES: Final = 200  # of a member in an answer, its opaque bytes apart
 
 
-def describe_groups(call: Call, request: Any) -> Values:
+async def describe_groups(call: Call, request: Any) -> Values:
     """State, protocol and members of each group; a group nobody knows is Dead (an error since version 6)."""
-    return {"groups": [_describe(call, group_id) for group_id in request.groups]}
+    groups = []
+    for group_id in dict.fromkeys(request.groups):
+        described = _describe(call, group_id)
+        groups.append(described)
+        size = sum(
+            len(m["member_metadata"]) + len(m["member_assignment"]) + MEMBER_BYTES
+            for m in described.get("members", ())
+        )
+        await call.pace.turn(size)
+    return {"groups": groups}
 
 
 def _describe(call: Call, group_id: str) -> Values:
@@ -50,38 +60,39 @@ def _describe(call: Call, group_id: str) -> Values:
     }
 
 
-def list_groups(call: Call, request: Any) -> Values:
+async def list_groups(call: Call, request: Any) -> Values:
     """Every group, filtered by state and type where asked."""
     states = {s.lower() for s in getattr(request, "states_filter", ())}
     types = {t.lower() for t in getattr(request, "types_filter", ())}
-    return {
-        "error_code": ErrorCode.none,
-        "groups": [
-            {
-                "group_id": g.group_id,
-                "protocol_type": g.protocol_type or "",
-                "group_state": g.state.value,
-                "group_type": GROUP_TYPE,
-            }
-            for g in call.node.groups
-            if _listed(g, states, types)
-        ],
-    }
+    groups = []
+    for group in list(call.node.groups):
+        if _listed(group, states, types):
+            groups.append(
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type or "",
+                    "group_state": group.state.value,
+                    "group_type": GROUP_TYPE,
+                }
+            )
+        await call.pace.turn()
+    return {"error_code": ErrorCode.none, "groups": groups}
 
 
 def _listed(group: ClassicGroup, states: set[str], types: set[str]) -> bool:
     return (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
 
 
-def delete_groups(call: Call, request: Any) -> Values:
+async def delete_groups(call: Call, request: Any) -> Values:
     """Delete groups without members, with their offsets."""
     results: list[Values] = []
-    for group_id in request.groups_names:
+    for group_id in dict.fromkeys(request.groups_names):
 
         def answered(reply: Any, group_id: str = group_id) -> None:
             results.append({"group_id": group_id, "error_code": ErrorCode(reply.error)})
 
         call.node.groups.ask(group_id, DeleteGroup, answered)
+        await call.pace.turn()
     return {"results": results}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.membership import ask
+from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.classic import State
@@ -19,39 +18,31 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
 OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
+COMMITTED_AT_ONCE: Final = 500
+OFFSET_BYTES: Final = 30  # of an offset in an answer, its note apart
 
 
-def offset_commit(call: Call, request: Any) -> asyncio.Future[Values]:
+async def offset_commit(call: Call, request: Any) -> Values:
     """Stored before it is acknowledged; refused as a whole when the group does not admit the member."""
-
-    def admitted(reply: Any) -> Values:
-        errors = _store(call, request) if reply.error is Code.NONE else {}
-        default = _verdict(call, request, reply.error)
-        return {
-            "topics": [
-                {
-                    **_names(call, topic),
-                    "partitions": [
-                        {
-                            "partition_index": p.partition_index,
-                            "error_code": errors.get((_key(call, topic), p.partition_index), default),
-                        }
-                        for p in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        }
-
     generation = request.generation_id_or_member_epoch
-    return ask(
+    reply = await asked(
         call,
         request.group_id,
         lambda token: CommitOffsets(
             token, request.member_id, generation, getattr(request, "group_instance_id", None)
         ),
-        admitted,
     )
+    errors = await _store(call, request) if reply.error is Code.NONE else {}
+    default = _verdict(call, request, reply.error)
+    topics = []
+    for topic in request.topics:
+        key, parts = _key(call, topic), []
+        for part in topic.partitions:
+            error = errors.get((key, part.partition_index), default)
+            parts.append({"partition_index": part.partition_index, "error_code": error})
+            await call.pace.turn()
+        topics.append({**_names(call, topic), "partitions": parts})
+    return {"topics": topics}
 
 
 def _verdict(call: Call, request: Any, error: Code) -> ErrorCode:
@@ -77,7 +68,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
     return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
 
 
-def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
+async def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
     """Store what is sound, return an error for every other partition."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
     retention = getattr(request, "retention_time", None)
@@ -99,14 +90,10 @@ def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
                 errors[place] = ErrorCode.offset_metadata_too_large
             else:
                 epoch = getattr(part, "committed_leader_epoch", -1)
-                changes[(topic.name, part.partition_index)] = Committed(
-                    part.committed_offset,
-                    epoch,
-                    note,
-                    now,
-                    expires,
-                )
-    stored = call.node.groups.commit(request.group_id, changes) if changes else Code.NONE
+                committed = Committed(part.committed_offset, epoch, note, now, expires)
+                changes[(topic.name, part.partition_index)] = committed
+            await call.pace.turn()
+    stored = await _commit(call, request.group_id, changes)
     if stored is not Code.NONE:
         for wanted in request.topics:
             for part in wanted.partitions:
@@ -114,63 +101,76 @@ def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
     return errors
 
 
-def offset_fetch(call: Call, request: Any) -> Values:
-    """Committed offsets; -1 and no error where there is none. Nothing is ever pending: all are stable."""
+async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Committed]) -> Code:
+    """Slice by slice; the first that cannot be stored decides."""
+    entries = list(changes.items())
+    for first in range(0, len(entries), COMMITTED_AT_ONCE):
+        stored = call.node.groups.commit(group_id, dict(entries[first : first + COMMITTED_AT_ONCE]))
+        if stored is not Code.NONE:
+            return stored
+        await call.pace.turn()
+    return Code.NONE
+
+
+async def offset_fetch(call: Call, request: Any) -> Values:
+    """Committed offsets; -1 and no error where there is none. Nothing is ever pending: all are stable.
+
+    What is asked for twice is answered once.
+    """
     if call.version < 8:
-        return {"error_code": ErrorCode.none, "topics": _committed(call, request.group_id, request.topics)}
-    return {
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "error_code": ErrorCode.none,
-                "topics": _committed(call, group.group_id, group.topics),
-            }
-            for group in request.groups
-        ]
-    }
+        topics = await _committed(call, request.group_id, [request.topics])
+        return {"error_code": ErrorCode.none, "topics": topics}
+    asked_of: dict[str, list[Any]] = {}
+    for group in request.groups:
+        asked_of.setdefault(group.group_id, []).append(group.topics)
+    groups = []
+    for group_id, wanted in asked_of.items():
+        topics = await _committed(call, group_id, wanted)
+        groups.append({"group_id": group_id, "error_code": ErrorCode.none, "topics": topics})
+        await call.pace.turn()
+    return {"groups": groups}
 
 
-def _committed(call: Call, group_id: str, wanted: Iterable[Any] | None) -> list[Values]:
-    book = call.node.groups.offsets(group_id)
-    if wanted is None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in book.entries:
-            by_topic.setdefault(topic, []).append(partition)
-        return [_topic_answer(call, group_id, name, parts) for name, parts in by_topic.items()]
+async def _committed(call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None]) -> list[Values]:
+    """The topics of one group; None among what is asked for stands for all it has."""
+    wanted: dict[Any, dict[int, None]] = {}
+    for topics in asked_for:
+        if topics is None:
+            for name, partition in call.node.groups.offsets(group_id).entries:
+                wanted.setdefault(name, {})[partition] = None
+                await call.pace.turn()
+            continue
+        for topic in topics:
+            key = topic.topic_id if call.version >= 10 else topic.name
+            wanted.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
+            await call.pace.turn()
     answers: list[Values] = []
-    for topic in wanted:
-        if call.version >= 10:
-            known = call.node.catalogue.by_id(topic.topic_id)
-            if known is None:
-                answers.append(
-                    {
-                        "topic_id": topic.topic_id,
-                        "partitions": [
-                            {
-                                "partition_index": p,
-                                "committed_offset": -1,
-                                "metadata": "",
-                                "committed_leader_epoch": -1,
-                                "error_code": ErrorCode.unknown_topic_id,
-                            }
-                            for p in topic.partition_indexes
-                        ],
-                    }
-                )
-                continue
-            answers.append(_topic_answer(call, group_id, known.name, topic.partition_indexes))
+    for key, partitions in wanted.items():
+        known = call.node.catalogue.by_id(key) if call.version >= 10 and not isinstance(key, str) else None
+        if call.version >= 10 and known is None and not isinstance(key, str):
+            answers.append({"topic_id": key, "partitions": [_unknown(p) for p in partitions]})
         else:
-            answers.append(_topic_answer(call, group_id, topic.name, topic.partition_indexes))
+            answers.append(await _topic_answer(call, group_id, known.name if known else key, partitions))
+        await call.pace.turn()
     return answers
 
 
-def _topic_answer(call: Call, group_id: str, name: str, partitions: Iterable[int]) -> Values:
+def _unknown(partition: int) -> Values:
+    return {
+        "partition_index": partition,
+        "committed_offset": -1,
+        "metadata": "",
+        "committed_leader_epoch": -1,
+        "error_code": ErrorCode.unknown_topic_id,
+    }
+
+
+async def _topic_answer(call: Call, group_id: str, name: str, partitions: Iterable[int]) -> Values:
     book = call.node.groups.offsets(group_id)
     topic = call.node.catalogue.get(name)
-    return {
-        "name": name,
-        "topic_id": topic.topic_id if topic is not None else None,
-        "partitions": [
+    answers = []
+    for key, entry in book.read((name, partition) for partition in partitions):
+        answers.append(
             {
                 "partition_index": key[1],
                 "committed_offset": entry.offset,
@@ -178,33 +178,33 @@ def _topic_answer(call: Call, group_id: str, name: str, partitions: Iterable[int
                 "committed_leader_epoch": entry.leader_epoch,
                 "error_code": ErrorCode.none,
             }
-            for key, entry in book.read((name, partition) for partition in partitions)
-        ],
+        )
+        await call.pace.turn(OFFSET_BYTES + len(entry.metadata))
+    return {
+        "name": name,
+        "topic_id": topic.topic_id if topic is not None else None,
+        "partitions": answers,
     }
 
 
-def offset_delete(call: Call, request: Any) -> Values:
+async def offset_delete(call: Call, request: Any) -> Values:
     """Forget offsets of topics no living member reads (KIP-496)."""
     group = call.node.groups.get(request.group_id)
     if group is None:
         return {"error_code": ErrorCode.group_id_not_found}
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.non_empty_group}
-    answers, gone = [], []
+    is_read = call.node.groups.subscribed(group)
+    answers: list[Values] = []
     for topic in request.topics:
-        in_use = call.node.groups.subscribes(group, topic.name)
+        in_use = is_read(topic.name)
         error = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
         if not in_use:
-            gone += [(topic.name, p.partition_index) for p in topic.partitions]
-        answers.append(
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": p.partition_index, "error_code": error} for p in topic.partitions
-                ],
-            }
-        )
-    call.node.groups.delete_offsets(request.group_id, gone)
+            gone = [(topic.name, p.partition_index) for p in topic.partitions]
+            call.node.groups.delete_offsets(request.group_id, gone)
+        parts = [{"partition_index": p.partition_index, "error_code": error} for p in topic.partitions]
+        answers.append({"name": topic.name, "partitions": parts})
+        await call.pace.turn()
     return {"error_code": ErrorCode.none, "topics": answers}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import records
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog
 from faust_assigner.broker.store import StoreFailed
@@ -16,20 +18,29 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 UNKNOWN: Final = -1
 
 
-def list_offsets(call: Call, request: Any) -> Values:
-    """One offset per partition: by special timestamp, or of the first record not older than a time."""
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_partition(call, topic.name, part) for part in topic.partitions],
-            }
-            for topic in request.topics
-        ]
-    }
+async def list_offsets(call: Call, request: Any) -> Values:
+    """One offset per partition: by special timestamp, or of the first record not older than a time.
+
+    A partition named twice is answered once, INVALID_REQUEST, as Kafka does.
+    """
+    asked: dict[str, dict[int, list[Any]]] = {}
+    for topic in request.topics:
+        parts = asked.setdefault(topic.name, {})
+        for part in topic.partitions:
+            parts.setdefault(part.partition_index, []).append(part)
+        await call.pace.turn()
+    topics = []
+    for name, parts in asked.items():
+        answers = []
+        for same in parts.values():
+            answers.append(await _partition(call, name, same))
+            await call.pace.turn()
+        topics.append({"name": name, "partitions": answers})
+    return {"topics": topics}
 
 
-def _partition(call: Call, name: str, part: Any) -> Values:
+async def _partition(call: Call, name: str, same: Sequence[Any]) -> Values:
+    part = same[0]
     log = call.node.catalogue.partition(name, part.partition_index)
     values = {
         "partition_index": part.partition_index,
@@ -37,42 +48,58 @@ def _partition(call: Call, name: str, part: Any) -> Values:
         "offset": UNKNOWN,
         "leader_epoch": UNKNOWN,
     }
+    if len(same) > 1:
+        return values | {"error_code": ErrorCode.invalid_request}
     if log is None:
         return values | {"error_code": ErrorCode.unknown_topic_or_partition}
     if getattr(part, "current_leader_epoch", -1) > LEADER_EPOCH:
         return values | {"error_code": ErrorCode.unknown_leader_epoch}
     try:
-        found = _find(log, part.timestamp)
+        found = await _find(call, log, part.timestamp)
     except StoreFailed:
+        call.node.counters["reads_failed"] += 1
         return values | {"error_code": ErrorCode.kafka_storage_error}
     if found is not None:
         values |= {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
     return values | {"error_code": ErrorCode.none}
 
 
-def _find(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+async def _find(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     if timestamp == LATEST:
         return log.end_offset, UNKNOWN
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, UNKNOWN
-    if timestamp == MAX_TIMESTAMP:
-        return log.newest_time()
     if timestamp == LATEST_TIERED:
         return None  # nothing is tiered
-    return log.find_time(timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        planned = log.plan_newest()
+        if planned is None:
+            return None
+        timestamp = planned[1]
+    reading = log.plan_time(timestamp)
+    if reading is None:
+        return None
+
+    def look() -> tuple[list[bytes | None], tuple[int, int]]:
+        found = log.load(reading)
+        return found, records.find_timestamp(found[0], timestamp) if found[0] is not None else (-1, -1)
+
+    batches, found = await call.node.aside(look)
+    if not log.settle(batches, reading):
+        return None  # trimmed meanwhile
+    return max(found[0], log.start_offset), found[1]
 
 
-def offset_for_leader_epoch(call: Call, request: Any) -> Values:
+async def offset_for_leader_epoch(call: Call, request: Any) -> Values:
     """There has only ever been one leader epoch: it ends where the log ends."""
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [_epoch_end(call, topic.topic, part) for part in topic.partitions],
-            }
-            for topic in request.topics
-        ]
-    }
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for part in topic.partitions:
+            answers.append(_epoch_end(call, topic.topic, part))
+            await call.pace.turn()
+        topics.append({"topic": topic.topic, "partitions": answers})
+    return {"topics": topics}
 
 
 def _epoch_end(call: Call, name: str, part: Any) -> Values:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
@@ -27,25 +28,31 @@ from faust_assigner.coordinator.events import (
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 
 
-def ask(
-    call: Call, group_id: str, event_for: Callable[[Token], Event], values: Callable[[Any], Values]
-) -> asyncio.Future[Values]:
-    """Put an event to a group; the future gets the response once the group answers."""
-    answer: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
+async def asked(call: Call, group_id: str, event_for: Callable[[Token], Event]) -> Any:
+    """Put an event to a group; its reply, now or once the group answers."""
+    replies: list[fx.Reply] = []
+    waiting: list[asyncio.Future[fx.Reply]] = []
 
     def answered(reply: fx.Reply) -> None:
-        if not answer.done():
-            answer.set_result(values(reply))
+        if not waiting:
+            replies.append(reply)
+        elif not waiting[0].done():
+            waiting[0].set_result(reply)
 
-    call.node.groups.ask(group_id, event_for, answered)
-    return answer
+    call.node.groups.ask(group_id, event_for, answered, call.peer)
+    if replies:
+        return replies[0]
+    waiting.append(asyncio.get_running_loop().create_future())
+    return await waiting[0]
 
 
-def join_group(call: Call, request: Any) -> asyncio.Future[Values]:
+async def join_group(call: Call, request: Any) -> Values:
     """Park until the join phase ends. A new member id is the client id (or instance id) and a random part."""
     instance_id = getattr(request, "group_instance_id", None)
     session_ms = milliseconds(request.session_timeout)
     rebalance_ms = milliseconds(request.rebalance_timeout) if call.version >= 1 else session_ms
+    if len(request.protocols) > limits.MAX_PROTOCOLS_PER_MEMBER:
+        return {"error_code": ErrorCode.invalid_request, "member_id": request.member_id}
     prefix = instance_id if instance_id is not None else call.client_id
 
     def event(token: Token) -> JoinGroup:
@@ -81,10 +88,10 @@ def join_group(call: Call, request: Any) -> asyncio.Future[Values]:
             ],
         }
 
-    return ask(call, request.group_id, event, values)
+    return values(await asked(call, request.group_id, event))
 
 
-def sync_group(call: Call, request: Any) -> asyncio.Future[Values]:
+async def sync_group(call: Call, request: Any) -> Values:
     """Park followers until the leader's assignment is stored."""
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
 
@@ -107,22 +114,24 @@ def sync_group(call: Call, request: Any) -> asyncio.Future[Values]:
             "assignment": reply.assignment,
         }
 
-    return ask(call, request.group_id, event, values)
+    return values(await asked(call, request.group_id, event))
 
 
-def heartbeat(call: Call, request: Any) -> asyncio.Future[Values]:
+async def heartbeat(call: Call, request: Any) -> Values:
     """Answered at once, always."""
     instance_id = getattr(request, "group_instance_id", None)
-    return ask(
+    reply = await asked(
         call,
         request.group_id,
         lambda token: Heartbeat(token, request.member_id, request.generation_id, instance_id),
-        lambda reply: {"error_code": ErrorCode(reply.error)},
     )
+    return {"error_code": ErrorCode(reply.error)}
 
 
-def leave_group(call: Call, request: Any) -> asyncio.Future[Values]:
+async def leave_group(call: Call, request: Any) -> Values:
     """One leaver before version 3, a list since."""
+    if call.version >= 3 and len(request.members) > limits.MAX_LEAVERS:
+        return {"error_code": ErrorCode.invalid_request}
     if call.version >= 3:
         leavers = tuple(
             Leaver(m.member_id, m.group_instance_id, getattr(m, "reason", None)) for m in request.members
@@ -142,7 +151,7 @@ def leave_group(call: Call, request: Any) -> asyncio.Future[Values]:
             ],
         }
 
-    return ask(call, request.group_id, lambda token: LeaveGroup(token, leavers), values)
+    return values(await asked(call, request.group_id, lambda token: LeaveGroup(token, leavers)))
 
 
 APIS: Final = (

@@ -18,39 +18,42 @@ METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 UNKNOWN_OPERATIONS: Final = -(2**31)
+PARTITION_BYTES: Final = 40  # of one partition in an answer
 CACHED_TOPICS: Final = 1_000  # longer questions are rare, and would make long keys
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
-def metadata(call: Call, request: Any) -> Encoded:
-    """Topics by name or id; all of them for null (in version 0: for an empty list)."""
+async def metadata(call: Call, request: Any) -> Encoded:
+    """Topics by name or id, each once; all of them for null (in version 0: for an empty list)."""
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
     if request.topics is not None and (request.topics or call.version > 0):
-        wanted = tuple((t.name, getattr(t, "topic_id", None)) for t in request.topics)
+        wanted = tuple(dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics))
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
     if wanted and may_create and node.settings.auto_create_topics_enable:
-        _auto_create(call, wanted)
+        await _auto_create(call, wanted)
+    host, port = node.address_for(call.peer.local_host())
 
-    def make() -> bytes:
-        return wire.encode_response(
-            METADATA,
-            call.version,
-            0,
-            {
-                "brokers": [broker_values(call)],
-                "cluster_id": node.cluster_id,
-                "controller_id": node.settings.node_id,
-                "topics": _topics(call, wanted),
-            },
-        )
+    async def make() -> bytes:
+        values = {
+            "brokers": [broker_values(call)],
+            "cluster_id": node.cluster_id,
+            "controller_id": node.settings.node_id,
+            "topics": await _topics(call, wanted),
+        }
+
+        def encode() -> bytes:
+            return wire.encode_response(METADATA, call.version, 0, values)
+
+        is_long = wire.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
+        return await node.crunch(encode) if is_long else encode()
 
     if wanted is not None and len(wanted) > CACHED_TOPICS:
-        return Encoded(make())
-    return Encoded(node.cached_metadata((call.version, wanted), make))
+        return Encoded(await make())
+    return Encoded(await node.cached_metadata((call.version, wanted, host, port), make))
 
 
-def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
+async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
     for name, _ in wanted:
         if name and call.node.catalogue.get(name) is None:
             try:
@@ -58,24 +61,33 @@ def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
                 call.node.counters["topics_auto_created"] += 1
             except (Refused, StoreFailed):
                 continue  # the answer below says that it is not there
+            finally:
+                await call.pace.turn()
 
 
-def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
+async def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
     catalogue = call.node.catalogue
     if wanted is None:
-        return [_topic(call, topic) for topic in catalogue]
-    answers: list[Values] = []
+        wanted = [(topic.name, None) for topic in catalogue]
+    answers: dict[tuple[str | None, uuid.UUID | None], Values] = {}
     for name, topic_id in wanted:
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
         if topic is not None:
-            answers.append(_topic(call, topic))
+            if (topic.name, None) not in answers:
+                answers[topic.name, None] = _topic(call, topic)
+                await call.pace.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
-            answers.append({"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id})
+            answers[None, topic_id] = {
+                "error_code": ErrorCode.unknown_topic_id,
+                "name": None,
+                "topic_id": topic_id,
+            }
         else:
             legal = limits.topic_name_problem(name) is None
             error = ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
-            answers.append({"error_code": error, "name": name})
-    return answers
+            answers[name, None] = {"error_code": error, "name": name}
+            await call.pace.turn()
+    return list(answers.values())
 
 
 def _topic(call: Call, topic: Topic) -> Values:
@@ -100,12 +112,13 @@ def _topic(call: Call, topic: Topic) -> Values:
 
 
 def broker_values(call: Call) -> Values:
-    """This broker, as metadata names it."""
+    """This broker, as metadata names it to that client."""
+    host, port = call.node.address_for(call.peer.local_host())
     return {
         "node_id": call.node.settings.node_id,
         "broker_id": call.node.settings.node_id,
-        "host": call.node.host,
-        "port": call.node.port,
+        "host": host,
+        "port": port,
         "rack": None,
     }
 
@@ -114,7 +127,11 @@ def find_coordinator(call: Call, request: Any) -> Values:
     """This broker for every group; transactions are refused, so that a producer fails at once."""
     key_type = int(getattr(request, "key_type", GROUP_KEY))
     if call.version >= 4:
-        return {"coordinators": [_coordinator(call, key, key_type) for key in request.coordinator_keys]}
+        return {
+            "coordinators": [
+                _coordinator(call, key, key_type) for key in dict.fromkeys(request.coordinator_keys)
+            ]
+        }
     return _coordinator(call, request.key, key_type)
 
 

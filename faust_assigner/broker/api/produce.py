@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import records
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
+from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.log import PartitionLog
-from faust_assigner.broker.records import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD, BadBatch, Batch
+from faust_assigner.broker.records import CONTROL, TRANSACTIONAL, ZSTD, BadBatch, Batch, Rules
 from faust_assigner.broker.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 
@@ -20,42 +20,52 @@ INIT_PRODUCER_ID: Final = 22
 NO_OFFSET: Final = -1
 
 
-def produce(call: Call, request: Any) -> Values | object:
-    """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (one replica)."""
-    answers = [_topic(call, request, topic) for topic in request.topic_data]
+async def produce(call: Call, request: Any) -> Values | object:
+    """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (one replica).
+
+    Of several batches for one partition the last counts, as in Kafka.
+    """
+    asked: dict[Any, dict[int, Any]] = {}
+    for topic in request.topic_data:
+        key = topic.topic_id if call.version >= 13 else topic.name
+        asked.setdefault(key, {}).update((part.index, part) for part in topic.partition_data)
+    answers = []
+    refused = False
+    for key, parts in asked.items():
+        topic, missing, names = _find(call, key)
+        partitions = []
+        for part in parts.values():
+            partitions.append(await _partition(call, request.acks, topic, missing, part))
+            refused = refused or bool(partitions[-1]["error_code"])
+            await call.pace.turn()
+        answers.append(names | {"partition_responses": partitions})
     if request.acks == 0:
         # Nobody reads an error code: a closed connection is how such a producer learns of one, as in Kafka.
-        refused = any(p["error_code"] for a in answers for p in a["partition_responses"])
         return CLOSE if refused else NO_RESPONSE
     return {"responses": answers}
 
 
-def _topic(call: Call, request: Any, wanted: Any) -> Values:
+def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]]:
+    """The topic, the error of one that is not there, and how the answer names it."""
     catalogue = call.node.catalogue
     if call.version >= 13:
-        topic_id: uuid.UUID | None = wanted.topic_id
-        topic, missing = catalogue.by_id(topic_id), ErrorCode.unknown_topic_id
-        names: dict[str, Any] = {"topic_id": topic_id}
-    else:
-        topic, missing = catalogue.get(wanted.name), ErrorCode.unknown_topic_or_partition
-        names = {"name": wanted.name}
-    parts = [_partition(call, request, topic, missing, p) for p in wanted.partition_data]
-    return names | {"partition_responses": parts}
+        return catalogue.by_id(key), ErrorCode.unknown_topic_id, {"topic_id": key}
+    return catalogue.get(key), ErrorCode.unknown_topic_or_partition, {"name": key}
 
 
-def _partition(call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: Any) -> Values:
-    if request.acks not in (-1, 0, 1):
-        return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
+async def _partition(call: Call, acks: int, topic: Topic | None, missing: ErrorCode, wanted: Any) -> Values:
+    if acks not in (-1, 0, 1):
+        return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={acks}")
     if topic is None:
         return _refusal(wanted.index, missing, None)
     if not 0 <= wanted.index < len(topic.partitions):
         return _refusal(wanted.index, ErrorCode.unknown_topic_or_partition, None)
     log = topic.partitions[wanted.index]
     try:
-        base_offset, stamped = _append(call, topic, log, bytes(wanted.records or b""))
-    except _Refusal as refusal:
+        base_offset, stamped = await _append(call, topic, log, bytes(wanted.records or b""))
+    except BadBatch as bad:
         call.node.counters["batches_refused"] += 1
-        return _refusal(wanted.index, refusal.error, str(refusal))
+        return {**_refusal(wanted.index, bad.error, str(bad)), "record_errors": _record_errors(bad)}
     return {
         "index": wanted.index,
         "error_code": ErrorCode.none,
@@ -65,56 +75,53 @@ def _partition(call: Call, request: Any, topic: Topic | None, missing: ErrorCode
     }
 
 
-class _Refusal(Exception):
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-
-
-def _check(call: Call, topic: Topic, data: bytes) -> Batch:
-    """The one sound batch in ``data``. Raises _Refusal with Kafka's error."""
-    node = call.node
-    if len(data) > int(node.config(topic, "max.message.bytes")):
-        raise _Refusal(
-            ErrorCode.message_too_large,
-            f"{len(data)} bytes, max.message.bytes is {node.config(topic, 'max.message.bytes')}",
-        )
-    try:
-        batch = records.parse_batch(data)
-    except BadBatch as bad:
-        error = ErrorCode.corrupt_message if bad.corrupt else ErrorCode.invalid_record
-        raise _Refusal(error, str(bad)) from None
-    if batch.attributes & CONTROL:
-        raise _Refusal(ErrorCode.invalid_record, "control batches come from transaction coordinators only")
+def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[bytes, Batch]:
+    """The one sound batch in ``data``, as it is to be stored. Raises BadBatch with Kafka's error."""
+    data = records.cut_batch(data)
+    if len(data) > max_bytes:
+        raise BadBatch(f"{len(data)} bytes, max.message.bytes is {max_bytes}", ErrorCode.message_too_large)
+    batch = records.parse_batch(data)
     if batch.attributes & TRANSACTIONAL:
-        raise _Refusal(ErrorCode.invalid_txn_state, "this broker has no transactions")
-    if batch.codec == ZSTD and call.version < 7:
-        raise _Refusal(ErrorCode.unsupported_compression_type, "zstd needs Produce version 7")
-    if batch.attributes & LOG_APPEND_TIME:
-        raise _Refusal(ErrorCode.invalid_timestamp, "only the broker may write its own time")
-    return batch
+        error = ErrorCode.transactional_id_authorization_failed
+        raise BadBatch("this broker has no transactions", error)
+    if batch.codec == ZSTD and version < 7:
+        raise BadBatch("zstd needs Produce version 7", ErrorCode.unsupported_compression_type)
+    if batch.base_offset:
+        raise BadBatch(f"the batch begins at {batch.base_offset}, producers begin at 0")
+    if batch.attributes & CONTROL:
+        raise BadBatch("control batches come from transaction coordinators only")
+    return records.check_records(data, batch, rules)
 
 
-def _append(call: Call, topic: Topic, log: PartitionLog, data: bytes) -> tuple[int, datetime.datetime | None]:
+async def _append(
+    call: Call, topic: Topic, log: PartitionLog, data: bytes
+) -> tuple[int, datetime.datetime | None]:
     """Check and append one batch; its base offset, and the broker's time where the topic wants that."""
     node, now = call.node, call.node.clock()
-    batch = _check(call, topic, data)
-    stamped: datetime.datetime | None = None
-    if node.config(topic, "message.timestamp.type") == "LogAppendTime":
-        data = records.stamp(data, now)
-        batch = records.parse_batch(data)
-        stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC)
+    rules = node.rules(topic, now)
+    max_bytes = int(node.config(topic, "max.message.bytes"))
+    if len(data) <= INLINE_BATCH_BYTES and not records.has_any_codec(data):
+        data, batch = _check(data, rules, call.version, max_bytes)
+    else:
+        data, batch = await node.aside(lambda: _check(data, rules, call.version, max_bytes))
+    if log.deleted:
+        raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
+    stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None
     verdict = log.producers.judge(batch)
     if verdict.duplicate_of is not None:
         node.counters["batches_repeated"] += 1
         return verdict.duplicate_of, stamped
     if verdict.error is not ErrorCode.none:
-        raise _Refusal(verdict.error, f"producer {batch.producer_id} sequence {batch.base_sequence}")
+        raise BadBatch(f"producer {batch.producer_id} sequence {batch.base_sequence}", verdict.error)
     try:
         flush_every = int(node.config(topic, "flush.messages"))
         return log.append(batch, data, now, flush_every=flush_every), stamped
     except StoreFailed as failed:
-        raise _Refusal(ErrorCode.kafka_storage_error, str(failed)) from failed
+        raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
+
+
+def _record_errors(bad: BadBatch) -> list[Values]:
+    return [{"batch_index": number, "batch_index_error_message": why} for number, why in bad.records]
 
 
 def _refusal(index: int, error: ErrorCode, message: str | None) -> Values:

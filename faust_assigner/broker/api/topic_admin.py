@@ -16,6 +16,7 @@ from faust_assigner.broker.topics import Catalogue, Refused, Topic
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
 DEFAULT: Final = -1
 HIGH_WATERMARK: Final = -1
+TOPIC_BYTES: Final = 2_000  # of a created topic in an answer, with its settings
 
 
 def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
@@ -28,15 +29,13 @@ def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
         return {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
 
 
-def create_topics(call: Call, request: Any) -> Values:
+async def create_topics(call: Call, request: Any) -> Values:
     """Each topic stands for itself; one this broker could not hold is refused with a reason."""
     names = Counter(topic.name for topic in request.topics)
 
     def create(wanted: Any) -> Values:
         if names[wanted.name] > 1:
-            raise Refused(
-                ErrorCode.invalid_request, f"topic {wanted.name!r} appears {names[wanted.name]} times"
-            )
+            raise Refused(ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once")
         count = _partition_count(call, wanted)
         configs = {c.name: c.value for c in wanted.configs if c.value is not None}
         topic = call.node.catalogue.create(wanted.name, count, configs, validate_only=request.validate_only)
@@ -56,17 +55,12 @@ def create_topics(call: Call, request: Any) -> Values:
             ],
         }
 
-    return {
-        "topics": [
-            {
-                "name": t.name,
-                "num_partitions": -1,
-                "replication_factor": -1,
-                **_attempt(create, t),
-            }
-            for t in {t.name: t for t in request.topics}.values()  # a name sent twice is answered once
-        ]
-    }
+    answers = []
+    for topic in {t.name: t for t in request.topics}.values():  # a name sent twice is answered once
+        values = {"name": topic.name, "num_partitions": -1, "replication_factor": -1}
+        answers.append({**values, **_attempt(create, topic)})
+        await call.pace.turn(TOPIC_BYTES)
+    return {"topics": answers}
 
 
 def _partition_count(call: Call, wanted: Any) -> int:
@@ -93,15 +87,20 @@ def _partition_count(call: Call, wanted: Any) -> int:
     return int(wanted.num_partitions)
 
 
-def delete_topics(call: Call, request: Any) -> Values:
+async def delete_topics(call: Call, request: Any) -> Values:
     """By name, or by id since version 6. Committed offsets of the topic go with it."""
     catalogue = call.node.catalogue
     if call.version >= 6:
         wanted = [(t.name, t.topic_id) for t in request.topics]
     else:
         wanted = [(name, None) for name in request.topic_names]
+    times = Counter(wanted)
 
     def delete(name: str | None, topic_id: Any) -> Values:
+        if times[name, topic_id] > 1:
+            raise Refused(ErrorCode.invalid_request, "the topic appears more than once")
+        if name is not None and topic_id is not None:
+            raise Refused(ErrorCode.invalid_request, "give either a name or an id")
         if not call.node.settings.delete_topic_enable:
             raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
@@ -109,21 +108,26 @@ def delete_topics(call: Call, request: Any) -> Values:
             error = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
             raise Refused(error, "there is no such topic")
         catalogue.delete(topic)
-        call.node.groups.topic_deleted(topic.name)
         return {"name": topic.name, "topic_id": topic.topic_id}
 
-    return {
-        "responses": [
-            {"name": name, "topic_id": topic_id, **_attempt(delete, name, topic_id)}
-            for name, topic_id in wanted
-        ]
-    }
+    answers = []
+    for name, topic_id in times:
+        answer = {"name": name, "topic_id": topic_id, **_attempt(delete, name, topic_id)}
+        answers.append(answer)
+        if answer["error_code"] is ErrorCode.none:
+            for _ in call.node.groups.topic_deleted(answer["name"]):
+                await call.pace.turn()
+        await call.pace.turn()
+    return {"responses": answers}
 
 
-def create_partitions(call: Call, request: Any) -> Values:
+async def create_partitions(call: Call, request: Any) -> Values:
     """Grow topics."""
+    names = Counter(topic.name for topic in request.topics)
 
     def grow(wanted: Any) -> Values:
+        if names[wanted.name] > 1:
+            raise Refused(ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once")
         topic = _existing(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
         if wanted.assignments is not None and len(wanted.assignments) != added:
@@ -134,7 +138,11 @@ def create_partitions(call: Call, request: Any) -> Values:
         call.node.catalogue.grow(topic, wanted.count, validate_only=request.validate_only)
         return {}
 
-    return {"results": [{"name": t.name, **_attempt(grow, t)} for t in request.topics]}
+    results = []
+    for topic in {t.name: t for t in request.topics}.values():
+        results.append({"name": topic.name, **_attempt(grow, topic)})
+        await call.pace.turn()
+    return {"results": results}
 
 
 def _existing(catalogue: Catalogue, name: str) -> Topic:
@@ -144,14 +152,19 @@ def _existing(catalogue: Catalogue, name: str) -> Topic:
     return topic
 
 
-def delete_records(call: Call, request: Any) -> Values:
-    """Move the log start offset forward; -1 means up to the high watermark."""
-    return {
-        "topics": [
-            {"name": topic.name, "partitions": [_trim(call, topic.name, part) for part in topic.partitions]}
-            for topic in request.topics
-        ]
-    }
+async def delete_records(call: Call, request: Any) -> Values:
+    """Move log starts forward; -1 is up to the high watermark. The last word on a partition counts."""
+    asked: dict[str, dict[int, Any]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update((part.partition_index, part) for part in topic.partitions)
+    topics = []
+    for name, parts in asked.items():
+        answers = []
+        for part in parts.values():
+            answers.append(_trim(call, name, part))
+            await call.pace.turn()
+        topics.append({"name": name, "partitions": answers})
+    return {"topics": topics}
 
 
 def _trim(call: Call, name: str, part: Any) -> Values:

@@ -1,0 +1,109 @@
+"""A whole request refused with one error, in the shape its API has for that: at the top, or per element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Values
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Where a request's elements are and how the answer repeats them.
+
+    ``names`` maps a field of the answer to one of the request; ``""`` stands for the element itself.
+    """
+
+    asked: str
+    answered: str
+    names: Mapping[str, str]
+    inner: Listing | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _numbered(asked: str, answered: str, number: str, asked_number: str | None = None) -> Listing:
+    return Listing(asked, answered, {number: number if asked_number is None else asked_number})
+
+
+_NAMED: Final = {"name": "name", "topic_id": "topic_id"}
+_ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
+    0: (
+        Listing(
+            "topic_data", "responses", _NAMED, _numbered("partition_data", "partition_responses", "index")
+        ),
+    ),
+    1: (
+        Listing(
+            "topics",
+            "responses",
+            {"topic": "topic", "topic_id": "topic_id"},
+            _numbered("partitions", "partitions", "partition_index", "partition"),
+        ),
+    ),
+    2: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    3: (Listing("topics", "topics", _NAMED),),
+    8: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    9: (
+        Listing("groups", "groups", {"group_id": "group_id"}),
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partition_indexes", "partitions", "partition_index", "")
+        ),
+    ),
+    10: (Listing("coordinator_keys", "coordinators", {"key": ""}, more={"node_id": -1, "port": -1}),),
+    15: (Listing("groups", "groups", {"group_id": ""}),),
+    19: (Listing("topics", "topics", {"name": "name"}),),
+    20: (Listing("topics", "responses", _NAMED), Listing("topic_names", "responses", {"name": ""})),
+    21: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    23: (
+        Listing("topics", "topics", {"topic": "topic"}, _numbered("partitions", "partitions", "partition")),
+    ),
+    32: (
+        Listing("resources", "results", {"resource_type": "resource_type", "resource_name": "resource_name"}),
+    ),
+    37: (Listing("topics", "results", {"name": "name"}),),
+    42: (Listing("groups_names", "results", {"group_id": ""}),),
+    44: (
+        Listing(
+            "resources", "responses", {"resource_type": "resource_type", "resource_name": "resource_name"}
+        ),
+    ),
+}
+
+
+def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values:
+    """The answer to ``request`` that says ``error``; one that could not be read (None) gets one element."""
+    answer = {f.name for f in fields(load_response_schema(api_key, version))}
+    if "error_code" in answer:
+        return {"error_code": error}
+    for listing in _ANSWERS.get(api_key, ()):
+        if listing.answered in answer and (request is None or hasattr(request, listing.asked)):
+            return {listing.answered: _elements(listing, request, error)}
+    return {}
+
+
+def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Values]:
+    asked: Iterable[Any] = (None,) if parent is None else getattr(parent, listing.asked, None) or ()
+    elements = []
+    for item in asked:
+        values = {name: _value(item, source) for name, source in listing.names.items()}
+        inner = (
+            {} if listing.inner is None else {listing.inner.answered: _elements(listing.inner, item, error)}
+        )
+        elements.append(
+            {k: v for k, v in values.items() if v is not None}
+            | inner
+            | {"error_code": error}
+            | dict(listing.more)
+        )
+    return elements
+
+
+def _value(item: Any, source: str) -> Any:
+    if item is None:
+        return None
+    return getattr(item, source, None) if source else item

@@ -1,0 +1,50 @@
+"""Log lines about strangers: the first few of each kind, then one that counts the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+logger = logging.getLogger(__name__)
+LINES_PER_INTERVAL: Final = 10
+INTERVAL_S: Final = 60.0
+
+
+class Journal:
+    """At most ten lines a minute for each kind; what is left out is told as a number after the minute."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._said: Counter[str] = Counter()
+
+    def say(
+        self,
+        kind: str,
+        now: float,
+        message: str,
+        *details: object,
+        level: int = logging.INFO,
+        trace: BaseException | None = None,
+    ) -> None:
+        """Log one line, unless there were many of its kind (``now`` in seconds)."""
+        if now - self._since.setdefault(kind, now) > INTERVAL_S:
+            self._close(kind)
+            self._since[kind] = now
+        self._said[kind] += 1
+        if self._said[kind] <= LINES_PER_INTERVAL:
+            logger.log(level, message, *details, exc_info=trace)
+        elif self._said[kind] == LINES_PER_INTERVAL + 1:
+            logger.info("more of %s: counted, and told in a minute", kind)
+
+    def sweep(self, now: float) -> None:
+        """Tell what was left out in minutes that are over."""
+        for kind, since in list(self._since.items()):
+            if now - since > INTERVAL_S:
+                self._close(kind)
+                del self._since[kind]
+
+    def _close(self, kind: str) -> None:
+        left_out = self._said.pop(kind, 0) - LINES_PER_INTERVAL
+        if left_out > 0:
+            logger.info("%s: %d more in a minute", kind, left_out)

@@ -1,0 +1,119 @@
+"""The codecs of record batches, unpacked with a cap on the output. Safe in any thread; the work frees the GIL."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+
+XERIAL: Final = b"\x82SNAPPY\0"
+XERIAL_HEADER: Final = 16
+GZIP_MEMBER: Final = b"\x1f\x8b\x08"
+LZ4_MAGIC: Final = 0x184D2204
+MOST_OF_SNAPPY: Final = 32  # bytes out for one in: a copy of 64 takes three
+FIRST_GUESS: Final = 256 * 1024
+TOO_SMALL: Final = "failed to write whole buffer"
+
+
+class Unreadable(ValueError):
+    """The bytes are not what their codec makes."""
+
+
+class TooMuch(ValueError):
+    """The bytes unpack to more than the cap."""
+
+
+def unpack(codec: int, body: bytes, limit: int) -> bytes:
+    """``body`` of codec 1 gzip, 2 snappy, 3 lz4, 4 zstd, at most ``limit`` bytes. Raises Unreadable, TooMuch."""
+    try:
+        return _CODECS[codec](body, limit)
+    except KeyError:
+        raise Unreadable(f"unknown codec {codec}") from None
+    except (zlib.error, cramjam.DecompressionError, struct.error, IndexError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def _gzip(body: bytes, limit: int) -> bytes:
+    """One member or several; what follows the last one is ignored, as Java does."""
+    out: list[bytes] = []
+    while True:
+        member = zlib.decompressobj(wbits=31)
+        out.append(member.decompress(body, limit + 1))
+        limit -= len(out[-1])
+        if limit < 0:
+            raise TooMuch
+        if not member.eof:
+            raise Unreadable("the gzip stream ends early")
+        body = member.unused_data
+        if not body.startswith(GZIP_MEMBER):
+            return b"".join(out)
+
+
+def _snappy(body: bytes, limit: int) -> bytes:
+    """A bare block, or blocks with lengths as Java's streams write them."""
+    if not body.startswith(XERIAL):
+        return _snappy_block(body, limit)
+    out: list[bytes] = []
+    position = XERIAL_HEADER
+    while position + 4 <= len(body):
+        (size,) = struct.unpack_from(">i", body, position)
+        position += 4
+        if size < 0 or position + size > len(body):
+            raise Unreadable("a snappy block ends early")
+        out.append(_snappy_block(body[position : position + size], limit))
+        limit -= len(out[-1])
+        position += size
+    return b"".join(out)
+
+
+def _snappy_block(block: bytes, limit: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > MOST_OF_SNAPPY * len(block):
+        raise Unreadable(f"a snappy block of {len(block)} bytes claims {size}")
+    if size > limit:
+        raise TooMuch
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4(body: bytes, limit: int) -> bytes:
+    return _into(cramjam.lz4.decompress_into, body[: _lz4_end(body)], limit)
+
+
+def _lz4_end(body: bytes) -> int:
+    """Where the first frame ends. Blocks that depend on each other are refused (KIP-57)."""
+    magic, flags = struct.unpack_from("<IB", body)
+    if magic != LZ4_MAGIC or flags & 0xE3 != 0x60:
+        raise Unreadable("no lz4 frame of independent blocks")
+    position = 7 + (8 if flags & 0x08 else 0)
+    checksum = 4 if flags & 0x10 else 0
+    while True:
+        (size,) = struct.unpack_from("<I", body, position)
+        position += 4
+        if not size:
+            return position + (4 if flags & 0x04 else 0)
+        position += (size & 0x7FFFFFFF) + checksum
+
+
+def _zstd(body: bytes, limit: int) -> bytes:
+    return _into(cramjam.zstd.decompress_into, body, limit)
+
+
+def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int) -> bytes:
+    """Into a buffer that grows until all fits; what does not fit into ``limit`` is never made."""
+    size = min(max(FIRST_GUESS, 4 * len(body)), limit)
+    while True:
+        buffer = bytearray(size)
+        try:
+            return bytes(memoryview(buffer)[: decompress(body, buffer)])
+        except cramjam.DecompressionError as error:
+            if TOO_SMALL not in str(error):
+                raise
+            if size >= limit:
+                raise TooMuch from None
+            size = min(8 * size, limit)
+
+
+_CODECS: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}
