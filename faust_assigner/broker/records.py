@@ -7,8 +7,9 @@ that are sound are stored as they came. Everything here is a pure function of by
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
@@ -146,8 +147,9 @@ def parse_batch(data: bytes) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is inside a batch, record by record: times in ms, which ones have no key."""
+    """What is inside a batch, record by record: offsets within it, times in ms; which ones have no key."""
 
+    offsets: tuple[int, ...]
     timestamps: tuple[int, ...]
     without_key: tuple[int, ...] = ()
 
@@ -160,9 +162,12 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     contents = read_contents(data, batch, keys=rules.keys)
     if contents.without_key:
         _refuse_records("a compacted topic needs keys", ErrorCode.invalid_record, contents.without_key)
+    if batch.codec and contents.offsets != tuple(range(batch.count)):
+        raise BadBatch("offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error)
     if rules.stamps:
         if batch.attributes & LOG_APPEND_TIME:
-            raise BadBatch("only the broker writes its own time", ErrorCode.invalid_timestamp)
+            why = "only the broker writes its own time"
+            _refuse_records(why, ErrorCode.invalid_timestamp, range(batch.count))
         return _with_time(data, batch.attributes | LOG_APPEND_TIME, rules.now_ms)
     if batch.attributes & LOG_APPEND_TIME:
         timestamps: tuple[int, ...] = (batch.max_timestamp,) * batch.count
@@ -180,7 +185,7 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     return data, batch
 
 
-def _refuse_records(why: str, error: ErrorCode, numbers: tuple[int, ...] | list[int]) -> None:
+def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoReturn:
     named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
     raise BadBatch(f"{len(numbers)} records are refused, the first is {numbers[0]}: {why}", error, named)
 
@@ -198,27 +203,25 @@ def read_contents(data: bytes, batch: Batch, *, keys: bool = False) -> Contents:
                 f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes", ErrorCode.message_too_large
             ) from None
     try:
-        offsets, contents = _read_fast(data, body, batch, keys=keys)
+        return _read_fast(data, body, keys=keys)
     except Exception:  # whatever the fast reader stumbles over, the exact one decides
-        offsets, contents = _read_exactly(body, batch, keys=keys)
-    if batch.codec and any(offset != number for number, offset in enumerate(offsets)):
-        raise BadBatch("offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error)
-    return contents
+        return _read_exactly(body, batch, keys=keys)
 
 
-def _read_fast(data: bytes, body: bytes, batch: Batch, *, keys: bool) -> tuple[list[int], Contents]:
-    """By aiokafka's reader in C. It knows no limit on what is behind the last record: see _read_exactly."""
+def _read_fast(data: bytes, body: bytes, *, keys: bool) -> Contents:
+    """By aiokafka's reader in C; it takes nothing that :func:`_read_exactly` would refuse."""
     plain = bytearray(data[: HEADER.size])
     struct.pack_into(">q", plain, 0, 0)
     struct.pack_into(">h", plain, CRC_FROM, 0)
     plain += body
     found = list(DefaultRecordBatch(plain))
     without_key = tuple(n for n, record in enumerate(found) if record.key is None) if keys else ()
-    contents = Contents(tuple([record.timestamp for record in found]), without_key)
-    return [record.offset for record in found], contents
+    return Contents(
+        tuple([record.offset for record in found]), tuple([record.timestamp for record in found]), without_key
+    )
 
 
-def _read_exactly(body: bytes, batch: Batch, *, keys: bool) -> tuple[list[int], Contents]:
+def _read_exactly(body: bytes, batch: Batch, *, keys: bool) -> Contents:
     """In Python, check by check."""
     offsets: list[int] = []
     timestamps: list[int] = []
@@ -245,7 +248,7 @@ def _read_exactly(body: bytes, batch: Batch, *, keys: bool) -> tuple[list[int], 
         raise BadBatch("the records end early") from None
     if position != len(body):
         raise BadBatch(f"{len(body) - position} bytes behind the last record")
-    return offsets, Contents(tuple(timestamps), tuple(without_key))
+    return Contents(tuple(offsets), tuple(timestamps), tuple(without_key))
 
 
 def _after_headers(body: bytes, position: int) -> int:

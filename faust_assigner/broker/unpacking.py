@@ -98,7 +98,7 @@ def _lz4_end(body: bytes) -> int:
 
 
 def _zstd(body: bytes, limit: int) -> bytes:
-    return _into(cramjam.zstd.decompress_into, body, limit)
+    return _into(cramjam.zstd.decompress_into, body, limit) if body else b""
 
 
 def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int) -> bytes:

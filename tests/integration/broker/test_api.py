@@ -95,7 +95,7 @@ def test_an_unacknowledged_produce_that_fails_closes_the_connection(client: RawC
         (batch() + batch(), 87),
         (b"", 87),
         (batch(attributes=0x20), 87),
-        (batch(attributes=0x10), 48),
+        (batch(attributes=0x10), 53),
         (batch(b"x" * 1_100_000), 10),
     ],
 )

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.raw_client import RawClient, batch, request_frame
+from tests.support.raw_client import RawClient, batch, one_record, request_frame
 
 METADATA, API_VERSIONS = 3, 18
 
@@ -138,7 +138,7 @@ def test_one_address_gets_only_so_many_connections(broker: EmbeddedBroker) -> No
 
 def test_a_peer_that_does_not_read_holds_up_nobody(broker: EmbeddedBroker) -> None:
     """Its answers wait in its own buffer, and it is not served until it takes them."""
-    data = batch(b"x" * 900_000)
+    data = batch(one_record(b"x" * 900_000))
     with RawClient(broker.bootstrap) as client:
         assert client.produce("t", 0, data).error_code == 0
     with RawClient(broker.bootstrap) as deaf, RawClient(broker.bootstrap) as ok:
