@@ -21,7 +21,7 @@ from faust_assigner.broker.journal import Journal
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.records import Rules
 from faust_assigner.broker.settings import WILDCARDS, Settings
-from faust_assigner.broker.store import StoreFailed, open_store
+from faust_assigner.broker.store import RocksStore, StoreFailed, open_store
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.coordinator.classic import GroupLimits
@@ -87,6 +87,8 @@ class Node:
             self.store.close()
             raise
         self._next_producer_id, self._producer_ids_end = 0, 0
+        self._reclaiming: asyncio.Future[None] | None = None
+        self._owes_space = False
 
     def _open_cluster(self) -> str:
         recovery.refuse_empty_after_loss(self.store, self.settings)
@@ -178,6 +180,7 @@ class Node:
                     gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
                     self.counters["records_deleted"] += gone
                     yield gone
+        self.freed()
 
     def expire_offsets(self) -> int:
         """Apply offsets.retention.minutes."""
@@ -196,6 +199,27 @@ class Node:
         for pool in (self._crunching, self._reading):
             pool.shutdown(cancel_futures=True)
         self.store.close()
+
+    def freed(self) -> None:
+        """Something was deleted, and its space is still taken."""
+        self._owes_space = True
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Where space is short, see that the disk gets back what deletions freed, beside the loop."""
+        store = self.store
+        if not isinstance(store, RocksStore) or self._reclaiming is not None or self._loop is None:
+            return
+        if self._owes_space and store.is_low:
+            self._owes_space = False
+            self._reclaiming = self.aside(store.reclaim)
+            self._reclaiming.add_done_callback(self._reclaimed)
+
+    def _reclaimed(self, done: asyncio.Future[None]) -> None:
+        self._reclaiming = None
+        if not done.cancelled() and done.exception() is not None:
+            logger.error("space could not be given back: %s", done.exception())
+        self.give_back()
 
     # -- what handlers share ---------------------------------------------------------------------
 

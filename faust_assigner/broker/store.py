@@ -8,6 +8,8 @@ says (:mod:`faust_assigner.broker.witness`).
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -19,8 +21,11 @@ from faust_assigner.broker.limits import CACHED_BATCH_BYTES
 from faust_assigner.broker.witness import Witness
 from faust_assigner.errors import FaustAssignerError
 
+logger = logging.getLogger(__name__)
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
+SMALLEST_BUFFER, LARGEST_BUFFER = 2**20, 16 * 2**20  # of writes in memory; a sixteenth of the disk between
+ROOM_IN_BUFFERS = 3  # kept free: one is being flushed, one fills, one for compaction
 FEW_KEYS = 16  # fewer are deleted one by one: a range tombstone costs every read until it is compacted
 
 
@@ -162,18 +167,13 @@ class RocksStore:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        options = Options(raw_mode=True)
-        # Where a store has been, a missing one is a loss and no fresh start.
-        options.create_if_missing(not Witness.stands_in(folder))
-        options.set_enable_blob_files(True)
-        options.set_min_blob_size(BLOB_FROM_BYTES)
-        options.set_enable_blob_gc(True)
-        options.set_keep_log_file_num(KEEP_INFO_LOGS)
-        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
-        try:
-            self._db: Any = Rdict(str(folder), options)
-        except Exception as error:
-            raise StoreFailed(f"cannot open {folder}: {error}") from error
+        self._folder = folder
+        # What is written lies in memory and in the write-ahead log until it is flushed, and needs that room again.
+        self._buffer = max(min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER)
+        self._unmeasured = self._buffer  # bytes written since free space was looked at
+        self._is_low = False
+        self._is_broken = False
+        self._db: Any = self._open()
         try:
             self.witness = Witness(folder)
         except OSError as error:
@@ -188,6 +188,21 @@ class RocksStore:
     def sequence(self) -> int:
         """How many writes the store holds."""
         return int(self._db.latest_sequence_number())
+
+    def _open(self) -> Any:
+        options = Options(raw_mode=True)
+        # Where a store has been, a missing one is a loss and no fresh start.
+        options.create_if_missing(not Witness.stands_in(self._folder))
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(BLOB_FROM_BYTES)
+        options.set_enable_blob_gc(True)
+        options.set_keep_log_file_num(KEEP_INFO_LOGS)
+        options.set_write_buffer_size(self._buffer)
+        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+        try:
+            return Rdict(str(self._folder), options)
+        except Exception as error:
+            raise StoreFailed(f"cannot open {self._folder}: {error}") from error
 
     def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
@@ -212,7 +227,12 @@ class RocksStore:
         ranges: Iterable[Range] = (),
         sync: bool = False,
     ) -> None:
-        """Delete and put, all or nothing; ``sync`` waits for the disk."""
+        """Delete and put, all or nothing; ``sync`` waits for the disk.
+
+        Records are refused while the disk is nearly full, so that there is room to delete some.
+        """
+        if self._is_broken:
+            self._reopen()
         batch = WriteBatch(raw_mode=True)
         fresh: list[tuple[bytes, bytes]] = []
         for first, beyond, size, known in ranges:
@@ -228,13 +248,44 @@ class RocksStore:
         for key in deletes:
             batch.delete(key)
             self._recent.drop(key)  # a range leaves its batches there until newer ones push them out
-        if sync:
-            _guarded(self._db.write, batch, self._synced)
-        else:
-            _guarded(self._db.write, batch)
+        if fresh:
+            self._need_room(sum(len(value) for _, value in fresh))
+        try:
+            _guarded(self._db.write, batch, *((self._synced,) if sync else ()))
+        except StoreFailed:
+            self._is_broken = True  # RocksDB takes nothing more until it is opened again
+            raise
         self.witness.note(self.sequence, synced=sync)
         for key, value in fresh:
             self._recent.put(key, value)
+
+    def _need_room(self, size: int) -> None:
+        self._unmeasured += size
+        if self._is_low or self._unmeasured >= self._buffer // 16:
+            free = shutil.disk_usage(self._folder).free
+            self._unmeasured, self._is_low = 0, free < ROOM_IN_BUFFERS * self._buffer
+        if self._is_low:
+            raise StoreFailed(f"no space: less than {ROOM_IN_BUFFERS * self._buffer} bytes are free")
+
+    def _reopen(self) -> None:
+        if shutil.disk_usage(self._folder).free < 2 * self._buffer:
+            raise StoreFailed(f"no space: less than {2 * self._buffer} bytes are free")
+        try:
+            self._db.close()
+        except Exception as error:
+            logger.info("the store broke and is opened again: %s", error)
+        self._db = self._open()
+        self._is_broken = False
+
+    @property
+    def is_low(self) -> bool:
+        """Whether records are refused for want of space."""
+        return self._is_low
+
+    def reclaim(self) -> None:
+        """Give back what deletions freed; in any thread, takes a while."""
+        _guarded(self._db.flush)
+        _guarded(self._db.compact_range, None, None)
 
     def note_end(self, place: bytes, end: int) -> None:
         """Where a partition ends, for the witness."""
@@ -252,7 +303,10 @@ class RocksStore:
 
     def close(self) -> None:
         """Flush and release the lock."""
-        self._db.close()
+        try:
+            self._db.close()
+        except Exception as error:
+            logger.warning("the store is closed with its last writes in the write-ahead log: %s", error)
         self.witness.close()
 
 

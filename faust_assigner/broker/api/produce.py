@@ -117,6 +117,7 @@ async def _append(
         flush_every = int(node.config(topic, "flush.messages"))
         return log.append(batch, data, now, flush_every=flush_every), stamped
     except StoreFailed as failed:
+        node.give_back()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
 
 

@@ -118,6 +118,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
             for _ in call.node.groups.topic_deleted(answer["name"]):
                 await call.pace.turn()
         await call.pace.turn()
+    call.node.freed()
     return {"responses": answers}
 
 
@@ -164,6 +165,7 @@ async def delete_records(call: Call, request: Any) -> Values:
             answers.append(_trim(call, name, part))
             await call.pace.turn()
         topics.append({"name": name, "partitions": answers})
+    call.node.freed()
     return {"topics": topics}
 
 

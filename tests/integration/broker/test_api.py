@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import cramjam
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.records import ZSTD
 from faust_assigner.broker.store import StoreFailed
-from tests.support.raw_client import RawClient, batch
+from tests.support.raw_client import RawClient, batch, one_record
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, COMMITTED = 0, 1, 2, 3, 8, 9
 
@@ -202,7 +203,7 @@ def test_byte_limits_of_a_fetch(client: RawClient) -> None:
 
 def test_zstd_is_kept_from_readers_that_cannot_unpack_it(client: RawClient) -> None:
     """UNSUPPORTED_COMPRESSION_TYPE before Fetch 10 and Produce 7."""
-    data = batch(b"zzzz", attributes=ZSTD)
+    data = batch(bytes(cramjam.zstd.compress(one_record())), attributes=ZSTD)
     assert client.produce("t", 0, data, version=6).error_code == 76
     assert client.produce("t", 0, data).error_code == 0
     assert fetch(client, 0, version=9).error_code == 76
