@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import uvloop
+
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
@@ -98,7 +100,7 @@ class EmbeddedBroker:
         await self.stop()
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-broker", daemon=True)
         self._thread.start()
         try:

@@ -104,7 +104,7 @@ class PartitionLog:
         return [hole for hole in self.holes if not _covers(self._accepted, hole)]
 
     def unreadable(self, chunk_bytes: int, progress: Callable[[], None]) -> Iterator[tuple[int, int]]:
-        """Offsets [first, beyond) of every batch that is gone or broken; reads all, ``progress`` may raise."""
+        """Offsets [first, beyond) of batches that are gone or broken. Reads all; ``progress`` may raise."""
         first = 0
         while first < len(self._bases):
             before = self._ends[first] - self._sizes[first]
@@ -204,27 +204,26 @@ class PartitionLog:
         keys = tuple(self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop])
         return Reading(self._bases[first], keys, self._ends[stop - 1] - before)
 
-    def peek(self, reading: Reading) -> bytes | None:
+    def peek(self, reading: Reading) -> list[bytes] | None:
         """The batches of a reading where no disk is needed, else None."""
-        found = self._store.peek(reading.keys)
-        return None if found is None else found[0] if len(found) == 1 else b"".join(found)
+        return self._store.peek(reading.keys)
 
     def load(self, reading: Reading) -> list[bytes | None]:
         """The batches of a reading, from the disk; in any thread. Raises StoreFailed."""
         return self._store.get_many(reading.keys)
 
-    def settle(self, found: Sequence[bytes | None], reading: Reading) -> bytes:
-        """What a reading found. Raises StoreFailed where a batch is missing that was not trimmed meanwhile."""
+    def settle(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
+        """What a reading found. Raises StoreFailed where a batch is gone that was not trimmed meanwhile."""
         if None in found:
             if not self.deleted and reading.first >= self.start_offset:
                 raise StoreFailed(f"a batch at or after offset {reading.first} is missing")
-            return b""
-        return b"".join(found)  # type: ignore[arg-type]
+            return []
+        return list(found)  # type: ignore[arg-type]
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
         """Plan, load and settle in one go."""
         reading = self.plan_read(offset, max_bytes, at_least_one=at_least_one)
-        return b"" if reading is None else self.settle(self.load(reading), reading)
+        return b"" if reading is None else b"".join(self.settle(self.load(reading), reading))
 
     def plan_time(self, timestamp: int) -> Reading | None:
         """The batch that holds the first record not older than ``timestamp``; cost O(log batches)."""
@@ -249,7 +248,7 @@ class PartitionLog:
         reading = self.plan_time(timestamp)
         if reading is None:
             return None
-        found = records.find_timestamp(self.settle(self.load(reading), reading), timestamp)
+        found = records.find_timestamp(self.settle(self.load(reading), reading)[0], timestamp)
         return max(found[0], self.start_offset), found[1]
 
     def newest_time(self) -> tuple[int, int] | None:

@@ -6,14 +6,20 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
+
+import uvloop
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
+
+SWITCH_INTERVAL_S: Final = 0.001  # how long work in a thread may keep the event loop waiting
 
 
 def parse_assignments(pairs: tuple[str, ...]) -> dict[str, object]:
@@ -39,7 +45,8 @@ def serve(
     """Run one broker until a signal ends it. Raises ConfigError, StoreFailed, OSError before it listens."""
     parsed = Settings.parse(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(_serve(parsed, data, host, port, say))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    uvloop.run(_serve(parsed, data, host, port, say))
 
 
 async def _serve(

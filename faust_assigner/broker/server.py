@@ -12,7 +12,7 @@ import asyncio
 import logging
 import struct
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -60,8 +60,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or drop it at once where it has too many connections."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else "unknown"
         if not self._server.admit(self):
@@ -172,7 +171,7 @@ class Connection(asyncio.Protocol):
         return await self._answer(api, header, request)
 
     async def _answer(self, api: Api, header: RequestHeader, request: Any) -> Any:
-        """The frame to send, NO_RESPONSE or CLOSE. Whatever goes wrong is an answer, too."""
+        """The frame to send in pieces, NO_RESPONSE or CLOSE. Whatever goes wrong is an answer, too."""
         call = Call(
             self._node,
             header.api_version,
@@ -188,7 +187,7 @@ class Connection(asyncio.Protocol):
             if outcome is NO_RESPONSE or outcome is CLOSE:
                 return outcome
             if isinstance(outcome, Encoded):
-                return outcome.frame_for(header.correlation_id)
+                return [outcome.frame_for(header.correlation_id)]
             return await self._encode(header, outcome)
         except Exception as error:
             if header.api_key == PRODUCE and request.acks == 0:
@@ -197,7 +196,7 @@ class Connection(asyncio.Protocol):
         finally:
             call.pace.end()
 
-    async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> bytes:
+    async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> list[bytes]:
         code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
         self._node.counters[counter] += 1
         level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
@@ -216,9 +215,9 @@ class Connection(asyncio.Protocol):
         values = await self._node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
         return await self._encode(header, values)
 
-    async def _encode(self, header: RequestHeader, values: Any) -> bytes:
-        def encode() -> bytes:
-            return wire.encode_response(header.api_key, header.api_version, header.correlation_id, values)
+    async def _encode(self, header: RequestHeader, values: Any) -> list[bytes]:
+        def encode() -> list[bytes]:
+            return wire.encode_pieces(header.api_key, header.api_version, header.correlation_id, values)
 
         if wire.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
             return await self._node.crunch(encode)
@@ -226,7 +225,7 @@ class Connection(asyncio.Protocol):
 
     def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
         if header.api_key == API_VERSIONS:
-            self._write(wire.encode_response(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
+            self._write(wire.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
         else:
             name = api.name if api else "unknown API"
             self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
@@ -260,10 +259,13 @@ class Connection(asyncio.Protocol):
         elif outcome is not NO_RESPONSE:
             self._write(outcome)
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, pieces: list[bytes]) -> None:
         if self._transport is not None and not self._closing:
             self._last_active = self._loop.time()
-            self._transport.write(frame)
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
             self._count_unsent()
 
     def _count_unsent(self) -> None:

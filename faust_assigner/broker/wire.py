@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import datetime
 import functools
-import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -291,18 +290,23 @@ def decode_request(
 
     Raises MalformedFrame, NullArray, and LongRequest where it has more than ``limit`` elements.
     """
-    schema = load_request_schema(api_key, version)
+    schema, shape, read = _reading(api_key, version)
     walk = Walk(frame, limit)
-    entity_shape(schema).skip(
-        walk, position
-    )  # what follows is ignored: librdkafka 2.16 sends 3 bytes too many
+    shape.skip(walk, position)  # what follows is ignored: librdkafka 2.16 sends 3 bytes too many
     if walk.cuts:
         frame = _without(frame, walk.cuts)
     try:
-        message, _ = entity_reader(schema)(frame, position)
+        message, _ = read(frame, position)
     except Exception as error:
         raise MalformedFrame(f"{schema.__name__} v{version}: {error}") from None
     return message
+
+
+@functools.cache
+def _reading(api_key: int, version: int) -> tuple[type[Any], Shape, Callable[[bytes, int], tuple[Any, int]]]:
+    """Schema, shape and reader of a request; kio looks its schemas up by name each time."""
+    schema = load_request_schema(api_key, version)
+    return schema, entity_shape(schema), entity_reader(schema)
 
 
 def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
@@ -313,6 +317,40 @@ def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
         pieces += (frame[position:start], kept)
         position = stop
     return b"".join((*pieces, frame[position:]))
+
+
+class Chain:
+    """Opaque bytes of an answer, one piece behind the other and never joined."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self.parts = parts
+        self.size = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Pieces:
+    """What kio writes into, instead of one growing buffer."""
+
+    def __init__(self) -> None:
+        self._done: list[bytes] = []
+        self._open = bytearray()
+
+    def write(self, data: bytes | Chain) -> None:
+        """Append."""
+        if type(data) is Chain:
+            if data.size:
+                self._done += (bytes(self._open), *data.parts)
+                self._open.clear()
+        else:
+            self._open += cast(bytes, data)
+
+    def finish(self) -> list[bytes]:
+        """All that was written."""
+        return [*self._done, bytes(self._open)]
 
 
 # -- responses -----------------------------------------------------------------------------------
@@ -371,15 +409,24 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
 
 def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytes:
     """A whole response frame, its size first. Fields a version does not know are left out."""
+    return b"".join(encode_pieces(api_key, version, correlation_id, values))
+
+
+def encode_pieces(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> list[bytes]:
+    """The same in pieces: what a :class:`Chain` holds is not copied."""
+    is_tagged, build, write = _writing(api_key, version)
+    out = Pieces()
+    out.write(struct.pack(">i", correlation_id) + (b"\0" if is_tagged else b""))
+    write(out, build(values))
+    pieces = out.finish()
+    return [struct.pack(">i", sum(map(len, pieces))) + pieces[0], *pieces[1:]]
+
+
+@functools.cache
+def _writing(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, Any], None]]:
+    """Whether the header has tagged fields, and how a response is made and written."""
     schema = load_response_schema(api_key, version)
-    out = io.BytesIO()
-    out.write(b"\0\0\0\0" + struct.pack(">i", correlation_id))
-    if schema.__header_schema__.__flexible__:
-        out.write(b"\0")
-    entity_writer(schema)(out, _builder(schema)(values))
-    with out.getbuffer() as frame:
-        struct.pack_into(">i", frame, 0, len(frame) - 4)
-    return out.getvalue()
+    return schema.__header_schema__.__flexible__, _builder(schema), entity_writer(schema)
 
 
 def is_long(values: Any, elements: int, size: int) -> bool:
@@ -387,17 +434,21 @@ def is_long(values: Any, elements: int, size: int) -> bool:
     waiting = [values]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, Mapping):
-            waiting.extend(v for v in value.values() if isinstance(v, Mapping | Sequence) and v)
-        elif isinstance(value, str | bytes):
+        kind = type(value)
+        if kind is dict:
+            waiting.extend(v for v in value.values() if type(v) in _CONTAINERS)
+        elif kind is bytes or kind is str:
             size -= len(value)
-        elif isinstance(value, Sequence):
+        else:
             elements -= len(value)
-            if elements >= 0:
-                waiting.extend(value if value and isinstance(value[0], Mapping | bytes) else ())
+            if elements >= 0 and value and type(value[0]) in _CONTAINERS:
+                waiting.extend(value)
         if elements < 0 or size < 0:
             return True
     return False
+
+
+_CONTAINERS: Final = frozenset((dict, list, tuple, bytes, str))
 
 
 def milliseconds(span: datetime.timedelta) -> int:

@@ -120,7 +120,7 @@ def kafka_server(settings: Mapping[str, str] | None = None) -> Iterator[KafkaSer
 def _format_storage(jars: Path, config: Path) -> None:
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        ["java", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", "-t", cluster_id,
+        ["java", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}",
          "-c", str(config), "--standalone"],
         capture_output=True, text=True,
     )

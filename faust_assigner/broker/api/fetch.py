@@ -14,7 +14,7 @@ from faust_assigner.broker import records
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog, Reading
 from faust_assigner.broker.store import StoreFailed
-from faust_assigner.broker.wire import milliseconds
+from faust_assigner.broker.wire import Chain, milliseconds
 
 FETCH: Final = 1
 FINAL_EPOCH: Final = -1
@@ -137,7 +137,7 @@ async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
     found = await _read(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
-        topics.setdefault(want.topic, []).append(_values(call, want, found.get(number, b"")))
+        topics.setdefault(want.topic, []).append(_values(call, want, found.get(number, ())))
         await call.pace.turn()
     name = "topic_id" if call.version >= 13 else "topic"
     return {
@@ -149,9 +149,9 @@ async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
 
 async def _read(
     call: Call, wants: Sequence[Want], readings: Mapping[int, Reading]
-) -> dict[int, bytes | StoreFailed]:
+) -> dict[int, Sequence[bytes] | StoreFailed]:
     """The batches by number of the want: from memory where they are, the others beside the loop."""
-    found: dict[int, bytes | StoreFailed] = {}
+    found: dict[int, Sequence[bytes] | StoreFailed] = {}
     cold: list[tuple[int, PartitionLog, Reading]] = []
     for number, reading in readings.items():
         log = wants[number].log
@@ -184,13 +184,13 @@ def _load(log: PartitionLog, reading: Reading) -> list[bytes | None] | StoreFail
         return failed
 
 
-def _values(call: Call, want: Want, data: bytes | StoreFailed) -> Values:
+def _values(call: Call, want: Want, data: Sequence[bytes] | StoreFailed) -> Values:
     log, error = want.log, want.error
     if log is not None and log.deleted:
         error = ErrorCode.unknown_topic_or_partition  # while the reader waited
     elif isinstance(data, StoreFailed):
         error = ErrorCode.kafka_storage_error
-    elif call.version < ZSTD_SINCE and records.has_codec(data, records.ZSTD):
+    elif call.version < ZSTD_SINCE and any(records.has_codec(b, records.ZSTD) for b in data):
         error = ErrorCode.unsupported_compression_type
     sound = log is not None and error is ErrorCode.none
     end, start = (log.end_offset, log.start_offset) if log is not None and sound else (-1, -1)
@@ -202,7 +202,7 @@ def _values(call: Call, want: Want, data: bytes | StoreFailed) -> Values:
         "log_start_offset": start,
         "aborted_transactions": None,
         "preferred_read_replica": NO_PREFERRED_REPLICA,
-        "records": data if sound else b"",
+        "records": Chain(data) if sound and not isinstance(data, StoreFailed) else b"",
     }
 
 

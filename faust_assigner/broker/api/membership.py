@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import limits
-from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker import limits, wire
+from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
@@ -117,7 +118,7 @@ async def sync_group(call: Call, request: Any) -> Values:
     return values(await asked(call, request.group_id, event))
 
 
-async def heartbeat(call: Call, request: Any) -> Values:
+async def heartbeat(call: Call, request: Any) -> Encoded:
     """Answered at once, always."""
     instance_id = getattr(request, "group_instance_id", None)
     reply = await asked(
@@ -125,7 +126,13 @@ async def heartbeat(call: Call, request: Any) -> Values:
         request.group_id,
         lambda token: Heartbeat(token, request.member_id, request.generation_id, instance_id),
     )
-    return {"error_code": ErrorCode(reply.error)}
+    return _beaten(call.version, reply.error)
+
+
+@functools.cache
+def _beaten(version: int, error: Code) -> Encoded:
+    """The commonest answer of all, made once."""
+    return Encoded(wire.encode_response(HEARTBEAT, version, 0, {"error_code": ErrorCode(error)}))
 
 
 async def leave_group(call: Call, request: Any) -> Values:

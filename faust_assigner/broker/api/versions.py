@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker import wire
+from faust_assigner.broker.api.call import Api, Call, Encoded
 
 API_VERSIONS: Final = 18
 _advertised: list[dict[str, Any]] = []
@@ -25,12 +27,18 @@ def advertise(apis: Iterable[Api]) -> None:
     ]
 
 
-def api_versions(call: Call, request: Any) -> Values:
+def api_versions(call: Call, request: Any) -> Encoded:
     """Every API with the versions served. No features: those belong to clusters that upgrade in steps."""
-    return {"error_code": ErrorCode.none, "api_keys": _advertised, "finalized_features_epoch": -1}
+    return _answer(call.version)
 
 
-def unsupported_version() -> Values:
+@functools.cache
+def _answer(version: int) -> Encoded:
+    values = {"error_code": ErrorCode.none, "api_keys": _advertised, "finalized_features_epoch": -1}
+    return Encoded(wire.encode_response(API_VERSIONS, version, 0, values))
+
+
+def unsupported_version() -> Mapping[str, Any]:
     """The answer a client from the future can still read."""
     return {"error_code": ErrorCode.unsupported_version, "api_keys": _advertised}
 

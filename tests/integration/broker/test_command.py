@@ -76,4 +76,4 @@ def test_the_settings_are_listed_with_their_defaults() -> None:
     """--settings is the reference at hand."""
     listed = command("--settings").stdout
     for name, value in Settings().by_kafka_name().items():
-        assert f"{name}={value}\n" in listed
+        assert f"{name}={value or '(empty)'}\n" in listed
