@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
 .PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -129,5 +133,9 @@ bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, b
 bench-standbys: $(VENV)/.dev    ## standbys: time, evenness, restores, worst deaths; fresh, join, leave
 	$(RUN) benchmarks/standbys.py --large
 
-bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times
+bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
+
+BEFORE ?=
+attack-broker: $(VENV)/.dev kafka ## what strangers can do to a broker: ours, BEFORE=CHECKOUT of it, Apache Kafka
+	$(RUN) -m benchmarks.broker_attacks $(if $(BEFORE),--before $(BEFORE))

@@ -1,10 +1,12 @@
-"""The embedded broker beside Apache Kafka: records a second, and seconds until a group is whole again.
+"""The embedded broker beside Apache Kafka: records a second, seconds until a group is whole, and latencies.
 
     python -m benchmarks.broker [--records 200000] [--no-kafka]
 
 One producer and one consumer (librdkafka, 100-byte values, batched), and groups of aiokafka members with a
 heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until all
-partitions are owned again.
+partitions are owned again. Latencies are a bystander's, under load from processes of their own: one record of
+100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members beat without a
+pause. Our broker runs as a process, as users start it.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import struct
+import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer
@@ -25,9 +31,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from faust_assigner.broker import EmbeddedBroker
+from benchmarks.broker_load import api_versions
 from faust_assigner.testing.kafka import kafka_server
+from tests.support.broker_process import broker_process
+from tests.support.raw_client import RawClient, batch, one_record
 
+LOAD_S = 5.0
+MEMBERS, READERS, LOADERS = 1_000, 4, 2
 PARTITIONS = 12
 VALUE = b"x" * 100
 
@@ -107,6 +117,54 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+@contextlib.contextmanager
+def load(kind: str, bootstrap: str, *arguments: object) -> Iterator[None]:
+    """Processes of benchmarks.broker_load around a block."""
+    command = [sys.executable, "-m", "benchmarks.broker_load", kind, bootstrap, *map(str, arguments)]
+    loaders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(LOADERS)]
+    for loader in loaders:
+        assert loader.stdout is not None
+        assert loader.stdout.readline() == "loaded\n"
+    try:
+        yield
+    finally:
+        for loader in loaders:
+            loader.communicate()
+
+
+def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> str:
+    """p50 and p99 of a question asked for as long as the load lasts."""
+    times: list[float] = []
+    end = time.monotonic() + LOAD_S
+    while time.monotonic() < end:
+        began = time.perf_counter()
+        ask()
+        times.append(time.perf_counter() - began)
+        time.sleep(pause_s)
+    times.sort()
+    return f"{times[len(times) // 2] * 1000:.1f} / {times[len(times) * 99 // 100] * 1000:.1f} ms"
+
+
+def latencies(bootstrap: str) -> list[str]:
+    """One record beside readers, one question beside members."""
+    read, written = create(bootstrap, 1), create(bootstrap, 1)
+    with RawClient(bootstrap, 60) as client:
+        for _ in range(11):
+            client.produce(read, 0, batch(one_record(os.urandom(95_000))))
+        record = batch(one_record(VALUE))
+        with load("read", bootstrap, read, READERS // LOADERS, LOAD_S + 1):
+            beside_readers = quantiles(lambda: client.produce(written, 0, record), 0.005)
+        while client.call(10, 3, key="beaten").error_code:
+            time.sleep(0.1)
+
+        def ask() -> None:
+            client.socket.sendall(api_versions())
+            client._read(struct.unpack(">i", client._read(4))[0])
+
+        with load("beat", bootstrap, MEMBERS // LOADERS, LOAD_S + 1):
+            return [beside_readers, quantiles(ask)]
+
+
 def measure(bootstrap: str, records: int) -> list[str]:
     """One column of the table."""
     topic = create(bootstrap, PARTITIONS)
@@ -115,7 +173,7 @@ def measure(bootstrap: str, records: int) -> list[str]:
     for members in (10, 50):
         joined, left = asyncio.run(rebalance(bootstrap, members))
         cells += [f"{joined:.2f} s", f"{left:.2f} s"]
-    return cells
+    return cells + latencies(bootstrap)
 
 
 def main() -> None:
@@ -126,10 +184,11 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     rows = ["produced", "consumed", "10 members join", "1 of 10 leaves", "50 members join", "1 of 50 leaves"]
+    rows += ["record beside 4 readers, p50 / p99", "ApiVersions beside 1,000 members, p50 / p99"]
     columns: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory() as folder, EmbeddedBroker(folder) as broker:
+    with tempfile.TemporaryDirectory() as folder, broker_process(Path(folder)) as broker:
         columns["embedded, on disk"] = measure(broker.bootstrap, options.records)
-    with EmbeddedBroker() as broker:
+    with broker_process(None) as broker:
         columns["embedded, in memory"] = measure(broker.bootstrap, options.records)
     if not options.no_kafka:
         with kafka_server() as server:

@@ -1,7 +1,7 @@
-"""Load on a broker from processes of their own: members that beat without a pause, readers that read again and again.
+"""Load on a broker from a process of its own: members that beat without a pause, readers that read on and on.
 
-    python -m benchmarks.broker_load beat HOST:PORT COUNT SECONDS     # prints beats a second
-    python -m benchmarks.broker_load read HOST:PORT TOPIC COUNT SECONDS
+python -m benchmarks.broker_load beat HOST:PORT COUNT SECONDS     # prints beats a second
+python -m benchmarks.broker_load read HOST:PORT TOPIC COUNT SECONDS
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def api_versions() -> bytes:
 def fetch(topic: str, offset: int, max_bytes: int) -> bytes:
     """Fetch v4 of partition 0, at once."""
     head = struct.pack(">iiiib", -1, 0, 1, max_bytes, 0)
-    return frame(1, 4, head + struct.pack(">i", 1) + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
+    return frame(
+        1, 4, head + struct.pack(">i", 1) + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes)
+    )
 
 
 class Repeat(asyncio.Protocol):

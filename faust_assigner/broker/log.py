@@ -292,7 +292,7 @@ class PartitionLog:
         self.trim(self._bases[drop] if drop < len(self._bases) else self.end_offset)
         return self.start_offset - old_start
 
-    def keys(self) -> Iterator[bytes]:
+    def every_key(self) -> Iterator[bytes]:
         """Every key of this partition."""
         for prefix in (self._batch_prefix, self._index_prefix):
             yield from (prefix + OFFSET.pack(base) for base in self._bases)
@@ -306,7 +306,9 @@ class PartitionLog:
 
     def erase(self) -> None:
         """Drop every byte of this partition."""
-        self._store.write((), ranges=[prefix_range(kind + self.place, None, self.keys) for kind in KINDS])
+        self._store.write(
+            (), ranges=[prefix_range(kind + self.place, None, self.every_key) for kind in KINDS]
+        )
         self.close()
 
     def batch_starts(self) -> tuple[int, ...]:

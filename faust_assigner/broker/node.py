@@ -228,7 +228,7 @@ class Node:
         return topic.configs.get(name, self.defaults[name])
 
     def room_for_answer(self) -> int:
-        """Bytes one more answer with records may have: little, while peers do not take what they were given."""
+        """Bytes one more answer with records may have: few, while peers do not take what they were given."""
         return max((limits.MAX_UNSENT_BYTES - self.unsent_bytes) // 4, limits.SMALLEST_ANSWER_BYTES)
 
     def rules(self, topic: Topic, now_ms: int) -> Rules:

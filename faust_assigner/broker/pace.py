@@ -1,9 +1,9 @@
 """Long work on the event loop, in slices: nobody's heartbeat waits for anybody's long list.
 
-A handler is a coroutine. It runs at once, without a task, as long as it does not wait (:func:`start`); it
-calls :meth:`Pace.turn` for every element of a list, which gives the loop to others every few milliseconds, and
-ends an answer that grows beyond its bytes or its time. Few long handlers are under way at a time, the others
-wait in line.
+A handler is a coroutine. It runs at once, without a task, as long as it does not wait (:func:`start`). It
+calls :meth:`Pace.turn` for every element of a list, which gives the loop to others every few milliseconds
+and ends an answer that grows beyond its bytes or its time. Few long handlers are under way at a time, the
+others wait in line.
 """
 
 from __future__ import annotations

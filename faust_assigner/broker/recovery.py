@@ -2,7 +2,7 @@
 
 Three witnesses: the count of writes beside the store, the end of each partition beside the store, and the
 checksums the store keeps of every value. Damage ends the start with the loss named, or, with
-``log.recovery.accept.loss``, is named in the log and left behind: offsets that were given are not given again.
+``log.recovery.accept.loss``, is named in the log and left behind: no offset is given a second time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StoreDamaged(StoreFailed):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one partition has lost: offsets [first, beyond); ``is_batch``: the index still names that batch."""
+    """What one partition lost: offsets [first, beyond); ``is_batch``: the index still names that batch."""
 
     name: str
     log: PartitionLog
@@ -41,9 +41,9 @@ class Loss:
 
 def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
     """Before anything is written: a store that lost all it had must not be taken for a new one."""
-    if isinstance(store, RocksStore) and store.lost_writes and store.get(b"cluster") is None:
-        if not settings.log_recovery_accept_loss:
-            raise StoreDamaged(_sentence(store.lost_writes, []))
+    lost = store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
+    if lost and not settings.log_recovery_accept_loss:
+        raise StoreDamaged(_sentence(lost, []))
 
 
 def examine(

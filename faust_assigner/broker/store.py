@@ -2,8 +2,8 @@
 
 A write is atomic over all its keys. RocksDB's write-ahead log is written before a write returns, so what was
 acknowledged survives ``kill -9``; a tail torn by a power loss is cut back to the last whole write
-(point-in-time recovery), never further. Whether more than that is missing is what the witness beside the store
-says (:mod:`faust_assigner.broker.witness`).
+(point-in-time recovery), never further. Whether more than that is missing is what the witness beside the
+store says (:mod:`faust_assigner.broker.witness`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Keys = Callable[[], Iterable[bytes]]
 
 
 class Range(NamedTuple):
-    """Keys to delete, from ``first`` to before ``beyond``: how many there are, and which, where the caller knows."""
+    """Keys to delete, from ``first`` to before ``beyond``: how many, and which, where the caller knows."""
 
     first: bytes
     beyond: bytes
@@ -168,7 +168,7 @@ class RocksStore:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        # What is written lies in memory and in the write-ahead log until it is flushed, and needs that room again.
+        # What is written is in memory and in the write-ahead log, and needs that room again to be flushed.
         self._buffer = max(min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER)
         self._unmeasured = self._buffer  # bytes written since free space was looked at
         self._is_low = False

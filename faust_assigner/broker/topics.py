@@ -157,7 +157,7 @@ class Catalogue:
         """Forget a topic and its records, in one write."""
 
         def keys() -> Iterator[bytes]:
-            return (key for log in topic.partitions for key in log.keys())
+            return (key for log in topic.partitions for key in log.every_key())
 
         ranges = [prefix_range(kind + topic.topic_id.bytes, None, keys) for kind in KINDS]
         self._store.write((), [b"t" + topic.name.encode()], ranges=ranges)

@@ -1,4 +1,4 @@
-"""The codecs of record batches, unpacked with a cap on the output. Safe in any thread; the work frees the GIL."""
+"""The codecs of record batches, with a cap on the output. Safe in any thread; the work frees the GIL."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TooMuch(ValueError):
 
 
 def unpack(codec: int, body: bytes, limit: int) -> bytes:
-    """``body`` of codec 1 gzip, 2 snappy, 3 lz4, 4 zstd, at most ``limit`` bytes. Raises Unreadable, TooMuch."""
+    """Unpack codec 1 gzip, 2 snappy, 3 lz4, 4 zstd to at most ``limit`` bytes. Raises Unreadable, TooMuch."""
     try:
         return _CODECS[codec](body, limit)
     except KeyError:

@@ -80,7 +80,7 @@ class Witness:
         self._next = position
 
     def lacks(self, writes: int) -> int:
-        """How many acknowledged writes a store with ``writes`` of them has lost; a power loss excuses a tail."""
+        """How many acknowledged writes a store with ``writes`` of them lost; a power loss excuses a tail."""
         seen = (self.writes or 0) if self.same_boot else self.synced
         return max(seen - writes, 0)
 

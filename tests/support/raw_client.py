@@ -27,9 +27,11 @@ def request_frame(api_key: int, version: int, correlation: int, values: dict[str
     return struct.pack(">i", len(out.getvalue())) + out.getvalue()
 
 
-def one_record(value: bytes = b"v", timestamp: int = 1_000) -> bytes:
+def one_record(value: bytes = b"v", *, offset_delta: int = 0) -> bytes:
     """The body of a batch with one record."""
-    fields = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    fields = (
+        b"\0" + _varint(0) + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+    )
     return _varint(len(fields)) + fields
 
 

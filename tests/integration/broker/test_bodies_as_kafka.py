@@ -1,4 +1,4 @@
-"""Record bodies no sound producer sends: Apache Kafka and the embedded broker take and refuse the same ones."""
+"""Record bodies no sound producer sends: Apache Kafka and the embedded broker take and refuse the same."""
 
 from __future__ import annotations
 

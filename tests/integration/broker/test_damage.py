@@ -109,7 +109,7 @@ def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(tmp_path: Path)
     for path in tmp_path.iterdir():
         if path.name != "WITNESS":
             path.unlink()
-    with pytest.raises(OSError, match="damaged|cannot open"):
+    with pytest.raises(OSError, match=r"damaged|cannot open"):
         EmbeddedBroker(tmp_path).__enter__()
 
 
@@ -121,7 +121,11 @@ def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_a
     with EmbeddedBroker(tmp_path, settings={"log.recovery.check.batches": "false"}) as broker:
         topic = broker.call(lambda node: node.catalogue.get("t"))
         assert topic is not None
-        broker.call(lambda node: node.store.write((), [topic.partitions[0].plan_read(7, 1, at_least_one=True).keys[0]]))  # type: ignore[union-attr]
+        broker.call(
+            lambda node: node.store.write(
+                (), [topic.partitions[0].plan_read(7, 1, at_least_one=True).keys[0]]
+            )
+        )  # type: ignore[union-attr]
         with RawClient(broker.bootstrap) as client:
             part = {"partition": 0, "fetch_offset": 7, "partition_max_bytes": 10**6}
             answer = client.call(1, 11, max_bytes=10**7, topics=[{"topic": "t", "partitions": [part]}])

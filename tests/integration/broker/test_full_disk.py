@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ class Usage(NamedTuple):
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that measures as a disk of 48 MiB."""
     total = 48 * 2**20
 
@@ -35,7 +34,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         return Usage(total, used, max(total - used, 0))
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    yield tmp_path
+    return tmp_path
 
 
 def fill(client: RawClient, topic: str) -> int:
@@ -49,7 +48,7 @@ def fill(client: RawClient, topic: str) -> int:
 
 
 def test_deleting_works_on_a_full_disk_and_gives_its_space_back(small_disk: Path) -> None:
-    """DeleteRecords, DeleteTopics and commits hold while records are refused; then records are taken again."""
+    """DeleteRecords, DeleteTopics, commits hold while records are refused; then records are taken again."""
     with EmbeddedBroker(small_disk) as broker, RawClient(broker.bootstrap, 60) as client:
         for name in ("a", "b"):
             broker.call(lambda node, name=name: node.catalogue.create(name, 1, {}))

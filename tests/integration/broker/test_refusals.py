@@ -93,7 +93,7 @@ def test_null_where_a_list_belongs_is_an_invalid_request(
 
 @pytest.mark.parametrize("field", ["group_instance_id", "protocol_type", "client_id", "member_id"])
 def test_a_string_no_old_answer_could_carry_is_refused_at_once(broker: EmbeddedBroker, field: str) -> None:
-    """Over 32,767 bytes: or it would sit in a group and break every answer that shows it, also the leader's."""
+    """Over 32,767 bytes: or it would sit in a group and break each answer that shows it, the leader's too."""
     too_long = "x" * 32_768
     values: dict[str, Any] = {
         "group_id": "g",
@@ -159,8 +159,8 @@ def test_clients_are_sent_to_the_advertised_address() -> None:
         ({}, "0.0.0.0", ("127.0.0.1", None)),
     ):
         with EmbeddedBroker(settings=given, host=host) as broker:
+            port = expected[1] or broker.port
             with RawClient(f"127.0.0.1:{broker.port}") as client:
-                port = expected[1] or broker.port
                 found = client.call(METADATA, 12, topics=None).brokers[0]
                 assert (found.host, found.port) == (expected[0], port)
                 coordinator = client.call(10, 3, key="g")

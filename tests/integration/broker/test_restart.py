@@ -107,7 +107,7 @@ def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Pa
 def test_a_tail_torn_by_a_power_loss_is_cut_and_the_broker_goes_on(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine was restarted, the end of the log is missing or wrong: a prefix without holes, new appends."""
+    """The machine was restarted, the end of the log is gone or wrong: a prefix without holes, new appends."""
     broker = BrokerProcess(tmp_path / "a")
     with RawClient(broker.bootstrap) as client:
         create(client, "t")
@@ -191,7 +191,9 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> N
         assert read_all(client, "t") == {}
 
 
-def test_a_start_walks_the_store_a_fixed_number_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_walks_the_store_a_fixed_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many partitions there are: each pass may have to step over all that was ever deleted."""
     with EmbeddedBroker(tmp_path) as broker:
         broker.call(lambda node: node.catalogue.create("t", 500, {}))

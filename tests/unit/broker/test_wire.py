@@ -91,7 +91,7 @@ def test_every_cut_of_a_frame_is_refused_or_read(key: int, version: int) -> None
         try:
             header = read_header(frame[:end], wire.is_flexible)
             decode_request(key, version, frame[:end], header.body)
-        except (MalformedFrame, NullArray, NullArray):
+        except (MalformedFrame, NullArray):
             continue
         pytest.fail(f"{end} of {len(frame)} bytes were taken for a whole message")
 
@@ -180,7 +180,7 @@ def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
         try:
             header = read_header(data, wire.is_flexible)
             decode_request(*which, data, header.body)
-        except (MalformedFrame, NullArray, NullArray):
+        except (MalformedFrame, NullArray):
             continue
 
 

@@ -1,0 +1,498 @@
+"""What strangers can do to a broker with little: ours, another checkout of it, and Apache Kafka in a table.
+
+    python -m benchmarks.broker_attacks [--before CHECKOUT] [--no-kafka] [--only WORD]
+
+Each attack runs against a broker process of its own, is bounded in count and in time (LIMIT_S), and is told
+as one cell. While an attack runs a second client beats on another connection; the delay of its slowest
+heartbeat is what others feel. Kafka has no column where its files are not ours to damage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gzip
+import os
+import random
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from faust_assigner.testing.kafka import KafkaServer, kafka_server
+from tests.support.raw_client import RawClient, batch, one_record
+
+HERE = Path(__file__).parents[1]
+LIMIT_S = 25.0
+NOT_YET = (3, 5, 6, 14, 15, 16)
+Attack = Callable[["Target"], str]
+
+
+@dataclass
+class Target:
+    """A broker under attack: how to start it on a folder, and what to talk to."""
+
+    code: Path | None  # a checkout of ours; None is Kafka
+    kafka: KafkaServer | None = None
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="attack-")))
+    process: subprocess.Popen[str] | None = None
+    bootstrap: str = ""
+
+    def start(self, *settings: str, host: str = "127.0.0.1") -> float | None:
+        """Start ours; seconds until it listens, None where it does not within the limit."""
+        if self.kafka is not None:
+            self.bootstrap = self.kafka.bootstrap
+            return 0.0
+        began = time.monotonic()
+        command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0", "--host", host]
+        command += ["--data", str(self.folder / "data")]
+        for setting in settings:
+            command += ["--set", setting]
+        with open(self.folder / "stderr", "w") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(self.code)},
+                cwd=self.code,
+            )
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], LIMIT_S)[0]:
+            return None
+        line = self.process.stdout.readline()
+        if not line:
+            return None
+        self.bootstrap = "127.0.0.1:" + line.strip().rsplit(":", 1)[1]
+        return time.monotonic() - began
+
+    def errors(self) -> str:
+        """What ours wrote to stderr."""
+        return (self.folder / "stderr").read_text()
+
+    def memory_mib(self) -> int:
+        """Resident memory now."""
+        process = self.kafka.process if self.kafka is not None else self.process
+        assert process is not None
+        with open(f"/proc/{process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+    def kill(self) -> None:
+        """SIGKILL, ours only."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def client(self) -> RawClient:
+        """A connection."""
+        return RawClient(self.bootstrap, LIMIT_S)
+
+    def topic(self, name: str, partitions: int = 1) -> None:
+        """A topic that takes records."""
+        with self.client() as client:
+            wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+            client.call(19, 5, topics=[wanted], timeout=datetime.timedelta(seconds=20))
+            while client.produce(name, 0, batch()).error_code in NOT_YET:
+                time.sleep(0.1)
+            while client.call(10, 3, key="beating").error_code in NOT_YET:
+                time.sleep(0.1)
+            while (
+                client.call(12, 3, group_id="beating", generation_id=1, member_id="m").error_code in NOT_YET
+            ):
+                time.sleep(0.1)
+
+
+class Bystander:
+    """A member that beats on its own connection, and remembers its longest wait."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._stop = threading.Event()
+        self.worst_s = 0.0
+        self._since: float | None = None
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+        time.sleep(0.1)
+
+    def _beat(self) -> None:
+        with contextlib.suppress(OSError), RawClient(self._target.bootstrap, 4 * LIMIT_S) as client:
+            while not self._stop.is_set():
+                self._since = time.monotonic()
+                client.call(12, 3, group_id="beating", generation_id=1, member_id="m")
+                self.worst_s = max(self.worst_s, time.monotonic() - self._since)
+                time.sleep(0.002)
+
+    def end(self) -> float:
+        """The longest wait in seconds, one that still lasts included."""
+        self._stop.set()
+        self._thread.join(0.5)
+        if self._thread.is_alive() and self._since is not None:
+            return max(self.worst_s, time.monotonic() - self._since)
+        return self.worst_s
+
+
+def answer_bytes(client: RawClient) -> int:
+    """Read one answer and throw it away; its size. Raises TimeoutError, ConnectionError."""
+    end = time.monotonic() + LIMIT_S
+    (size,) = struct.unpack(">i", client._read(4))
+    left = size
+    while left:
+        part = client.socket.recv(min(left, 2**20))
+        if not part:
+            raise ConnectionError
+        if time.monotonic() > end:
+            raise TimeoutError
+        left -= len(part)
+    return int(size)
+
+
+def felt(target: Target, api_key: int, version: int, **values: Any) -> str:
+    """One request beside a bystander: how long it took, what the others felt, memory it left behind."""
+    before = target.memory_mib()
+    bystander = Bystander(target)
+    began = time.monotonic()
+    outcome = ""
+    with target.client() as client:
+        client.send(api_key, version, **values)
+        try:
+            outcome = f"{answer_bytes(client) / 2**20:.1f} MiB in "
+        except TimeoutError:
+            outcome = "no answer, "
+        except ConnectionError:
+            outcome = "closed, "
+    took = time.monotonic() - began
+    return (
+        f"{outcome}{took:.1f} s; others {bystander.end():.2f} s; +{max(target.memory_mib() - before, 0)} MiB"
+    )
+
+
+# -- 14: restart after trimming ------------------------------------------------------------------
+
+MAKE_TRIMMED = """
+import pathlib, sys, os
+from faust_assigner.broker import records
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+data = bytes.fromhex(sys.argv[2])
+node = Node(Settings(), pathlib.Path(sys.argv[1]))
+topics = [node.catalogue.create(f"t{n}", 6000, {}) for n in range(2)]
+parsed = records.parse_batch(data)
+for topic in topics:
+    for log in topic.partitions:
+        for _ in range(25):
+            log.append(parsed, data, 0, flush_every=2**62)
+node.store._db.flush()
+for topic in topics:
+    for log in topic.partitions:
+        log.trim(log.end_offset)
+os._exit(0)
+"""
+
+
+def restart_after_trimming(target: Target) -> str:
+    """300,000 batches deleted from 12,000 partitions, then a start, then SIGTERM."""
+    if target.code is None:
+        return "-"
+    subprocess.run(
+        [sys.executable, "-c", MAKE_TRIMMED, str(target.folder / "data"), batch().hex()],
+        env={**os.environ, "PYTHONPATH": str(target.code)},
+        check=True,
+    )
+    seconds = target.start()
+    assert target.process is not None
+    target.process.send_signal(signal.SIGTERM)
+    try:
+        code: object = target.process.wait(5)
+    except subprocess.TimeoutExpired:
+        code = "ignored"
+    listens = (
+        f"listens after {seconds:.1f} s" if seconds is not None else f"not listening after {LIMIT_S:.0f} s"
+    )
+    return f"{listens}; SIGTERM: {code}"
+
+
+# -- 15: one small request -----------------------------------------------------------------------
+
+
+def same_topic(target: Target) -> str:
+    """Metadata that names one topic of 10,000 partitions 400 times."""
+    target.start()
+    target.topic("wide", 10_000 if target.code is not None else 1_000)
+    return felt(target, 3, 12, topics=[{"name": "wide"}] * 400)
+
+
+def same_time(target: Target) -> str:
+    """ListOffsets by time, one gzip batch of 50,000 records named 2,000 times."""
+    target.start()
+    target.topic("t")
+    records = b"".join(one_record(b"x" * 40, offset_delta=n) for n in range(50_000))
+    with target.client() as client:
+        client.produce("t", 0, batch(gzip.compress(records), count=50_000, attributes=1, timestamp=5_000))
+    part = {"partition_index": 0, "timestamp": 4_999, "current_leader_epoch": -1}
+    topics = [{"name": "t", "partitions": [part] * 2_000}]
+    return felt(target, 2, 5, replica_id=-1, topics=topics)
+
+
+def same_group(target: Target) -> str:
+    """DescribeGroups that names one group with 400 KB in it 1,000 times."""
+    target.start()
+    target.topic("t")
+    with target.client() as member:
+        values = {
+            "group_id": "beating",
+            "session_timeout": datetime.timedelta(seconds=30),
+            "rebalance_timeout": datetime.timedelta(seconds=1),
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"m" * 200_000}],
+        }
+        joined = member.call(11, 3, **values)
+        given = [{"member_id": joined.member_id, "assignment": b"a" * 200_000}]
+        member.call(14, 2, group_id="beating", generation_id=1, member_id=joined.member_id, assignments=given)
+        return felt(target, 15, 4, groups=("beating",) * 1_000)
+
+
+def same_offsets(target: Target) -> str:
+    """OffsetFetch of everything a group has, 1,000 times in one request."""
+    target.start()
+    target.topic("t", 100)
+    parts = [
+        {"partition_index": n, "committed_offset": 1, "committed_metadata": "x" * 4_000} for n in range(100)
+    ]
+    with target.client() as client:
+        topics = [{"name": "t", "partitions": parts}]
+        client.call(8, 5, group_id="beating", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    return felt(target, 9, 8, groups=[{"group_id": "beating", "topics": None}] * 1_000)
+
+
+def same_configs(target: Target) -> str:
+    """DescribeConfigs of one topic, 20,000 times in one request."""
+    target.start()
+    target.topic("t")
+    resource = {"resource_type": 2, "resource_name": "t"}
+    return felt(target, 32, 4, resources=[resource] * 20_000)
+
+
+def many_partitions(target: Target) -> str:
+    """ListOffsets of 60,000 partitions that are not there: nothing repeats, the request has 1 MB."""
+    target.start()
+    target.topic("t")
+    parts = [{"partition_index": n, "timestamp": -1, "current_leader_epoch": -1} for n in range(60_000)]
+    return felt(target, 2, 5, replica_id=-1, topics=[{"name": "t", "partitions": parts}])
+
+
+def half_frames(target: Target) -> str:
+    """150 connections that send 16 MiB less a few bytes and fall silent."""
+    target.start()
+    before = target.memory_mib()
+    with contextlib.ExitStack() as stack:
+        chunk = b"x" * 2**20
+        for _ in range(150):
+            peer = stack.enter_context(target.client())
+            peer.socket.settimeout(0.5)
+            with contextlib.suppress(OSError):
+                peer.socket.sendall(struct.pack(">i", 16 * 2**20))
+                for _ in range(15):
+                    peer.socket.sendall(chunk)
+        return f"+{target.memory_mib() - before} MiB"
+
+
+# -- 16: bodies ----------------------------------------------------------------------------------
+
+
+def bodies(target: Target) -> str:
+    """Seven bodies no reader can use: how many were stored."""
+    target.start()
+    target.topic("t")
+    noise = random.Random(1).randbytes(60)
+    wrong = {
+        "noise": batch(noise),
+        "noise as gzip": batch(noise, attributes=1),
+        "noise as zstd": batch(noise, attributes=4),
+        "headers that are not there": batch(bytes([14, 0, 0, 0, 1, 2, 118, 10])),
+        "fewer records": batch(one_record(), count=2),
+        "sequence -1": batch(producer_id=9, epoch=0, sequence=-1),
+        "year 5000": batch(timestamp=95_617_584_000_000),
+    }
+    with target.client() as client:
+        stored = [name for name, data in wrong.items() if client.produce("t", 0, data).error_code == 0]
+    return f"{len(stored)} of {len(wrong)} stored"
+
+
+# -- 17: one member poisons a group --------------------------------------------------------------
+
+
+def poisoned_group(target: Target) -> str:
+    """A protocol type of 40,000 bytes joins; then ListGroups in an old version."""
+    target.start()
+    target.topic("t")
+    values = {
+        "group_id": "beating",
+        "session_timeout": datetime.timedelta(seconds=30),
+        "rebalance_timeout": datetime.timedelta(seconds=1),
+        "member_id": "",
+        "group_instance_id": "i",
+        "protocol_type": "x" * 40_000,
+        "protocols": [{"name": "range", "metadata": b"m"}],
+    }
+    with target.client() as poisoner:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            poisoner.call(11, 7, **values)
+        with target.client() as other:
+            try:
+                return f"ListGroups: {other.call(16, 2).error_code.name}"
+            except ConnectionError:
+                return "ListGroups: connection closed"
+
+
+# -- 18: damage ----------------------------------------------------------------------------------
+
+
+def damaged_log(target: Target) -> str:
+    """500 records acknowledged, kill -9, one byte flipped in the middle of the write-ahead log."""
+    if target.code is None:
+        return "-"
+    target.start()
+    target.topic("t")
+    with target.client() as client:
+        for _ in range(499):
+            client.produce("t", 0, batch())
+    target.kill()
+    log = max((target.folder / "data").glob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    if target.start() is None:
+        return "refused: " + target.errors().strip().split("\n")[-1].split(". ")[0][:90]
+    with target.client() as client:
+        return f"starts, silent; next offset {client.produce('t', 0, batch()).base_offset} of 500"
+
+
+# -- 19: the rest --------------------------------------------------------------------------------
+
+
+def fresh_groups(target: Target) -> str:
+    """20,000 fresh group ids by one connection; then somebody else joins a new group."""
+    target.start()
+    target.topic("t")
+    values = {
+        "session_timeout": datetime.timedelta(seconds=30),
+        "rebalance_timeout": datetime.timedelta(seconds=1),
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"m"}],
+    }
+    end = time.monotonic() + LIMIT_S
+    with target.client() as flood:
+        for number in range(0, 20_000, 100):
+            for n in range(number, number + 100):
+                flood.send(11, 5, group_id=f"fresh-{n}", **values)
+            for _ in range(100):
+                flood.receive(11, 5)
+            if time.monotonic() > end:
+                return f"only {number} in {LIMIT_S:.0f} s"
+    with target.client() as other:
+        return f"then: {other.call(11, 5, group_id='mine', **values).error_code.name}"
+
+
+def wildcard_host(target: Target) -> str:
+    """--host 0.0.0.0: where are clients sent?"""
+    if target.code is None:
+        return "refuses to start"
+    target.start(host="0.0.0.0")
+    with target.client() as client:
+        return f"sent to {client.call(3, 9, topics=[]).brokers[0].host}"
+
+
+def log_lines(target: Target) -> str:
+    """2,000 refused frames: lines in the log."""
+    if target.code is None:
+        return "-"
+    target.start()
+    for _ in range(2_000):
+        with target.client() as stranger:
+            stranger.socket.sendall(struct.pack(">i", -1))
+            stranger.is_closed()
+    target.kill()
+    return f"{len(target.errors().splitlines())} lines"
+
+
+ATTACKS: dict[str, Attack] = {
+    "restart after trimming": restart_after_trimming,
+    "Metadata, one topic 400 times": same_topic,
+    "ListOffsets by time, 2,000 times": same_time,
+    "DescribeGroups, one 1,000 times": same_group,
+    "OffsetFetch, one group 1,000 times": same_offsets,
+    "DescribeConfigs, one 20,000 times": same_configs,
+    "ListOffsets, 60,000 partitions": many_partitions,
+    "150 half-sent frames": half_frames,
+    "bodies no reader can use": bodies,
+    "a member with long strings": poisoned_group,
+    "a byte flipped in the log": damaged_log,
+    "20,000 fresh group ids": fresh_groups,
+    "--host 0.0.0.0": wildcard_host,
+    "log of 2,000 refused frames": log_lines,
+}
+
+
+def run(attack: Attack, code: Path | None, kafka: KafkaServer | None) -> str:
+    """One cell."""
+    target = Target(code, kafka)
+    try:
+        return attack(target)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:80]
+    finally:
+        target.kill()
+        shutil.rmtree(target.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def maybe_kafka(wanted: bool) -> Iterator[KafkaServer | None]:
+    """A fresh Kafka for one attack."""
+    if not wanted:
+        yield None
+        return
+    with kafka_server() as server:
+        yield server
+
+
+def main() -> None:
+    """Attack and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--before", type=Path, help="another checkout of this repository, for a column of its own"
+    )
+    parser.add_argument("--no-kafka", action="store_true")
+    parser.add_argument("--only", default="", help="only attacks whose name has this in it")
+    options = parser.parse_args()
+    table = Table(title=f"attacks on a broker, load {os.getloadavg()[0]:.1f}")
+    for name in ("attack", *(["before"] if options.before else []), "ours", "Apache Kafka 4.3.1"):
+        table.add_column(name)
+    for name, attack in ATTACKS.items():
+        if options.only not in name:
+            continue
+        cells = [run(attack, options.before.resolve(), None)] if options.before else []
+        cells.append(run(attack, HERE, None))
+        with maybe_kafka(not options.no_kafka) as kafka:
+            cells.append("" if kafka is None else run(attack, None, kafka))
+        print(name, "|", " | ".join(cells), file=sys.stderr, flush=True)
+        table.add_row(name, *cells)
+    Console(width=200).print(table)
+
+
+if __name__ == "__main__":
+    main()
