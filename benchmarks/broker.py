@@ -4,9 +4,9 @@
 
 One producer and one consumer (librdkafka, 100-byte values, batched), and groups of aiokafka members with a
 heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until all
-partitions are owned again. Latencies are a bystander's, under load from processes of their own: one record of
-100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members beat without a
-pause. Our broker runs as a process, as users start it.
+partitions are owned again. Latencies are a bystander's, under load from processes of their own: one record
+of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members beat
+without a pause. Our broker runs as a process, as users start it.
 """
 
 from __future__ import annotations

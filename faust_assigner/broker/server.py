@@ -17,11 +17,12 @@ from typing import Any, Final, cast
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import pace, wire
+from faust_assigner.broker import answers, pace, wire
 from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
+from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
@@ -218,15 +219,15 @@ class Connection(asyncio.Protocol):
 
     async def _encode(self, header: RequestHeader, values: Any) -> list[bytes]:
         def encode() -> list[bytes]:
-            return wire.encode_pieces(header.api_key, header.api_version, header.correlation_id, values)
+            return answers.encode_pieces(header.api_key, header.api_version, header.correlation_id, values)
 
-        if wire.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
+        if answers.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
             return await self._node.crunch(encode)
         return encode()
 
     def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
         if header.api_key == API_VERSIONS:
-            self._write(wire.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
+            self._write(answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
         else:
             name = api.name if api else "unknown API"
             self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
@@ -329,8 +330,7 @@ class BrokerServer:
         self.node = node
         self.frame_timeout_s = frame_timeout_s
         self._connections: set[Connection] = set()
-        self._held: dict[Connection, int] = {}  # bytes received and not served, the longest waiting first
-        self._held_bytes = 0
+        self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -375,23 +375,13 @@ class BrokerServer:
 
         All peers share queued.max.request.bytes: beyond it those go that have held theirs for longest.
         """
-        before = self._held.get(connection, 0)
-        if size == before:
-            return
-        if size:
-            self._held[connection] = size
-        else:
-            del self._held[connection]
-        self._held_bytes += size - before
-        while self._held_bytes > self.node.settings.queued_max_request_bytes:
-            oldest = next(iter(self._held))
-            self._held_bytes -= self._held.pop(oldest)
+        for oldest in self._held.hold(connection, size):
             oldest.close("frames_over_budget", "half-sent frames hold too much memory")
             oldest.abort()
 
     def forget(self, connection: Connection) -> None:
         """A peer is gone."""
-        self._held_bytes -= self._held.pop(connection, 0)
+        self._held.hold(connection, 0)
         self._connections.discard(connection)
         self._per_address[connection.address] -= 1
         if not self._per_address[connection.address]:

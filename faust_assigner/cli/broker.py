@@ -12,7 +12,8 @@ from faust_assigner.cli.failure import fail, spoken_errors
               help="Folder for records, offsets and groups; without it all is in memory.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
               help="Port to listen on; 0 picks a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
+@click.option("--host", default="127.0.0.1", show_default=True,
+              help="Address to listen on, and to advertise unless advertised.listeners says otherwise.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="A broker setting by Kafka's name (num.partitions=12). May be repeated.")
 @click.option("--settings", "list_settings", is_flag=True,

@@ -12,8 +12,8 @@ from crc32c import crc32c
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from faust_assigner.broker.answers import _builder
 from faust_assigner.broker.records import HEADER
-from faust_assigner.broker.wire import _builder
 
 
 def request_frame(api_key: int, version: int, correlation: int, values: dict[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import limits, wire
+from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
@@ -132,7 +132,7 @@ async def heartbeat(call: Call, request: Any) -> Encoded:
 @functools.cache
 def _beaten(version: int, error: Code) -> Encoded:
     """The commonest answer of all, made once."""
-    return Encoded(wire.encode_response(HEARTBEAT, version, 0, {"error_code": ErrorCode(error)}))
+    return Encoded(answers.encode_response(HEARTBEAT, version, 0, {"error_code": ErrorCode(error)}))
 
 
 async def leave_group(call: Call, request: Any) -> Values:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import limits, wire
+from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.log import LEADER_EPOCH
 from faust_assigner.broker.store import StoreFailed
@@ -43,9 +43,9 @@ async def metadata(call: Call, request: Any) -> Encoded:
         }
 
         def encode() -> bytes:
-            return wire.encode_response(METADATA, call.version, 0, values)
+            return answers.encode_response(METADATA, call.version, 0, values)
 
-        is_long = wire.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
+        is_long = answers.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
         return await node.crunch(encode) if is_long else encode()
 
     if wanted is not None and len(wanted) > CACHED_TOPICS:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import wire
+from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded
 
 API_VERSIONS: Final = 18
@@ -35,7 +35,7 @@ def api_versions(call: Call, request: Any) -> Encoded:
 @functools.cache
 def _answer(version: int) -> Encoded:
     values = {"error_code": ErrorCode.none, "api_keys": _advertised, "finalized_features_epoch": -1}
-    return Encoded(wire.encode_response(API_VERSIONS, version, 0, values))
+    return Encoded(answers.encode_response(API_VERSIONS, version, 0, values))
 
 
 def unsupported_version() -> Mapping[str, Any]:

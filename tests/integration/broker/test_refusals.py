@@ -12,9 +12,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import EmbeddedBroker, api, limits
+from faust_assigner.broker.answers import encode_response
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.journal import LINES_PER_INTERVAL
-from faust_assigner.broker.wire import encode_response
 from tests.support.broker_process import broker_process
 from tests.support.raw_client import RawClient, request_frame
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
-from faust_assigner.broker import wire
+from faust_assigner.broker import answers, wire
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
 from faust_assigner.broker.wire import MalformedFrame, NullArray, decode_request, entity_shape, read_header
@@ -187,7 +187,7 @@ def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_response_can_be_written_with_nothing_but_defaults(key: int, version: int) -> None:
     """Fields a handler does not set have their schema's default, in every version."""
-    frame = wire.encode_response(key, version, 99, {})
+    frame = answers.encode_response(key, version, 99, {})
     assert struct.unpack(">i", frame[:4])[0] == len(frame) - 4
     assert struct.unpack(">i", frame[4:8])[0] == 99
 
@@ -204,7 +204,7 @@ def test_a_response_leaves_out_what_its_version_does_not_know() -> None:
         "skip_assignment": True,
         "members": [],
     }
-    sizes = [len(wire.encode_response(11, version, 1, values)) for version in (0, 9)]
+    sizes = [len(answers.encode_response(11, version, 1, values)) for version in (0, 9)]
     assert sizes[0] < sizes[1]
 
 
@@ -222,6 +222,6 @@ def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
                 if f.name in REQUESTS[key]
             }
             out = io.BytesIO()
-            entity_writer(schema)(out, wire._builder(schema)(values))
+            entity_writer(schema)(out, answers._builder(schema)(values))
             data = out.getvalue()
             assert entity_shape(schema).skip(wire.Walk(data), 0) == len(data)

@@ -1,0 +1,152 @@
+"""Messages -> bytes: a handler's values by kio's field names, in any version and without needless copies."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
+from typing import Any, Final, cast
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    classify_field,
+    get_schema_field_type,
+    is_optional,
+)
+from kio.static.constants import uuid_zero
+
+
+class Chain:
+    """Opaque bytes of an answer, one piece behind the other and never joined."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        self.parts = parts
+        self.size = sum(map(len, parts))
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Pieces:
+    """What kio writes into, instead of one growing buffer."""
+
+    def __init__(self) -> None:
+        self._done: list[bytes] = []
+        self._open = bytearray()
+
+    def write(self, data: bytes | Chain) -> None:
+        """Append."""
+        if type(data) is Chain:
+            if data.size:
+                self._done += (bytes(self._open), *data.parts)
+                self._open.clear()
+        else:
+            self._open += cast(bytes, data)
+
+    def finish(self) -> list[bytes]:
+        """All that was written."""
+        return [*self._done, bytes(self._open)]
+
+
+Build = Callable[[Mapping[str, Any]], Any]
+
+
+@functools.cache
+def _builder(entity: type[Any]) -> Build:
+    plan: list[tuple[str, Callable[[Any], Any] | None, Any]] = []
+    for item in fields(entity):
+        kind = classify_field(item)
+        convert: Callable[[Any], Any] | None = None
+        if isinstance(kind, EntityTupleField):
+            convert = _many(_builder(kind.type_))
+        elif isinstance(kind, EntityField):
+            convert = _builder(kind.type_)
+        elif get_schema_field_type(item) == "error_code":
+            convert = ErrorCode
+        plan.append((item.name, convert, _implicit_default(item, kind.is_array)))
+
+    def build(values: Mapping[str, Any]) -> Any:
+        arguments = {}
+        for name, convert, default in plan:
+            value = values.get(name, default)
+            if convert is not None and value is not None and value is not default:
+                value = convert(value)
+            arguments[name] = value
+        return entity(**arguments)
+
+    return build
+
+
+def _many(build: Build) -> Callable[[Any], Any]:
+    return lambda items: tuple(build(item) for item in items)
+
+
+def _implicit_default(item: Field[Any], is_array: bool) -> Any:
+    if item.default is not MISSING:
+        return item.default
+    if is_array:
+        return ()
+    kind = get_schema_field_type(item) if "kafka_type" in item.metadata else ""
+    if is_optional(item):
+        return None
+    return {
+        "string": "",
+        "bytes": b"",
+        "records": b"",
+        "bool": False,
+        "error_code": ErrorCode.none,
+        "timedelta_i32": datetime.timedelta(0),
+        "uuid": uuid_zero,
+    }.get(kind, 0)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytes:
+    """A whole response frame, its size first. Fields a version does not know are left out."""
+    return b"".join(encode_pieces(api_key, version, correlation_id, values))
+
+
+def encode_pieces(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> list[bytes]:
+    """The same in pieces: what a :class:`Chain` holds is not copied."""
+    is_tagged, build, write = _writing(api_key, version)
+    out = Pieces()
+    out.write(struct.pack(">i", correlation_id) + (b"\0" if is_tagged else b""))
+    write(out, build(values))
+    pieces = out.finish()
+    return [struct.pack(">i", sum(map(len, pieces))) + pieces[0], *pieces[1:]]
+
+
+@functools.cache
+def _writing(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, Any], None]]:
+    """Whether the header has tagged fields, and how a response is made and written."""
+    schema = load_response_schema(api_key, version)
+    return schema.__header_schema__.__flexible__, _builder(schema), entity_writer(schema)
+
+
+def is_long(values: Any, elements: int, size: int) -> bool:
+    """Whether an answer has more elements, or more opaque bytes, than that; looks no further than needed."""
+    waiting = [values]
+    while waiting:
+        value = waiting.pop()
+        kind = type(value)
+        if kind is dict:
+            waiting.extend(v for v in value.values() if type(v) in _CONTAINERS)
+        elif kind is bytes or kind is str:
+            size -= len(value)
+        else:
+            elements -= len(value)
+            if elements >= 0 and value and type(value[0]) in _CONTAINERS:
+                waiting.extend(value)
+        if elements < 0 or size < 0:
+            return True
+    return False
+
+
+_CONTAINERS: Final = frozenset((dict, list, tuple, bytes, str))
