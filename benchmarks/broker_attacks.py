@@ -15,171 +15,27 @@ import datetime
 import gzip
 import os
 import random
-import select
 import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.broker_target import HERE, LIMIT_S, Target, felt
+from benchmarks.broker_widest import worst_wait
 from faust_assigner.testing.kafka import KafkaServer, kafka_server
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.raw_client import batch, one_record
 
-HERE = Path(__file__).parents[1]
-LIMIT_S = 25.0
-NOT_YET = (3, 5, 6, 14, 15, 16)
-Attack = Callable[["Target"], str]
+Attack = Callable[[Target], str]
 
 
-@dataclass
-class Target:
-    """A broker under attack: how to start it on a folder, and what to talk to."""
-
-    code: Path | None  # a checkout of ours; None is Kafka
-    kafka: KafkaServer | None = None
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="attack-")))
-    process: subprocess.Popen[str] | None = None
-    bootstrap: str = ""
-
-    def start(self, *settings: str, host: str = "127.0.0.1") -> float | None:
-        """Start ours; seconds until it listens, None where it does not within the limit."""
-        if self.kafka is not None:
-            self.bootstrap = self.kafka.bootstrap
-            return 0.0
-        began = time.monotonic()
-        command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0", "--host", host]
-        command += ["--data", str(self.folder / "data")]
-        for setting in settings:
-            command += ["--set", setting]
-        with open(self.folder / "stderr", "w") as errors:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(self.code)},
-                cwd=self.code,
-            )
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], LIMIT_S)[0]:
-            return None
-        line = self.process.stdout.readline()
-        if not line:
-            return None
-        self.bootstrap = "127.0.0.1:" + line.strip().rsplit(":", 1)[1]
-        return time.monotonic() - began
-
-    def errors(self) -> str:
-        """What ours wrote to stderr."""
-        return (self.folder / "stderr").read_text()
-
-    def memory_mib(self) -> int:
-        """Resident memory now."""
-        process = self.kafka.process if self.kafka is not None else self.process
-        assert process is not None
-        with open(f"/proc/{process.pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
-
-    def kill(self) -> None:
-        """SIGKILL, ours only."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-    def client(self) -> RawClient:
-        """A connection."""
-        return RawClient(self.bootstrap, LIMIT_S)
-
-    def topic(self, name: str, partitions: int = 1) -> None:
-        """A topic that takes records."""
-        with self.client() as client:
-            wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-            client.call(19, 5, topics=[wanted], timeout=datetime.timedelta(seconds=20))
-            while client.produce(name, 0, batch()).error_code in NOT_YET:
-                time.sleep(0.1)
-            while client.call(10, 3, key="beating").error_code in NOT_YET:
-                time.sleep(0.1)
-            while (
-                client.call(12, 3, group_id="beating", generation_id=1, member_id="m").error_code in NOT_YET
-            ):
-                time.sleep(0.1)
-
-
-class Bystander:
-    """A member that beats on its own connection, and remembers its longest wait."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._stop = threading.Event()
-        self.worst_s = 0.0
-        self._since: float | None = None
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-        self._thread.start()
-        time.sleep(0.1)
-
-    def _beat(self) -> None:
-        with contextlib.suppress(OSError), RawClient(self._target.bootstrap, 4 * LIMIT_S) as client:
-            while not self._stop.is_set():
-                self._since = time.monotonic()
-                client.call(12, 3, group_id="beating", generation_id=1, member_id="m")
-                self.worst_s = max(self.worst_s, time.monotonic() - self._since)
-                time.sleep(0.002)
-
-    def end(self) -> float:
-        """The longest wait in seconds, one that still lasts included."""
-        self._stop.set()
-        self._thread.join(0.5)
-        if self._thread.is_alive() and self._since is not None:
-            return max(self.worst_s, time.monotonic() - self._since)
-        return self.worst_s
-
-
-def answer_bytes(client: RawClient) -> int:
-    """Read one answer and throw it away; its size. Raises TimeoutError, ConnectionError."""
-    end = time.monotonic() + LIMIT_S
-    (size,) = struct.unpack(">i", client._read(4))
-    left = size
-    while left:
-        part = client.socket.recv(min(left, 2**20))
-        if not part:
-            raise ConnectionError
-        if time.monotonic() > end:
-            raise TimeoutError
-        left -= len(part)
-    return int(size)
-
-
-def felt(target: Target, api_key: int, version: int, **values: Any) -> str:
-    """One request beside a bystander: how long it took, what the others felt, memory it left behind."""
-    before = target.memory_mib()
-    bystander = Bystander(target)
-    began = time.monotonic()
-    outcome = ""
-    with target.client() as client:
-        client.send(api_key, version, **values)
-        try:
-            outcome = f"{answer_bytes(client) / 2**20:.1f} MiB in "
-        except TimeoutError:
-            outcome = "no answer, "
-        except ConnectionError:
-            outcome = "closed, "
-    took = time.monotonic() - began
-    return (
-        f"{outcome}{took:.1f} s; others {bystander.end():.2f} s; +{max(target.memory_mib() - before, 0)} MiB"
-    )
-
-
-# -- 14: restart after trimming ------------------------------------------------------------------
+# -- restart after trimming ------------------------------------------------------------------
 
 MAKE_TRIMMED = """
 import pathlib, sys, os
@@ -224,7 +80,7 @@ def restart_after_trimming(target: Target) -> str:
     return f"{listens}; SIGTERM: {code}"
 
 
-# -- 15: one small request -----------------------------------------------------------------------
+# -- one small request -----------------------------------------------------------------------
 
 
 def same_topic(target: Target) -> str:
@@ -294,6 +150,14 @@ def many_partitions(target: Target) -> str:
     return felt(target, 2, 5, replica_id=-1, topics=[{"name": "t", "partitions": parts}])
 
 
+def widest(target: Target) -> str:
+    """The longest list each API takes in about 1 MB, one after the other, on 100,000 partitions."""
+    if target.code is None:
+        return "-"
+    target.start()
+    return worst_wait(target)
+
+
 def half_frames(target: Target) -> str:
     """150 connections that send 16 MiB less a few bytes and fall silent."""
     target.start()
@@ -310,7 +174,7 @@ def half_frames(target: Target) -> str:
         return f"+{target.memory_mib() - before} MiB"
 
 
-# -- 16: bodies ----------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------
 
 
 def bodies(target: Target) -> str:
@@ -332,7 +196,7 @@ def bodies(target: Target) -> str:
     return f"{len(stored)} of {len(wrong)} stored"
 
 
-# -- 17: one member poisons a group --------------------------------------------------------------
+# -- one member poisons a group --------------------------------------------------------------
 
 
 def poisoned_group(target: Target) -> str:
@@ -358,7 +222,7 @@ def poisoned_group(target: Target) -> str:
                 return "ListGroups: connection closed"
 
 
-# -- 18: damage ----------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------
 
 
 def damaged_log(target: Target) -> str:
@@ -381,7 +245,7 @@ def damaged_log(target: Target) -> str:
         return f"starts, silent; next offset {client.produce('t', 0, batch()).base_offset} of 500"
 
 
-# -- 19: the rest --------------------------------------------------------------------------------
+# -- the rest --------------------------------------------------------------------------------
 
 
 def fresh_groups(target: Target) -> str:
@@ -438,6 +302,7 @@ ATTACKS: dict[str, Attack] = {
     "OffsetFetch, one group 1,000 times": same_offsets,
     "DescribeConfigs, one 20,000 times": same_configs,
     "ListOffsets, 60,000 partitions": many_partitions,
+    "the widest request of each API": widest,
     "150 half-sent frames": half_frames,
     "bodies no reader can use": bodies,
     "a member with long strings": poisoned_group,

@@ -42,7 +42,33 @@ class Reading:
 
 
 class PartitionLog:
-    """Append, read, trim. Not thread-safe; used from the broker's event loop only, save for :meth:`load`."""
+    """Append, read, trim. Not thread-safe; used from the broker's event loop only, save for :meth:`load`.
+
+    A broker has many: each is one object to Python's garbage collector until somebody uses it.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_bases",
+        "_batch_prefix",
+        "_ends",
+        "_floor_key",
+        "_index_prefix",
+        "_max_timestamps",
+        "_nexts",
+        "_peaks",
+        "_producers",
+        "_sizes",
+        "_start_key",
+        "_store",
+        "_unsynced_records",
+        "_waiters",
+        "deleted",
+        "end_offset",
+        "holes",
+        "place",
+        "start_offset",
+    )
 
     def __init__(self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False) -> None:
         self._store = store
@@ -58,14 +84,39 @@ class PartitionLog:
         self._max_timestamps = array("q")
         self._peaks: array[int] | None = None  # running maximum of the above, made when a time is asked for
         self._unsynced_records = 0
-        self.holes: list[tuple[int, int]] = []  # offsets [first, beyond) without a batch, as found at start
-        self._accepted: list[tuple[int, int]] = []  # those named to somebody who started all the same
-        self.producers = ProducerBook()
-        self.waiters: dict[int, Callable[[], None]] = {}
+        self.holes: tuple[
+            tuple[int, int], ...
+        ] = ()  # offsets [first, beyond) without a batch, found at start
+        self._accepted: tuple[tuple[int, int], ...] = ()  # those named to somebody who started all the same
+        self._producers: ProducerBook | None = None
+        self._waiters: dict[int, Callable[[], None]] | None = None
         self.deleted = False
         if not is_new:
             start, floor = store.get(self._start_key), store.get(self._floor_key)
             self.restore(start, floor, store.scan(self._index_prefix))
+
+    @property
+    def producers(self) -> ProducerBook:
+        """What is known of idempotent producers."""
+        if self._producers is None:
+            self._producers = ProducerBook()
+        return self._producers
+
+    @property
+    def waiters(self) -> dict[int, Callable[[], None]]:
+        """Readers to wake when there is more."""
+        if self._waiters is None:
+            self._waiters = {}
+        return self._waiters
+
+    def expire_producers(self, idle_since_ms: int) -> None:
+        """Forget producers not seen since then."""
+        if self._producers is not None:
+            self._producers.expire(idle_since_ms)
+
+    def _wake(self) -> None:
+        for wake in list(self._waiters.values()) if self._waiters else ():
+            wake()
 
     def restore(
         self, start: bytes | None, floor: bytes | None, entries: Iterable[tuple[bytes, bytes]]
@@ -79,7 +130,7 @@ class PartitionLog:
             base = int.from_bytes(key[prefix:], "big")
             last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = unpack(value)
             if self._bases and base != self.end_offset:
-                self.holes.append((self.end_offset, base))
+                self.holes += ((self.end_offset, base),)
             if not self._bases and base > self.start_offset:
                 self.start_offset = base
             self._remember(base, last_delta, size, max_timestamp)
@@ -87,7 +138,7 @@ class PartitionLog:
                 self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
         if floor is not None:
             self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
-            self._accepted = list(HOLE.iter_unpack(floor[OFFSET.size :]))
+            self._accepted = tuple((first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :]))
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
         self._bases.append(base)
@@ -129,7 +180,7 @@ class PartitionLog:
         gone = set(lost_batches)
         keys = [p + OFFSET.pack(base) for base in gone for p in (self._batch_prefix, self._index_prefix)]
         end = max(self.end_offset, *(beyond for _, beyond in losses))
-        self._accepted = sorted({*self._accepted, *losses})
+        self._accepted = tuple(sorted({*self._accepted, *losses}))
         pairs = b"".join(HOLE.pack(*hole) for hole in self._accepted)
         self._store.write([(self._floor_key, OFFSET.pack(end) + pairs)], keys)
         columns = zip(self._bases, self._nexts, self._sizes, self._max_timestamps, strict=True)
@@ -174,8 +225,7 @@ class PartitionLog:
             self.producers.record(
                 batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_delta, base, now_ms
             )
-        for wake in list(self.waiters.values()):
-            wake()
+        self._wake()
         return base
 
     def _first_for(self, offset: int) -> int | None:
@@ -301,8 +351,7 @@ class PartitionLog:
     def close(self) -> None:
         """The partition is gone from the store: wake whoever waits for more."""
         self.deleted = True
-        for wake in list(self.waiters.values()):
-            wake()
+        self._wake()
 
     def erase(self) -> None:
         """Drop every byte of this partition."""

@@ -70,25 +70,29 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting_alarms: dict[str, int] = {}
         self._chores: list[asyncio.Task[None]] = []
-        try:
-            self.cluster_id = self._open_cluster()
-            self.defaults = default_configs(settings)
-            self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
-            recovery.examine(self.store, self.catalogue, settings, progress)
-            self.groups = GroupService(
-                self.store,
-                _group_limits(settings),
-                self.clock,
-                max_record_bytes=settings.message_max_bytes,
-                alarm=self._set_alarm,
-                counters=self.counters,
-            )
-        except BaseException:
-            self.store.close()
-            raise
         self._next_producer_id, self._producer_ids_end = 0, 0
         self._reclaiming: asyncio.Future[None] | None = None
         self._owes_space = False
+        try:
+            self._restore(progress)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _restore(self, progress: Callable[[], None]) -> None:
+        settings = self.settings
+        self.cluster_id = self._open_cluster()
+        self.defaults = default_configs(settings)
+        self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
+        recovery.examine(self.store, self.catalogue, settings, progress)
+        self.groups = GroupService(
+            self.store,
+            _group_limits(settings),
+            self.clock,
+            max_record_bytes=settings.message_max_bytes,
+            alarm=self._set_alarm,
+            counters=self.counters,
+        )
 
     def _open_cluster(self) -> str:
         recovery.refuse_empty_after_loss(self.store, self.settings)
@@ -175,7 +179,7 @@ class Node:
             retention_ms = int(self.config(topic, "retention.ms"))
             retention_bytes = int(self.config(topic, "retention.bytes"))
             for log in topic.partitions:
-                log.producers.expire(now - self.settings.producer_id_expiration_ms)
+                log.expire_producers(now - self.settings.producer_id_expiration_ms)
                 if deletes and not log.deleted:
                     gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
                     self.counters["records_deleted"] += gone

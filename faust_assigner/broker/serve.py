@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -19,6 +20,9 @@ from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
 
+# A full collection over a few hundred thousand partitions holds everybody up: it comes very rarely, and young
+# ones are small enough not to be felt.
+COLLECT_AFTER: Final = (50_000, 5, 1_000)
 SWITCH_INTERVAL_S: Final = 0.001  # how long work in a thread may keep the event loop waiting
 
 
@@ -59,6 +63,9 @@ async def _serve(
     node = await _open(settings, data, stop)
     if node is None:
         return
+    gc.collect()
+    gc.freeze()  # what was read at start stays: no collection need look at it again
+    gc.set_threshold(*COLLECT_AFTER)
     server = BrokerServer(node)
     try:
         taken = await server.start(host, port)
