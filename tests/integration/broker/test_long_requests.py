@@ -48,35 +48,35 @@ def parts(*numbers: int, timestamp: int = -1) -> list[dict[str, int]]:
 def answers_of(client: RawClient) -> list[Any]:
     """What clients are told when they name things twice; order and ids left out."""
     found: list[Any] = []
-    named = [{"name": name} for name in ("t", "t", "u", "nope", "nope")]
+    named = [{"name": name} for name in ("twice", "twice", "other", "nope", "nope")]
     topics = client.call(METADATA, 12, topics=named, allow_auto_topic_creation=False).topics
     found.append(sorted((t.name, int(t.error_code)) for t in topics))
     asked = [
-        {"name": "t", "partitions": parts(0, 0, 1)},
-        {"name": "t", "partitions": [*parts(7, 7), *parts(8)]},
+        {"name": "twice", "partitions": parts(0, 0, 1)},
+        {"name": "twice", "partitions": [*parts(7, 7), *parts(8)]},
     ]
     listed = client.call(LIST_OFFSETS, 5, topics=asked).topics
     found.append(sorted((p.partition_index, int(p.error_code)) for t in listed for p in t.partitions))
-    new = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+    new = {"name": "twice-new", "num_partitions": 1, "replication_factor": 1}
     found.append([(t.name, int(t.error_code)) for t in client.call(19, 5, topics=[new, new]).topics])
-    grown = {"name": "t", "count": 3, "assignments": None}
+    grown = {"name": "twice", "count": 3, "assignments": None}
     found.append([(t.name, int(t.error_code)) for t in client.call(37, 1, topics=[grown, grown]).results])
-    gone = client.call(20, 5, topic_names=("t", "t")).responses
+    gone = client.call(20, 5, topic_names=("twice", "twice")).responses
     found.append([(t.name, int(t.error_code)) for t in gone])
-    both = client.call(20, 6, topics=[{"name": "t", "topic_id": topics[0].topic_id or named}]).responses
+    both = client.call(20, 6, topics=[{"name": "twice", "topic_id": topics[0].topic_id or named}]).responses
     found.append([(t.name, int(t.error_code)) for t in both])
     config = {"name": "retention.ms", "config_operation": 0, "value": "1000"}
     for resources in ([[config], [config]], [[config, config]]):
-        changes = [{"resource_type": 2, "resource_name": "t", "configs": c} for c in resources]
+        changes = [{"resource_type": 2, "resource_name": "twice", "configs": c} for c in resources]
         answer = client.call(44, 1, resources=changes, validate_only=True).responses
         found.append([(r.resource_name, int(r.error_code)) for r in answer])
     found.append(
         [(g.group_id, int(g.error_code)) for g in client.call(42, 2, groups_names=("no", "no")).results]
     )
     want = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}
-    fetched = client.call(FETCH, 11, max_bytes=10**6, topics=[{"topic": "t", "partitions": [want, want]}])
+    fetched = client.call(FETCH, 11, max_bytes=10**6, topics=[{"topic": "twice", "partitions": [want, want]}])
     found.append([(p.partition_index, int(p.error_code)) for t in fetched.responses for p in t.partitions])
-    twice = [{"name": "t", "partition_data": [{"index": 0, "records": batch()}] * 2}]
+    twice = [{"name": "twice", "partition_data": [{"index": 0, "records": batch()}] * 2}]
     produced = client.call(0, 9, acks=-1, topic_data=twice).responses
     found.append([(p.index, int(p.error_code)) for t in produced for p in t.partition_responses])
     return found
@@ -89,11 +89,11 @@ def test_what_is_named_twice_is_answered_as_kafka_answers_it(kafka: KafkaServer)
     with EmbeddedBroker() as ours:
         for bootstrap in (kafka.bootstrap, ours.bootstrap):
             with RawClient(bootstrap, 30) as client:
-                for name in ("t", "u"):
+                for name in ("twice", "other"):
                     new = {"name": name, "num_partitions": 2, "replication_factor": 1}
                     client.call(19, 5, topics=[new])
                 for partition in range(2):
-                    while client.produce("t", partition, batch()).error_code in NOT_YET:
+                    while client.produce("twice", partition, batch()).error_code in NOT_YET:
                         time.sleep(0.1)
                 while client.call(FIND_COORDINATOR, 3, key="no").error_code in NOT_YET:
                     time.sleep(0.1)
