@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker_load import api_versions
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
-from tests.support.broker_process import broker_process
 from tests.support.raw_client import RawClient, batch, one_record
 
 LOAD_S = 5.0
