@@ -7,6 +7,7 @@ import base64
 import logging
 import math
 import struct
+import threading
 import time
 import uuid
 from collections import Counter
@@ -109,8 +110,12 @@ class Node:
     # -- time ------------------------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to serve timers on ``loop``."""
+        """Begin to serve timers on ``loop``, with every thread that will be needed."""
         self._loop = loop
+        together = threading.Barrier(READERS)
+        for _ in range(READERS):
+            self._reading.submit(together.wait)
+        self._crunching.submit(int)
         for group_id, when in self._waiting_alarms.items():
             self._set_alarm(group_id, when)
         s = self.settings
