@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import SimpleNamespace
@@ -243,7 +244,9 @@ class Worker:
     agent_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, *, partitions: int = 1, repaired: bool, **settings: Any) -> None:
-        settings = {"broker_commit_interval": 60.0, "stream_buffer_maxsize": 4096} | settings
+        self.folder = tempfile.TemporaryDirectory(prefix="virtual-")
+        settings = {"broker_commit_interval": 60.0, "stream_buffer_maxsize": 4096,
+                    "datadir": self.folder.name} | settings
         self.logs = Logs(partitions)
         self.app = app = faust.App(
             "virtual", broker="kafka://virtual", store="memory://", web_enabled=False,
