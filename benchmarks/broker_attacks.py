@@ -39,7 +39,7 @@ Attack = Callable[[Target], str]
 
 MAKE_TRIMMED = """
 import pathlib, sys, os
-from faust_assigner.broker import records
+from faust_assigner.broker.storage import records
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 data = bytes.fromhex(sys.argv[2])

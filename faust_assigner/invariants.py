@@ -1,7 +1,7 @@
 """Every promise of the planner as a function over (input, plan) that returns violations.
 
-Written against names, not against the planner's arrays: what is checked here is derived anew from the
-members' claims, the slow and plain way, so that the planner and its check cannot share a mistake.
+Written against names, not against the planner's arrays: what is checked is derived anew from the members'
+claims, the slow and plain way, so that the planner and its check cannot share a mistake.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from faust_assigner.broker import group_store, limits
-from faust_assigner.broker.store import Store, StoreFailed
+from faust_assigner.broker import limits
+from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State, answer_absent, refuse_join
 from faust_assigner.coordinator.errors import Code

@@ -3,8 +3,7 @@
 Each connection is served one request at a time, in order, as Kafka does: while an answer is pending (a parked
 join, a long poll) nothing more of that connection is served. A frame that breaks a rule closes its own
 connection, is counted in ``Node.counters`` and touches nobody else. A short request is read, handled and
-answered at once; a long one is read and its answer written beside the event loop, and handled in slices
-(``pace``).
+answered at once; a long one is read and answered beside the event loop, and handled in slices (``pace``).
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from itertools import groupby
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.log import FLOOR, INDEX, KINDS, PLACE_BYTES, START, PartitionLog
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.store import Range, Store, prefix_range
+from faust_assigner.broker.storage.log import FLOOR, INDEX, KINDS, PLACE_BYTES, START, PartitionLog
+from faust_assigner.broker.storage.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
 

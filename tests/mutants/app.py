@@ -8,17 +8,18 @@ FETCHING = "faust_assigner/app/repairs/fetching.py"
 COMMITS = "faust_assigner/app/repairs/commits.py"
 TRANSACTIONS = "faust_assigner/app/repairs/transactions.py"
 BATCHES = "faust_assigner/app/repairs/batches.py"
+REPLAY_LOOP = "faust_assigner/app/repairs/replay_loop.py"
 RECOVERY = "faust_assigner/app/repairs/recovery_loop.py"
 CLAIMS = "faust_assigner/app/round/member_claims.py"
 EXCHANGE = "faust_assigner/app/restore/recovery.py"
 PROVIDER = "faust_assigner/app/weights/provider.py"
 SOURCES = "faust_assigner/app/weights/sources.py"
 
-LOST = "tests/integration/app/test_nothing_lost.py"
-GUARDS = "tests/integration/app/test_guards.py"
-WHOLE = "tests/integration/app/test_whole_transactions.py"
-WHOLE_BATCHES = "tests/integration/app/test_whole_batches.py"
-ROUTER = "tests/integration/app/test_router.py"
+LOST = "tests/integration/app/repairs/test_nothing_lost.py"
+GUARDS = "tests/integration/app/repairs/test_guards.py"
+WHOLE = "tests/integration/app/repairs/test_whole_transactions.py"
+WHOLE_BATCHES = "tests/integration/app/repairs/test_whole_batches.py"
+ROUTER = "tests/integration/app/repairs/test_router.py"
 BELIEVED = "tests/unit/app/round/test_who_is_believed.py"
 EXCHANGED = "tests/unit/app/restore/test_exchange.py"
 WITHDRAWN = "tests/unit/app/weights/test_withdrawn.py"
@@ -54,13 +55,13 @@ _FETCHED = (
 )
 
 _RECOVERED = (
-    Mutant("a recovery ends while its last record is between fetcher and queue", RECOVERY,
-           "if rounds > gap.fetch_rounds}", "if rounds >= gap.fetch_rounds}",
+    Mutant("a recovery ends while its last record is between fetcher and queue", REPLAY_LOOP,
+           "if self._fetched[tp] < rounds and", "if self._fetched[tp] <= rounds and",
            (f"{GUARDS}::test_a_recovery_waits_for_a_record_between_fetcher_and_queue",)),
-    Mutant("a recovery ends although the last record was not fetched yet", RECOVERY,
-           "offset < highwater < position:", "offset < highwater <= position:",
+    Mutant("a recovery ends although the last record was not fetched yet", REPLAY_LOOP,
+           "position > highwater\n", "position >= highwater\n",
            (f"{GUARDS}::test_a_recovery_waits_for_the_record_at_the_position",)),
-    Mutant("a changelog record of the last generation is applied in this one", RECOVERY,
+    Mutant("a changelog record of the last generation is applied in this one", REPLAY_LOOP,
            "(message.generation_id in (None, self.app.consumer_generation_id)\n                and (",
            "((",
            (f"{GUARDS}::test_a_changelog_record_of_an_old_generation_is_left_out",)),
@@ -176,7 +177,7 @@ _BELIEVED = (
            "        elif found is not None:\n            self._document = None\n", "",
            (f"{WITHDRAWN}::test_a_file_deleted_after_a_good_one_stays_out_of_force",)),
     Mutant("a weights file that comes back unchanged stays out of force", SOURCES,
-           "                seen = None\n                yield", "                yield",
+           "seen, found = None, NoWeights", "found = NoWeights",
            (f"{WITHDRAWN}::test_a_file_that_comes_back_unchanged_is_in_force_again",)),
 )
 

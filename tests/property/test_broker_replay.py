@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.groups import GroupService
-from faust_assigner.broker.records import parse_batch
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.store import MemoryStore, Range, StoreFailed
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code

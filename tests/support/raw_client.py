@@ -13,7 +13,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from faust_assigner.broker.answers import _builder
-from faust_assigner.broker.records import HEADER
+from faust_assigner.broker.storage.records import HEADER
 
 
 def request_frame(api_key: int, version: int, correlation: int, values: dict[str, Any]) -> bytes:

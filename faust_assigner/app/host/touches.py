@@ -15,15 +15,15 @@ from faust_assigner.app.host.troubles import TROUBLES
 #: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
 
-_LOST = "tests/integration/app/test_nothing_lost.py::test_"
-_WHOLE = "tests/integration/app/test_whole_transactions.py::test_"
-_WHOLE_BATCHES = "tests/integration/app/test_whole_batches.py::test_"
+_LOST = "tests/integration/app/repairs/test_nothing_lost.py::test_"
+_WHOLE = "tests/integration/app/repairs/test_whole_transactions.py::test_"
+_WHOLE_BATCHES = "tests/integration/app/repairs/test_whole_batches.py::test_"
 _RESTORE = "tests/unit/app/restore/test_recovery.py::test_"
 _SNAPSHOT = "tests/integration/snapshots/test_snapshot_restore.py::test_"
 _METER = "tests/unit/app/ledger/test_recovery_meter.py::test_"
 _FIXUP = "tests/unit/app/test_fixup.py::test_"
 _ASSIGNOR = "tests/unit/app/test_assignor.py::test_"
-_GUARD = "tests/integration/app/test_assignor_guard.py::test_the_group_goes_on"
+_GUARD = "tests/integration/app/repairs/test_assignor_guard.py::test_the_group_goes_on"
 _LEDGER = "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
 _TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
 _LABELS = "tests/unit/app/repairs/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
@@ -287,9 +287,9 @@ _ELSEWHERE: Final = (
     *rows_of("faust.app.router:Router",
          ("_route_req", "async (self, dest_url, web, request)", "router",
           "overridden: forwards to allowed URLs only, without credentials",
-          "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along"),
+          "tests/integration/app/repairs/test_router.py::test_credentials_stay_and_the_rest_goes_along"),
          ("_urlident", "(self, url)", "router", "host and port of a URL",
-          "tests/integration/app/test_router.py::test_credentials_stay_and_the_rest_goes_along")),
+          "tests/integration/app/repairs/test_router.py::test_credentials_stay_and_the_rest_goes_along")),
     *rows_of("faust.types.settings.base:SettingsRegistry",
          ("getenv", "(self, env_name)", "assignor", "the environment with Faust's env_prefix",
           _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment")),

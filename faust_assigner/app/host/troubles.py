@@ -6,21 +6,23 @@ from typing import Final
 
 from faust_assigner.app.host.touch import Touch, rows_of
 
-_SILENT = ("tests/integration/app/test_silent_broker.py::"
+_REPAIRS = "tests/integration/app/repairs/"
+_RESTORE = "tests/integration/app/restore/"
+_SILENT = (_RESTORE + "test_silent_broker.py::"
            "test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works")
-_GOODBYE = ("tests/integration/app/test_silent_broker.py::"
+_GOODBYE = (_RESTORE + "test_silent_broker.py::"
             "test_sigterm_ends_a_worker_while_the_broker_is_silent")
-_FULL = "tests/integration/app/test_table_files.py::test_a_worker_works_again_after_its_disk_was_full"
-_ROOM = "tests/integration/app/test_table_files.py::test_a_worker_that_starts_on_a_full_disk_waits_for_room"
-_CORRUPT = ("tests/integration/app/test_table_files.py::"
+_FULL = _RESTORE + "test_table_files.py::test_a_worker_works_again_after_its_disk_was_full"
+_ROOM = _RESTORE + "test_table_files.py::test_a_worker_that_starts_on_a_full_disk_waits_for_room"
+_CORRUPT = (_RESTORE + "test_table_files.py::"
             "test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed")
-_PASSED = "tests/integration/app/test_replay_loop.py::test_the_last_readable_record_is_never_passed_over"
-_UNDECODED = ("tests/integration/app/test_replay_loop.py::"
+_PASSED = _REPAIRS + "test_replay_loop.py::test_the_last_readable_record_is_never_passed_over"
+_UNDECODED = (_REPAIRS + "test_replay_loop.py::"
               "test_records_that_do_not_decode_are_counted_named_and_kept")
-_WATCHED = "tests/integration/app/test_watchdog.py::test_what_has_ended_ends_the_worker"
+_WATCHED = _REPAIRS + "test_watchdog.py::test_what_has_ended_ends_the_worker"
 _TOPICS = "tests/integration/app/test_topics.py::test_a_mismatch_of_partitions_ends_every_worker"
-_SEEK = "tests/integration/app/test_parting.py::test_committed_offsets_are_asked_for_at_once"
-_LEAVES = "tests/integration/app/test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
+_SEEK = _REPAIRS + "test_parting.py::test_committed_offsets_are_asked_for_at_once"
+_LEAVES = _REPAIRS + "test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
 
 TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of("faust.tables.recovery:Recovery",

@@ -12,12 +12,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from faust import Sensor
 from faust.exceptions import ProducerSendError
 from faust.streams import current_event
 from mode import get_logger
+
+from faust_assigner.app.repairs.shares import Place, Share
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -33,47 +35,7 @@ PATIENCE_S = 1.0
 #: Seconds after which it no longer waits for them; the broker aborts a transaction after 60.
 LONGEST_S = 30.0
 
-
-class Share:
-    """What one transaction holds; docs/explanation/transactions.md draws its states."""
-
-    def __init__(self, *, begun: bool) -> None:
-        #: Done once Kafka's transaction may be sent into: at once, or when the commit before it has ended.
-        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: Done once every send so far has been handed to the producer; of a closed share it moves no more.
-        self.tail = self.begun
-        #: Source partition -> the last offset whose record sent into it; only grows.
-        self.reached: dict[Any, int] = {}
-        #: Why a send failed: then nothing of the share is ever committed.
-        self.error: BaseException | None = None
-        #: Nothing is committed and nothing more is sent; never taken back.
-        self.abandoned = False
-        if begun:
-            self.begin()
-
-    def begin(self) -> None:
-        """Let its sends pass."""
-        if not self.begun.done():
-            self.begun.set_result(None)
-
-
-class Place(NamedTuple):
-    """One send's turn: it goes when ``before`` is done, and sets ``done``."""
-
-    transactional_id: str
-    share: Share
-    before: asyncio.Future[None]
-    done: asyncio.Future[None]
-
-    def leave(self) -> None:
-        """Let the next one pass, after those before."""
-        self.before.add_done_callback(self._pass_on)
-
-    def _pass_on(self, _: object) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-
+#: Where the task that runs sends to.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 

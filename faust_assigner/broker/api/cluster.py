@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 44, 60

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import records
 from faust_assigner.broker.answers import Chain
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog, Reading
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
 
 FETCH: Final = 1

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import records
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.log import LEADER_EPOCH, PartitionLog
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
+from faust_assigner.broker.storage.store import StoreFailed
 
 LIST_OFFSETS: Final = 2
 OFFSET_FOR_LEADER_EPOCH: Final = 23

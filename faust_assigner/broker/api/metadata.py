@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
-from faust_assigner.broker.log import LEADER_EPOCH
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage.log import LEADER_EPOCH
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
 METADATA: Final = 3

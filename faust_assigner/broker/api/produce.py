@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import records
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
-from faust_assigner.broker.log import PartitionLog
-from faust_assigner.broker.records import CONTROL, TRANSACTIONAL, ZSTD, BadBatch, Batch, Rules
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.records import CONTROL, TRANSACTIONAL, ZSTD, BadBatch, Batch, Rules
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 
 PRODUCE: Final = 0

@@ -9,8 +9,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.log import PartitionLog
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused, Topic
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37

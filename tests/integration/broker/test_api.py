@@ -13,8 +13,8 @@ import cramjam
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.records import ZSTD
-from faust_assigner.broker.store import StoreFailed
+from faust_assigner.broker.storage.records import ZSTD
+from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.raw_client import RawClient, batch, one_record
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, COMMITTED = 0, 1, 2, 3, 8, 9

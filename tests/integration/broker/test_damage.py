@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.recovery import StoreDamaged
-from faust_assigner.broker.store import RocksStore
+from faust_assigner.broker.storage.recovery import StoreDamaged
+from faust_assigner.broker.storage.store import RocksStore
 from faust_assigner.testing.broker import BrokerProcess, BrokerUnavailable
 from tests.integration.broker.test_restart import create, read_all
 from tests.support.raw_client import RawClient, batch, one_record

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker, store
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.storage import store
 from tests.support.raw_client import RawClient, batch, one_record
 
 STORAGE_ERROR = 56

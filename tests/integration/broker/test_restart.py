@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker, witness
+from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.records import parse_batch
-from faust_assigner.broker.store import RocksStore, StoreFailed
+from faust_assigner.broker.storage import witness
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.store import RocksStore, StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
 from tests.support.raw_client import RawClient, batch, one_record
 
@@ -258,7 +259,7 @@ def slowly(scan):
                 yield pair
     return walk
 
-store = __import__("faust_assigner.broker.store", fromlist=["RocksStore"]).RocksStore
+store = __import__("faust_assigner.broker.storage.store", fromlist=["RocksStore"]).RocksStore
 store.scan = slowly(store.scan)
 serve.serve(pathlib.Path(sys.argv[1]), "127.0.0.1", 0, {}, print)
 """

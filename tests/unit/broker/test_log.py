@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import records
-from faust_assigner.broker.log import PartitionLog
-from faust_assigner.broker.producers import MAX_SEQUENCE, ProducerBook
-from faust_assigner.broker.records import BadBatch, Rules, parse_batch
-from faust_assigner.broker.store import MemoryStore, RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
+from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
+from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from tests.support.raw_client import batch, one_record
 
 FOREVER = 2**62

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from faust_assigner.broker import records
-from faust_assigner.broker.producers import ProducerBook
-from faust_assigner.broker.records import Batch
-from faust_assigner.broker.store import Range, Store, StoreFailed, prefix_range
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage.producers import ProducerBook
+from faust_assigner.broker.storage.records import Batch
+from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
 
 LEADER_EPOCH: Final = 0  # one broker is the leader from the first record to the last
 ENTRY: Final = struct.Struct(

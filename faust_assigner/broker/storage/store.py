@@ -3,7 +3,7 @@
 A write is atomic over all its keys. RocksDB's write-ahead log is written before a write returns, so what was
 acknowledged survives ``kill -9``; a tail torn by a power loss is cut back to the last whole write
 (point-in-time recovery), never further. Whether more than that is missing is what the witness beside the
-store says (:mod:`faust_assigner.broker.witness`).
+store says (:mod:`faust_assigner.broker.storage.witness`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from faust_assigner.broker.limits import CACHED_BATCH_BYTES
-from faust_assigner.broker.witness import Witness
+from faust_assigner.broker.storage.witness import Witness
 from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)

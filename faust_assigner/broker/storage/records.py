@@ -19,7 +19,7 @@ from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.limits import MAX_UNPACKED_BYTES
-from faust_assigner.broker.unpacking import TooMuch, Unreadable, unpack
+from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, unpack
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
 LENGTH_OVERHEAD: Final = 12  # base offset and length itself are not counted by the length field

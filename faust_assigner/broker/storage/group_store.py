@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from faust_assigner.broker.store import Store
+from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator.effects import GroupRecord, MemberRecord
 from faust_assigner.coordinator.events import Protocol
 from faust_assigner.coordinator.offsets import Committed, TopicPartition

@@ -9,7 +9,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.limits import MAX_PRODUCERS_PER_PARTITION
-from faust_assigner.broker.records import Batch
+from faust_assigner.broker.storage.records import Batch
 
 REMEMBERED_BATCHES: Final = 5  # as many as a producer may have in flight
 MAX_SEQUENCE: Final = 2**31 - 1

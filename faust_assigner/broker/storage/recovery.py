@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from faust_assigner.broker.log import PartitionLog
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.store import RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.store import RocksStore, Store, StoreFailed
 from faust_assigner.broker.topics import Catalogue
 
 logger = logging.getLogger(__name__)
