@@ -34,10 +34,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from faust_assigner.pipeline.session import spark_session
 from faust_assigner.pipeline.snapshots.run import (
     PART_SCHEMA,
+    RECORD,
     TRANSFER_SETTINGS,
     collect,
     compact_records,
-    place,
 )
 from faust_assigner.pipeline.snapshots.spans import Job, Span, publish
 from faust_assigner.snapshots.catalog import Catalog
@@ -76,13 +76,13 @@ def transfer(records: DataFrame, _: Path) -> None:
         rows = sum(batch.num_rows for batch in batches)
         yield pa.RecordBatch.from_arrays([pa.array([rows])], names=["rows"])
 
-    records.select(place(), "key", "value").mapInArrow(count, "rows long").collect()
+    records.select(*RECORD).mapInArrow(count, "rows long").collect()
 
 
 def to_sst(records: DataFrame, folder: Path, *, partitions: int, end: int) -> None:
     """Ours, manifests included."""
     job = Job(TOPIC, str(folder), tuple(Span(number, 0, end) for number in range(partitions)), created_ms=0)
-    rows = records.select(place(), "key", "value").mapInArrow(compact_records(job), PART_SCHEMA)
+    rows = records.select(*RECORD).mapInArrow(compact_records(job), PART_SCHEMA)
     publish(job, collect(rows))
 
 

@@ -34,6 +34,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.testing.kafka import free_port, kafka_server
 
 APP_ID = "shop"
@@ -121,7 +122,7 @@ class Bench:
         began = time.monotonic()
         spark = spark_session("local[2]", "recovery bench", jars=connector_jars())
         started = time.monotonic()
-        manifests = take_snapshot(self.bootstrap, CHANGELOG, str(self.snapshots), spark=spark,
+        manifests = take_snapshot(Cluster(self.bootstrap), CHANGELOG, str(self.snapshots), spark=spark,
                                   connector="spark")
         done = time.monotonic()
         print(f"  snapshot of {sum(m.keys for m in manifests):,} keys, "

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import click
 
+from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
 
 
 @click.group(invoke_without_command=True)
 @click.option("--bootstrap", metavar="HOST:PORT[,...]", help="The Kafka cluster.")
+@shared.config_option
 @click.option("--topic", metavar="CHANGELOG", help="The changelog: <app id>-<table>-changelog.")
 @click.option("--to", metavar="DIR", help="Folder or URL (s3://...) of the snapshots.")
 @click.option("--previous", is_flag=True, help="Build on the newest snapshot, read only what is new.")
@@ -22,41 +25,49 @@ from faust_assigner.cli.failure import spoken_errors
               help="Memory of a partition before it is merged from sorted runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifests as JSON.")
 @click.pass_context
-def snapshot(context: click.Context, bootstrap: str | None, topic: str | None, to: str | None,
-             previous: bool, no_spark: bool, master: str, connector: str, memory_mb: int,
+def snapshot(context: click.Context, bootstrap: str | None, config: str | None, topic: str | None,
+             to: str | None, previous: bool, no_spark: bool, master: str, connector: str, memory_mb: int,
              as_json: bool) -> None:
     """Snapshot a changelog, so that workers restore files and replay only the tail."""
-    context.obj = {"to": to, "topic": topic}
+    context.obj = {"to": to, "topic": topic, "bootstrap": bootstrap, "config": config}
     if context.invoked_subcommand is not None:
         return
+    with spoken_errors():
+        _take(bootstrap, config, topic, to, previous, no_spark, master, connector, memory_mb, as_json)
+
+
+def _take(bootstrap: str | None, config: str | None, topic: str | None, to: str | None, previous: bool,
+          no_spark: bool, master: str, connector: str, memory_mb: int, as_json: bool) -> None:
     missing = [f"--{name}" for name, value in
-               (("bootstrap", bootstrap), ("topic", topic), ("to", to)) if not value]
+               (("bootstrap", bootstrap or shared.properties(config).get("bootstrap.servers")),
+                ("topic", topic), ("to", to)) if not value]
     if missing:
         raise click.UsageError(f"Missing option: {', '.join(missing)}")
-    with spoken_errors():
-        from faust_assigner.pipeline.console import show_manifests
-        from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
+    from faust_assigner.pipeline.console import show_manifests
+    from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
-        options = SnapshotOptions(bootstrap or "", topic or "", to or "", previous, no_spark, connector,
-                                  memory_mb << 20)
-        show_manifests(run(options, master), options.to, as_json=as_json)
+    options = SnapshotOptions(shared.cluster(bootstrap, config), topic or "", to or "", previous, no_spark,
+                              connector, memory_mb << 20)
+    show_manifests(run(options, master), options.to, as_json=as_json)
 
 
 @snapshot.command("verify")
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
 @click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
+@click.option("--bootstrap", metavar="HOST:PORT[,...]", help="Ask this cluster which topic is today's.")
+@shared.config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.pass_context
 def verify_snapshots(context: click.Context, folder: str | None, to: str | None, topic: str | None,
-                     as_json: bool) -> None:
-    """Check hashes, key order, counts and offsets; 1 if any visible snapshot is not whole."""
+                     bootstrap: str | None, config: str | None, as_json: bool) -> None:
+    """Check hashes, key order, counts, offsets and the topic; 1 if any visible snapshot is not whole."""
     with spoken_errors():
         from faust_assigner.pipeline.console import show_verdicts
         from faust_assigner.snapshots.upkeep import verify
 
         catalog, topics = _snapshots(context, folder or to, topic)
-        verdicts = list(verify(catalog, topics))
+        verdicts = list(verify(catalog, topics, _logs(context, bootstrap, config, topics, catalog)))
         show_verdicts(verdicts, as_json=as_json)
         raise SystemExit(1 if any(each.problem and each.manifest for each in verdicts) else 0)
 
@@ -88,6 +99,22 @@ def collect_snapshots(context: click.Context, folder: str | None, to: str | None
             catalog, now_ms=round(time.time() * 1000), keep=keep, topics=topics, dry_run=dry_run,
             max_age_ms=duration_ms(max_age) if max_age else None, grace_ms=duration_ms(grace))
         show_removals(removed, dry_run=dry_run, as_json=as_json)
+
+
+def _logs(context: click.Context, bootstrap: str | None, config: str | None, topics: list[str] | None,
+          catalog: Any) -> Any:
+    """The changelogs of today by topic, where a cluster was named; None where none was."""
+    from faust_assigner.snapshots.changelog import UnknownTopicError, look_at
+
+    bootstrap, config = bootstrap or context.obj["bootstrap"], config or context.obj["config"]
+    if not (bootstrap or shared.properties(config).get("bootstrap.servers")):
+        return None
+    connection = shared.cluster(bootstrap, config).connection()
+    logs = {}
+    for topic in topics or catalog.topics():
+        with contextlib.suppress(UnknownTopicError):  # its app is gone: its snapshots speak for themselves
+            logs[topic] = look_at(connection, topic)
+    return logs
 
 
 def _snapshots(context: click.Context, folder: str | None, topic: str | None) -> tuple[Any, list[str] | None]:

@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Mapping, Sequence
 
-from faust_assigner.errors import FaustAssignerError
+from faust_assigner.pipeline.failure import USAGE, verdict
 
 JOBS: Mapping[str, str] = {
     "history": "faust_assigner.pipeline.history.job",
@@ -22,16 +22,20 @@ JOBS: Mapping[str, str] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the job that ``arguments`` name first; 2 when there is no such job."""
+    """Run the job that ``arguments`` name first; the exit codes are those of ``failure.py``."""
     if not arguments or arguments[0] not in JOBS:
         print(f"usage: jobs.py {{{','.join(JOBS)}}} [options]", file=sys.stderr)
-        return 2
+        return USAGE
     job = importlib.import_module(JOBS[arguments[0]])
     try:
         return int(job.main(arguments[1:]))
-    except FaustAssignerError as error:
-        print(f"{arguments[0]}: {error}", file=sys.stderr)
-        return 2
+    except Exception as error:
+        found = verdict(error)
+        if found is None:
+            raise
+        said, code = found
+        print(f"{arguments[0]}: {said}", file=sys.stderr)
+        return code
 
 
 if __name__ == "__main__":

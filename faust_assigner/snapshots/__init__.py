@@ -10,7 +10,9 @@ is no snapshot: readers never see it, ``gc`` removes it after a while.
     storage.py     a local folder, or any URL fsspec knows (s3://, gs://, memory://)
     sst.py         sorted items -> SST files, and back; bit-identical for identical contents
     compaction.py  changelog records in offset order -> last value per key, in bounded memory
+    trust.py       which snapshots may stand in for the changelog as it is today
     changelog.py   where a changelog begins and ends, and its records, through aiokafka
+    topic_ids.py   which topic a name means today
     catalog.py     publish, find, fetch snapshots
     upkeep.py      verify and gc
 """

@@ -97,13 +97,13 @@ class Catalog:
 
     def commit(
         self, *, topic: str, partition: int, next_offset: int, keys: int, size: int, sha256: str,
-        files: Sequence[str], created_ms: int,
+        files: Sequence[str], created_ms: int, topic_id: str | None = None,
     ) -> Manifest:
         """Step two: write the manifest, which makes the snapshot visible."""
         manifest = Manifest(
             topic=topic, partition=partition, snapshot_id=snapshot_id(next_offset),
             next_offset=next_offset, keys=keys, bytes=size, sha256=sha256,
-            created_at=format_time_ms(created_ms), files=tuple(files),
+            created_at=format_time_ms(created_ms), files=tuple(files), topic_id=topic_id,
         )
         self.storage.write(f"{folder_of(manifest)}/{MANIFEST_NAME}", manifest.to_json())
         return manifest

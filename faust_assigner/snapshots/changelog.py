@@ -16,8 +16,11 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError
 
-from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.errors import TryAgain
+from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, SnapshotError
+from faust_assigner.snapshots.topic_ids import topic_ids
 
 POLL_MS = 200
 FETCH_BYTES_PER_PARTITION = 4 * 1024 * 1024
@@ -38,6 +41,29 @@ class Extent:
 
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Changelog:
+    """A changelog as it stands: extents by partition, how long its tombstones are kept, its topic id."""
+
+    topic: str
+    extents: Mapping[int, Extent]
+    delete_retention_ms: int
+    #: None where the broker has no topic ids.
+    topic_id: str | None = None
+
+
+class UnreachableError(SnapshotError, TryAgain):
+    """Kafka did not answer."""
+
+    exit_code = TryAgain.exit_code
+
+
+class UnknownTopicError(SnapshotError):
+    """The cluster has no such topic."""
+
+    exit_code = 2
 
 
 #: Called with a batch of aiokafka records in offset order, and the next offset after it.
@@ -82,16 +108,51 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
         await admin.close()
 
 
-async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
-    """The extent of each partition of ``topic``; raises SnapshotError for an unknown topic."""
+def look_at(connection: Connection, topic: str) -> Changelog:
+    """One topic as it stands; raises UnreachableError or UnknownTopicError."""
+    try:
+        return asyncio.run(changelogs(connection, [topic]))[topic]
+    except KafkaError as error:
+        raise UnreachableError(f"{connection.get('bootstrap_servers')}: {error!r}") from error
+
+
+async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:
+    """Each of ``topics`` as it stands. Raises UnknownTopicError.
+
+    A broker that does not describe settings is taken to have Kafka's default retention. The id is asked
+    for last: a topic that is recreated meanwhile shows the new id beside the old ends, which refuses the
+    old topic's snapshots.
+    """
     async with _admin_of(connection) as admin:
-        # All topics: asking for one that does not exist would create it on many brokers.
-        if topic not in await admin.list_topics():
-            raise SnapshotError(f"{connection.get('bootstrap_servers')} has no topic {topic!r}")
-        [described] = await admin.describe_topics([topic])
-    numbers = sorted(partition["partition"] for partition in described["partitions"])
-    found = await extents_of(connection, [TopicPartition(topic, number) for number in numbers])
-    return {tp.partition: extent for tp, extent in found.items()}
+        partitions = await _partitions(admin, connection, topics)
+        retention: dict[str, int] = {}
+        with contextlib.suppress(Exception):  # aiokafka raises whatever the broker's answer makes of it
+            retention = await _delete_retention_ms(admin, topics)
+        found = await extents_of(connection, partitions)
+        ids = await topic_ids(admin, topics)
+    return {
+        topic: Changelog(topic, {tp.partition: extent for tp, extent in found.items() if tp.topic == topic},
+                         retention.get(topic, DEFAULT_DELETE_RETENTION_MS), ids.get(topic))
+        for topic in topics}
+
+
+async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
+    """The extent of each partition of ``topic``; raises UnknownTopicError."""
+    async with _admin_of(connection) as admin:
+        tps = await _partitions(admin, connection, [topic])
+    return {tp.partition: extent for tp, extent in (await extents_of(connection, tps)).items()}
+
+
+async def _partitions(
+    admin: AIOKafkaAdminClient, connection: Connection, topics: Sequence[str],
+) -> list[TopicPartition]:
+    # All topics first: asking for one that does not exist would create it on many brokers.
+    missing = sorted(set(topics) - set(await admin.list_topics()))
+    if missing:
+        raise UnknownTopicError(f"{connection.get('bootstrap_servers')} has no topic {missing[0]!r}")
+    described = await admin.describe_topics(list(topics))
+    return sorted(TopicPartition(topic["topic"], partition["partition"])
+                  for topic in described for partition in topic["partitions"])
 
 
 async def extents_of(
@@ -105,12 +166,11 @@ async def extents_of(
     return {tp: Extent(starts[tp], ends[tp]) for tp in tps}
 
 
-async def delete_retention_ms(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
+async def _delete_retention_ms(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, int]:
     """``delete.retention.ms`` of each topic; one that the broker does not tell is absent."""
     name = "delete.retention.ms"
-    async with _admin_of(connection) as admin:
-        answers = await admin.describe_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics])
+    answers = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics])
     found = {}
     for answer in answers:
         for error, _, _, topic, entries, *_ in answer.resources:
@@ -127,8 +187,8 @@ async def read(
     """Feed every record of ``spans`` to ``sink``, none beyond; returns the position reached in each.
 
     A position is the span's end unless ``stopped()`` became true; gaps (control records, compacted
-    ones) are passed over. Cost: about 0.3-0.5M records/s. Raises SnapshotError when nothing arrives
-    for a minute.
+    ones) are passed over. Cost: about 0.3-0.5M records/s. Raises UnreachableError when nothing
+    arrives for a minute.
     """
     open_spans = {TopicPartition(*tp): span for tp, span in spans.items() if span.start < span.end}
     positions = {tp: span.start for tp, span in spans.items()}
@@ -156,6 +216,6 @@ async def read(
             if positions != before:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > STALL_S:
-                raise SnapshotError(f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}")
+                raise UnreachableError(f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}")
             await asyncio.sleep(0)
     return positions

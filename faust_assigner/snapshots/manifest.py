@@ -64,6 +64,9 @@ class Manifest:
     files: tuple[str, ...]
     comparator: str = COMPARATOR
     format_version: int = FORMAT_VERSION
+    #: Kafka's id of the topic, which a recreated topic does not keep; None: written before ids were, or
+    #: taken from a broker that has none.
+    topic_id: str | None = None
 
     @property
     def created_ms(self) -> int:
@@ -88,7 +91,7 @@ class Manifest:
         _check_types(fields)
         _check_values(fields)
         known = {name: fields[name] for name in _TYPES}
-        return cls(**{**known, "files": tuple(fields["files"])})
+        return cls(**{**known, "files": tuple(fields["files"]), "topic_id": fields.get("topic_id")})
 
 
 def _check_types(fields: dict[str, Any]) -> None:
@@ -115,6 +118,8 @@ def _check_values(fields: dict[str, Any]) -> None:
         raise ManifestError(f"manifest: field 'files' is {files!r}")
     if len(set(files)) != len(files) or not files:
         raise ManifestError(f"manifest: field 'files' is empty or repeats a name: {files!r}")
+    if not isinstance(fields.get("topic_id"), str | None):
+        raise ManifestError(f"manifest: field 'topic_id' is {fields['topic_id']!r}, not str")
     parse_time_ms(fields["created_at"])
 
 
@@ -146,13 +151,13 @@ def snapshot_id(next_offset: int) -> str:
 
 def refusal(
     manifest: Manifest, *, topic: str, partition: int, now_ms: int, delete_retention_ms: int,
-    log_start: int | None = None, log_end: int | None = None,
+    log_start: int | None = None,
 ) -> str | None:
-    """Why ``manifest`` must not stand in for the changelog, or None when it may.
+    """Why ``manifest`` must not stand in for the changelog, or None when it may; see also ``trust.py``.
 
-    ``log_start`` and ``log_end`` (first offset still there, next offset to be written) are checked
-    when known. The tail after a snapshot older than ``delete.retention.ms`` may lack tombstones:
-    Kafka's cleaner removes them after that time, and deleted keys would live again.
+    ``log_start`` (the first offset still there) is checked when known. The tail after a snapshot older than
+    ``delete.retention.ms`` may lack tombstones: Kafka's cleaner removes them after that time, and deleted
+    keys would live again.
     """
     if (manifest.topic, manifest.partition) != (topic, partition):
         return f"it is of {manifest.topic}-{manifest.partition}, not {topic}-{partition}"
@@ -162,9 +167,6 @@ def refusal(
     if age_ms > delete_retention_ms:
         return (f"it is {age_ms / 1000:.0f} s old, more than the changelog's delete.retention.ms "
                 f"({delete_retention_ms / 1000:.0f} s): the tail may lack tombstones")
-    if log_end is not None and manifest.next_offset > log_end:
-        return (f"it ends at offset {manifest.next_offset}, the changelog at {log_end}: "
-                "the topic was recreated or truncated")
     if log_start is not None and manifest.next_offset < log_start:
         return (f"it ends at offset {manifest.next_offset}, the changelog begins at {log_start}: "
                 "the records between are gone")

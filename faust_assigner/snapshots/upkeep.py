@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from faust_assigner.snapshots.catalog import Catalog, Found, folder_of, snapshot_folder
+from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.trust import all_snapshots, earlier_topic, newest_topic_id
 
 DEFAULT_KEEP = 2
 DEFAULT_GRACE_MS = 3_600_000
@@ -33,22 +35,44 @@ class Removal:
     size: int
 
 
-def verify(catalog: Catalog, topics: list[str] | None = None) -> Iterator[Verdict]:
-    """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset.
+def verify(
+    catalog: Catalog, topics: list[str] | None = None, logs: Mapping[str, Changelog] | None = None,
+) -> Iterator[Verdict]:
+    """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
 
-    Unfinished folders are reported as such (they are no error: readers do not see them).
+    One of an earlier topic of the same name is a problem: by ``logs`` (the changelogs of today, by topic)
+    where given, else by what the snapshots themselves say of each other. Unfinished folders are reported as
+    such (they are no error: readers do not see them).
     Cost: one read of all files, about 1M keys/s.
     """
-    for found in _walk(catalog, topics):
-        folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
-        if found.manifest is None:
-            yield Verdict(folder, None, found.problem)
-            continue
-        try:
-            problem = _check_contents(catalog, found.manifest)
-        except (SnapshotError, OSError) as error:
-            problem = str(error)
-        yield Verdict(folder, found.manifest, problem)
+    for topic in topics if topics is not None else catalog.topics():
+        folders = [found for partition in catalog.partitions(topic)
+                   for found in catalog.folders(topic, partition)]
+        outdated = _outdated([found.manifest for found in folders if found.manifest],
+                             (logs or {}).get(topic))
+        for found in folders:
+            folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
+            if found.manifest is None:
+                yield Verdict(folder, None, found.problem)
+            else:
+                problem = outdated.get(folder) or _problem(catalog, found.manifest)
+                yield Verdict(folder, found.manifest, problem)
+
+
+def _outdated(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
+    """Folder -> why the snapshot in it is of an earlier topic; the others are absent."""
+    topic_id = log.topic_id if log else newest_topic_id(manifests)
+    ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
+    found = {folder_of(each): earlier_topic(each, manifests, topic_id=topic_id, ends=ends)
+             for each in manifests}
+    return {folder: reason for folder, reason in found.items() if reason}
+
+
+def _problem(catalog: Catalog, manifest: Manifest) -> str | None:
+    try:
+        return _check_contents(catalog, manifest)
+    except (SnapshotError, OSError) as error:
+        return str(error)
 
 
 def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
@@ -80,17 +104,21 @@ def collect_garbage(
     """Remove what retention does not keep; with ``dry_run`` only say so.
 
     Kept: the newest ``keep`` snapshots of each partition, of these only the ones younger than
-    ``max_age_ms`` if given, and the newest always. Leftovers of killed runs go once nothing in them
-    changed for ``grace_ms``. Where the storage gives no times, leftovers stay.
+    ``max_age_ms`` if given, and the newest always; none of an earlier topic but the newest. Leftovers of
+    killed runs go once nothing in them changed for ``grace_ms``. Where the storage gives no times,
+    leftovers stay.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot is always kept")
     sweeper = _Sweeper(catalog, now_ms, grace_ms, dry_run)
     for topic in topics if topics is not None else catalog.topics():
+        outdated = _outdated(all_snapshots(catalog, topic), None)
         for partition in catalog.partitions(topic):
             for rank, manifest in enumerate(catalog.snapshots(topic, partition)):
                 age_ms = now_ms - manifest.created_ms
-                if rank >= keep:
+                if rank and folder_of(manifest) in outdated:
+                    sweeper.drop(manifest, outdated[folder_of(manifest)])
+                elif rank >= keep:
                     sweeper.drop(manifest, f"{rank} newer snapshots")
                 elif rank and max_age_ms is not None and age_ms > max_age_ms:
                     sweeper.drop(manifest, f"{age_ms / 1000:.0f} s old")
@@ -143,9 +171,3 @@ class _Sweeper:
         self.removed.append(Removal(folder, found.problem or "unfinished", size))
         if not self._dry_run:
             self._storage.delete_folder(folder)
-
-
-def _walk(catalog: Catalog, topics: list[str] | None) -> Iterator[Found]:
-    for topic in topics if topics is not None else catalog.topics():
-        for partition in catalog.partitions(topic):
-            yield from catalog.folders(topic, partition)

@@ -26,15 +26,11 @@ from mode import get_logger
 from faust_assigner.app.restore.batched_replay import run_until_stopped, write_in_batches
 from faust_assigner.app.restore.unreadable import Reason, Unreadable
 from faust_assigner.snapshots.catalog import Catalog
-from faust_assigner.snapshots.changelog import Connection, Extent, delete_retention_ms, extents_of
-from faust_assigner.snapshots.manifest import (
-    DEFAULT_DELETE_RETENTION_MS,
-    Manifest,
-    SnapshotError,
-    refusal,
-)
+from faust_assigner.snapshots.changelog import Connection, Extent, changelogs, extents_of
+from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.sst import ingest, is_empty
 from faust_assigner.snapshots.storage import open_storage
+from faust_assigner.snapshots.trust import Judge
 
 logger = get_logger(__name__)
 
@@ -190,22 +186,19 @@ class Finder:
         if settings.snapshots is None:
             raise ValueError("no snapshots are configured")
         self._catalog = Catalog(open_storage(settings.snapshots))
-        surveyed = run_until_stopped(_survey(settings.connection, tps), stop)
-        if surveyed is None:
+        topics = sorted({tp.topic for tp in tps})
+        logs = run_until_stopped(changelogs(settings.connection, topics), stop)
+        if logs is None:
             raise SnapshotError("told to stop while the changelogs were looked at")
-        self._extents, self._retention_ms = surveyed
+        now_ms = round(time.time() * 1000)
+        self._judges = {topic: Judge(self._catalog, log, now_ms) for topic, log in logs.items()}
 
     def fetch(self, tp: TopicPartition, folder: Path) -> tuple[Manifest, list[Path], bool] | None:
         """(manifest, checked files, whether the files are copies of ours) or None, the reason logged.
 
         Raises SnapshotError or OSError when the chosen snapshot cannot be read or is damaged.
         """
-        extent = self._extents[tp]
-        for manifest in self._catalog.snapshots(tp.topic, tp.partition):
-            reason = refusal(
-                manifest, topic=tp.topic, partition=tp.partition, now_ms=round(time.time() * 1000),
-                delete_retention_ms=self._retention_ms.get(tp.topic, DEFAULT_DELETE_RETENTION_MS),
-                log_start=extent.start, log_end=extent.end)
+        for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
             if reason is None:
                 paths = self._catalog.fetch(manifest, folder)
                 return manifest, paths, all(path.parent == folder for path in paths)
@@ -213,18 +206,6 @@ class Finder:
                            manifest.snapshot_id, reason)
         logger.info("%s-%d: no snapshot to restore from", tp.topic, tp.partition)
         return None
-
-
-async def _survey(
-    connection: Connection, tps: Sequence[TopicPartition],
-) -> tuple[dict[TopicPartition, Extent], dict[str, int]]:
-    extents = await extents_of(connection, tps)
-    try:
-        retention = await delete_retention_ms(connection, sorted({tp.topic for tp in tps}))
-    except Exception as error:  # a broker without DescribeConfigs, or no right to ask
-        logger.info("delete.retention.ms is unknown, taken to be Kafka's default, a day: %r", error)
-        retention = {}
-    return extents, retention
 
 
 def _replay(

@@ -27,6 +27,8 @@ BLOCK_BYTES = 1024 * 1024
 class LedgerPathError(FaustAssignerError, ValueError):
     """A ledger was asked for that is not there; the message names the path."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LedgerFile:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 from faust_assigner.snapshots.catalog import is_topic
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.manifest import Manifest
@@ -20,7 +22,7 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 class SnapshotOptions:
     """What ``faust-assigner snapshot`` was asked for."""
 
-    bootstrap: str
+    cluster: Cluster
     topic: str
     to: str
     previous: bool = False
@@ -36,7 +38,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     if not is_topic(options.topic):
         raise ConfigError(f"{options.topic!r} is no name of a Kafka topic")
     if options.no_spark:
-        return take_snapshot(options.bootstrap, options.topic, options.to, previous=options.previous,
+        return take_snapshot(options.cluster, options.topic, options.to, previous=options.previous,
                              memory_bytes=options.memory_bytes)
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import spark_session
@@ -46,7 +48,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     spark = spark_session(master, f"faust-assigner snapshot {options.topic}", jars=jars)
     try:
         return take_snapshot(
-            options.bootstrap, options.topic, options.to, spark=spark, connector=options.connector,
+            options.cluster, options.topic, options.to, spark=spark, connector=options.connector,
             previous=options.previous, memory_bytes=options.memory_bytes)
     finally:
         spark.stop()
@@ -67,14 +69,16 @@ def duration_ms(text: str) -> int:
 def main(arguments: Sequence[str]) -> int:
     """For ``spark-submit``, which brings the master; prints one manifest a line."""
     parser = argparse.ArgumentParser(prog="jobs.py snapshot")
-    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--bootstrap", help="the brokers, unless --config names them")
+    parser.add_argument("--config", help="Kafka's client properties, a file")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--to", required=True)
     parser.add_argument("--previous", action="store_true")
     parser.add_argument("--connector", choices=["auto", "spark", "python"], default="auto")
     parser.add_argument("--memory-mb", type=int, default=DEFAULT_MEMORY_BYTES >> 20)
     given = parser.parse_args(arguments)
-    options = SnapshotOptions(given.bootstrap, given.topic, given.to, given.previous,
+    cluster = cluster_of(given.bootstrap, client_properties(given.config, os.environ))
+    options = SnapshotOptions(cluster, given.topic, given.to, given.previous,
                               connector=given.connector, memory_bytes=given.memory_mb << 20)
     for manifest in run(options, None):
         sys.stdout.write(manifest.to_json().decode())

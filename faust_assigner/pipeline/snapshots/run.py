@@ -16,38 +16,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.spans import (
     Job,
     Part,
     SpanWriter,
     is_corrupt_base,
-    look_at,
     plan_job,
     publish,
     read_span,
     run_here,
 )
-from faust_assigner.snapshots.changelog import Connection
+from faust_assigner.snapshots.changelog import Changelog, look_at
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
 
+#: The columns of a changelog's records, as they travel to Python.
+RECORD = ("partition", "offset", "key", "value")
 PART_SCHEMA = ("partition int, next_offset long, keys long, bytes long, sha256 string, "
                "files array<string>, records long, runs int")
 #: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
-#: Of a record's place (partition << OFFSET_BITS | offset): 281e12 offsets, 32,768 partitions.
-OFFSET_BITS = 48
-
 
 def take_snapshot(
-    bootstrap: str, topic: str, url: str, *, spark: SparkSession | None = None, connector: str = "auto",
+    cluster: Cluster, topic: str, url: str, *, spark: SparkSession | None = None, connector: str = "auto",
     previous: bool = False, created_ms: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> list[Manifest]:
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
@@ -56,42 +55,52 @@ def take_snapshot(
     ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` only new
     records are read; a previous snapshot that is too old or damaged is said and passed over.
     """
-    connection: Connection = {"bootstrap_servers": bootstrap.split(",")}
     if created_ms is None:
         created_ms = round(time.time() * 1000)  # before the read begins: the age counts from here
-    changelog = look_at(connection, topic)
+    changelog = look_at(cluster.connection(), topic)
     job = plan_job(changelog, url, created_ms=created_ms, previous=previous, memory_bytes=memory_bytes)
     try:
-        parts = _run(job, bootstrap, spark, connector)
+        parts = _run(job, cluster, spark, connector)
     except Exception as error:
         if not previous or not is_corrupt_base(error):
             raise
         logger.warning("%s: a previous snapshot is damaged, reading everything: %s", topic, error)
         job = plan_job(changelog, url, created_ms=created_ms, memory_bytes=memory_bytes)
-        parts = _run(job, bootstrap, spark, connector)
+        parts = _run(job, cluster, spark, connector)
+    refuse_recreated(changelog, cluster)
     return publish(job, parts)
 
 
-def _run(job: Job, bootstrap: str, spark: SparkSession | None, connector: str) -> list[Part]:
+def refuse_recreated(before: Changelog, cluster: Cluster) -> None:
+    """Raises SnapshotError when the topic that was read is not the one of that name any more."""
+    now = look_at(cluster.connection(), before.topic)
+    ended_before = [number for number, extent in before.extents.items()
+                    if number not in now.extents or now.extents[number].end < extent.end]
+    if now.topic_id != before.topic_id or ended_before:
+        raise SnapshotError(f"{before.topic} was recreated while it was read (topic id {before.topic_id}, "
+                            f"now {now.topic_id}): nothing is published, take the snapshot again")
+
+
+def _run(job: Job, cluster: Cluster, spark: SparkSession | None, connector: str) -> list[Part]:
     if spark is None:
-        return run_here(job, {"bootstrap_servers": bootstrap.split(",")})
+        return run_here(job, cluster.connection())
     if connector == "auto":
         from faust_assigner.pipeline.ledgers.topics import has_connector
 
         connector = "spark" if has_connector(spark) else "python"
     if connector == "python":
-        return run_fetching(spark, job, bootstrap)
-    return run_connector(spark, job, bootstrap)
+        return run_fetching(spark, job, cluster)
+    return run_connector(spark, job, cluster)
 
 
-def run_connector(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
+def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
     """Records through Spark's own Kafka connector; spans that hold no record are written afterwards."""
     with_offsets = [span for span in job.spans if span.start < span.end]
     parts: list[Part] = []
     if with_offsets:
         for name, value in TRANSFER_SETTINGS.items():
             spark.conf.set(name, value)
-        records = changelog_records(spark, job, bootstrap)
+        records = changelog_records(spark, job, cluster)
         parts = collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
     silent = sorted(set(job.by_partition) - {part.partition for part in parts})
     if silent:
@@ -100,24 +109,20 @@ def run_connector(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
     return parts
 
 
-def run_fetching(spark: SparkSession, job: Job, bootstrap: str) -> list[Part]:
+def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
     """Records through aiokafka inside the tasks, for machines without the connector's jars."""
-    connection: Connection = {"bootstrap_servers": bootstrap.split(",")}
 
     def fetch(number: int) -> Part:
-        return read_span(job, job.by_partition[number], connection)
+        return read_span(job, job.by_partition[number], cluster.connection())
 
     return collect(_numbers(spark, sorted(job.by_partition)).mapInArrow(_each(fetch), PART_SCHEMA))
 
 
-def changelog_records(spark: SparkSession, job: Job, bootstrap: str) -> DataFrame:
-    """``place, key, value`` of the job's spans, committed records only, a task a partition."""
+def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFrame:
+    """``partition, offset, key, value`` of the job's spans, committed records only, a task a partition."""
     spans = [span for span in job.spans if span.start < span.end]
-    if any(span.partition >> 63 - OFFSET_BITS or span.end >> OFFSET_BITS for span in spans):
-        raise SnapshotError(f"{job.topic}: more than {1 << 63 - OFFSET_BITS} partitions or 2^{OFFSET_BITS} "
-                            "offsets; take the connector 'python'")
     return spark.read.format("kafka").options(**{
-        "kafka.bootstrap.servers": bootstrap,
+        **cluster.spark_options(),
         "assign": json.dumps({job.topic: [span.partition for span in spans]}),
         "startingOffsets": json.dumps({job.topic: {str(span.partition): span.start for span in spans}}),
         "endingOffsets": json.dumps({job.topic: {str(span.partition): span.end for span in spans}}),
@@ -125,15 +130,7 @@ def changelog_records(spark: SparkSession, job: Job, bootstrap: str) -> DataFram
         # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
         "failOnDataLoss": "true",
         "includeHeaders": "false",
-    }).load().select(place(), "key", "value")
-
-
-def place() -> Column:
-    """Partition and offset in one column of 64 bits: each column costs a row time on its way to Python."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    partition = F.shiftleft(F.col("partition").cast("long"), OFFSET_BITS)
-    return partition.bitwiseOR(F.col("offset")).alias("place")
+    }).load().select(*RECORD)
 
 
 def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -163,10 +160,9 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.Re
     """(partition, its offsets, its rows), in practice one of them; SnapshotError: offsets do not ascend."""
     import numpy as np
 
-    places = batch.column("place").to_numpy()
-    if len(places) == 0:
+    numbers, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
+    if len(numbers) == 0:
         return
-    numbers, offsets = places >> OFFSET_BITS, places & ((1 << OFFSET_BITS) - 1)
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
     for start, end in itertools.pairwise(cuts):
         part = offsets[start:end]

@@ -12,24 +12,19 @@ import asyncio
 import contextlib
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
-from faust_assigner.snapshots.changelog import Connection, Extent, delete_retention_ms, extents, read
+from faust_assigner.snapshots.changelog import Changelog, Connection, Extent, read
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES, Compactor
-from faust_assigner.snapshots.manifest import (
-    DEFAULT_DELETE_RETENTION_MS,
-    Manifest,
-    SnapshotError,
-    refusal,
-)
+from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.storage import open_storage
+from faust_assigner.snapshots.trust import Judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +51,7 @@ class Job:
     spans: tuple[Span, ...]
     created_ms: int
     memory_bytes: int = DEFAULT_MEMORY_BYTES
+    topic_id: str | None = None
 
     @property
     def by_partition(self) -> dict[int, Span]:
@@ -77,34 +73,6 @@ class Part:
     runs: int
 
 
-@dataclass(frozen=True)
-class Changelog:
-    """A changelog as it stands: extents by partition, and how long its tombstones are kept."""
-
-    topic: str
-    extents: Mapping[int, Extent]
-    delete_retention_ms: int
-
-
-def look_at(connection: Connection, topic: str) -> Changelog:
-    """Ask the broker; one that does not describe settings is taken to have Kafka's default retention.
-
-    Raises SnapshotError when it cannot be reached or has no such topic.
-    """
-
-    async def ask() -> Changelog:
-        found = await extents(connection, topic)
-        retention = DEFAULT_DELETE_RETENTION_MS
-        with contextlib.suppress(Exception):  # aiokafka raises whatever the broker's answer makes of it
-            retention = (await delete_retention_ms(connection, [topic])).get(topic, retention)
-        return Changelog(topic, found, retention)
-
-    try:
-        return asyncio.run(ask())
-    except KafkaError as error:
-        raise SnapshotError(f"{connection.get('bootstrap_servers')}: {error!r}") from error
-
-
 def plan_job(
     changelog: Changelog, url: str, *, created_ms: int, previous: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -112,26 +80,21 @@ def plan_job(
     """Decide what each partition reads. With ``previous`` only what came after its newest snapshot
     that may still be trusted; the reason is logged where none may.
     """
-    catalog = Catalog(open_storage(url))
+    judge = Judge(Catalog(open_storage(url)), changelog, created_ms)
     spans = []
     for partition, extent in sorted(changelog.extents.items()):
-        base = _base(catalog, changelog, partition, created_ms) if previous else None
+        base = _base(judge, partition) if previous else None
         start = base.next_offset if base else extent.start
         spans.append(Span(partition, start, extent.end, base))
-    return Job(changelog.topic, url, tuple(spans), created_ms, memory_bytes)
+    return Job(changelog.topic, url, tuple(spans), created_ms, memory_bytes, changelog.topic_id)
 
 
-def _base(catalog: Catalog, changelog: Changelog, partition: int, now_ms: int) -> Manifest | None:
-    extent = changelog.extents[partition]
-    for manifest in catalog.snapshots(changelog.topic, partition):
-        reason = refusal(
-            manifest, topic=changelog.topic, partition=partition, now_ms=now_ms,
-            delete_retention_ms=changelog.delete_retention_ms,
-            log_start=extent.start, log_end=extent.end)
+def _base(judge: Judge, partition: int) -> Manifest | None:
+    for manifest, reason in judge.verdicts(partition):
         if reason is None:
             return manifest
         logger.warning("%s-%d: snapshot %s cannot be built upon: %s",
-                       changelog.topic, partition, manifest.snapshot_id, reason)
+                       judge.log.topic, partition, manifest.snapshot_id, reason)
     return None
 
 
@@ -196,7 +159,8 @@ def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
     return [
         catalog.commit(
             topic=job.topic, partition=part.partition, next_offset=part.next_offset, keys=part.keys,
-            size=part.bytes, sha256=part.sha256, files=part.files, created_ms=job.created_ms)
+            size=part.bytes, sha256=part.sha256, files=part.files, created_ms=job.created_ms,
+            topic_id=job.topic_id)
         for part in sorted(parts, key=lambda part: part.partition)
     ]
 

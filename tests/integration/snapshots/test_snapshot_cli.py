@@ -100,21 +100,23 @@ def test_gc_says_first_and_removes_then(changelog: tuple[str, str], tmp_path: Pa
         each["path"] for each in json.loads(said.stdout)] == [f"{topic}/0/{3:020d}"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ((), "--bootstrap, --topic, --to"),
-    (("--bootstrap", "127.0.0.1:1"), "--topic, --to"),
-    (("verify",), "--to"),
-    (("verify", "--to", "/nonexistent"), "no snapshots under /nonexistent"),
-    (("gc", "--to", "/nonexistent", "--keep", "0"), "--keep"),
-    (("--bootstrap", "127.0.0.1:1", "--topic", "a/b", "--to", "x", "--no-spark"), "no name of a Kafka topic"),
-    (("--bootstrap", "127.0.0.1:1", "--topic", "t", "--to", "x", "--no-spark"), "127.0.0.1:1"),
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    ((), 2, "--bootstrap, --topic, --to"),
+    (("--bootstrap", "127.0.0.1:1"), 2, "--topic, --to"),
+    (("verify",), 2, "--to"),
+    (("verify", "--to", "/nonexistent"), 2, "no snapshots under /nonexistent"),
+    (("gc", "--to", "/nonexistent", "--keep", "0"), 2, "--keep"),
+    (("--bootstrap", "127.0.0.1:1", "--topic", "a/b", "--to", "x", "--no-spark"), 2,
+     "no name of a Kafka topic"),
+    (("--bootstrap", "127.0.0.1:1", "--topic", "t", "--to", "x", "--no-spark"), 75, "127.0.0.1:1"),
+    (("--config", "/nonexistent", "--topic", "t", "--to", "x", "--no-spark"), 2, "--config /nonexistent"),
 ])
 def test_what_is_missing_or_wrong_is_said_without_a_traceback(
-    arguments: tuple[str, ...], said: str,
+    arguments: tuple[str, ...], code: int, said: str,
 ) -> None:
-    """Exit code 2, one line."""
+    """2 for what was asked, 75 for a cluster that does not answer; one line."""
     result = run(*arguments)
-    assert result.exit_code == 2
+    assert result.exit_code == code
     assert said in result.output
     assert "Traceback" not in result.output
 

@@ -29,8 +29,9 @@ from faust_assigner.app.restore.bring_up import (
     sweep_scratch,
 )
 from faust_assigner.app.restore.recovery import _replace_database
-from faust_assigner.pipeline.snapshots.spans import look_at, plan_job, publish, run_here
+from faust_assigner.pipeline.snapshots.spans import plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
+from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest
 from faust_assigner.snapshots.sst import OFFSET_KEY
 

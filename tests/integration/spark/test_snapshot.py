@@ -16,9 +16,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.run import take_snapshot
-from faust_assigner.pipeline.snapshots.spans import is_corrupt_base, look_at, plan_job, run_here
+from faust_assigner.pipeline.snapshots.spans import is_corrupt_base, plan_job, run_here
 from faust_assigner.snapshots.catalog import Catalog, folder_of
+from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import open_storage
@@ -120,7 +122,7 @@ def test_a_snapshot_equals_a_full_replay(
     """Tombstones, re-created keys, aborted records, offset gaps, an empty partition: all three readers."""
     url = tmp_path / "snapshots"
     manifests = take_snapshot(
-        settled.bootstrap, settled.topic, str(url), spark=None if how == "no spark" else spark,
+        Cluster(settled.bootstrap), settled.topic, str(url), spark=None if how == "no spark" else spark,
         connector="spark" if how == "connector" else "python")
     assert_equals_replay(settled, manifests, url, tmp_path)
     assert settled.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
@@ -137,7 +139,7 @@ def test_three_readers_and_a_rerun_write_the_same_bytes(
 ) -> None:
     """Which reader, how often, into which folder: one hash per partition."""
     runs = [
-        take_snapshot(settled.bootstrap, settled.topic, str(tmp_path / folder), spark=session,
+        take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path / folder), spark=session,
                       connector=connector, memory_bytes=memory)
         for folder, session, connector, memory in [
             ("a", spark, "spark", 1 << 28), ("a", spark, "spark", 1 << 28), ("b", spark, "python", 1 << 28),
@@ -151,14 +153,14 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
 ) -> None:
     """Deletes after the cut, keys that come back, a partition with only control records, one untouched."""
     url = str(tmp_path / "snapshots")
-    before = take_snapshot(changelog.bootstrap, changelog.topic, url, spark=spark, connector="spark")
+    before = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark")
     changelog.write([(0, b'"key-%d"' % n, None) for n in range(0, 60, 3)])
     changelog.write([(0, b'"key-3"', b'{"back": 1}'), (EMPTY, b'"first"', b"1"), (EMPTY, b'"first"', None)])
     changelog.write([(1, b'"lost"', b"1")], transaction="abort")
     after = take_snapshot(
-        changelog.bootstrap, changelog.topic, url, spark=spark, connector="spark", previous=True)
+        Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark", previous=True)
     assert_equals_replay(changelog, after, url, tmp_path)
-    whole = take_snapshot(changelog.bootstrap, changelog.topic, str(tmp_path / "whole"))
+    whole = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, str(tmp_path / "whole"))
     assert [m.sha256 for m in after] == [m.sha256 for m in whole]
     assert after[2].files == before[2].files  # untouched: the same files under a newer date
     assert after[2].created_ms >= before[2].created_ms
@@ -168,7 +170,7 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
 def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path) -> None:
     """The number of records each part took in."""
     url = str(tmp_path)
-    take_snapshot(changelog.bootstrap, changelog.topic, url)
+    take_snapshot(Cluster(changelog.bootstrap), changelog.topic, url)
     changelog.write([(0, b'"new"', b"1"), (0, b'"newer"', b"2")])
     connection = {"bootstrap_servers": changelog.bootstrap}
     job = plan_job(look_at(connection, changelog.topic), url, created_ms=round(time.time() * 1000),
@@ -183,9 +185,9 @@ def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_
     url = str(tmp_path)
     log = look_at({"bootstrap_servers": settled.bootstrap}, settled.topic)
     assert log.delete_retention_ms == 7_200_000
-    take_snapshot(settled.bootstrap, settled.topic, url, created_ms=now_ms - 7_201_000)
+    take_snapshot(Cluster(settled.bootstrap), settled.topic, url, created_ms=now_ms - 7_201_000)
     assert [span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans] == [None] * 4
-    take_snapshot(settled.bootstrap, settled.topic, url, created_ms=now_ms - 7_100_000)
+    take_snapshot(Cluster(settled.bootstrap), settled.topic, url, created_ms=now_ms - 7_100_000)
     assert all(span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans)
 
 
@@ -195,12 +197,12 @@ def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
 ) -> None:
     """The job does not fail and does not build on wrong bytes."""
     url = str(tmp_path / "snapshots")
-    before = take_snapshot(settled.bootstrap, settled.topic, url)
+    before = take_snapshot(Cluster(settled.bootstrap), settled.topic, url)
     path = tmp_path / "snapshots" / folder_of(before[1]) / before[1].files[0]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    after = take_snapshot(settled.bootstrap, settled.topic, url, previous=True,
+    after = take_snapshot(Cluster(settled.bootstrap), settled.topic, url, previous=True,
                           spark=spark if with_spark else None, connector="spark")
     assert_equals_replay(settled, after, url, tmp_path)
 
@@ -213,15 +215,16 @@ def test_an_error_that_is_no_damage_is_not_hidden() -> None:
 @pytest.mark.slow
 def test_object_storage_through_fsspec(changelog: Changelog, s3_folder: str, tmp_path: Path) -> None:
     """No rename, no folders, uploads and downloads."""
-    manifests = take_snapshot(changelog.bootstrap, changelog.topic, s3_folder)
+    manifests = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, s3_folder)
     assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
     changelog.write([(0, b'"key-1"', None), (0, b'"x"', b"1")])
-    manifests = take_snapshot(changelog.bootstrap, changelog.topic, s3_folder, previous=True)
+    manifests = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, s3_folder, previous=True)
     assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
 
 
 KILLED = """
 import os, signal, sys
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots import run as snapshot
 from faust_assigner.pipeline.session import spark_session
 def killed(job, parts):
@@ -229,7 +232,7 @@ def killed(job, parts):
     os.kill(os.getpid(), signal.SIGKILL)
 snapshot.publish = killed
 bootstrap, topic, url = sys.argv[1:]
-snapshot.take_snapshot(bootstrap, topic, url)
+snapshot.take_snapshot(Cluster(bootstrap), topic, url)
 """
 
 
@@ -248,8 +251,8 @@ def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
     assert list(url.rglob("*.sst"))
     assert not list(url.rglob(MANIFEST_NAME))
     assert [catalog.snapshots(settled.topic, n) for n in range(PARTITIONS)] == [[]] * PARTITIONS
-    rerun = take_snapshot(settled.bootstrap, settled.topic, str(url), spark=spark, connector="spark")
-    calm = take_snapshot(settled.bootstrap, settled.topic, str(tmp_path / "calm"), spark=spark)
+    rerun = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(url), spark=spark, connector="spark")
+    calm = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path / "calm"), spark=spark)
     assert_equals_replay(settled, rerun, url, tmp_path)
     assert [m.sha256 for m in rerun] == [m.sha256 for m in calm]
 
@@ -269,18 +272,18 @@ def test_a_failing_partition_publishes_nothing(
 
     monkeypatch.setattr(spans, "read_span", broken)
     with pytest.raises(OSError, match="No space"):
-        take_snapshot(settled.bootstrap, settled.topic, str(tmp_path))
+        take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path))
     assert not list(tmp_path.rglob(MANIFEST_NAME))
 
 
 def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Path) -> None:
     """Where it lies and which fields it has."""
     created_ms = 1_795_232_422_123
-    manifests = take_snapshot(settled.bootstrap, settled.topic, str(tmp_path), created_ms=created_ms)
+    manifests = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path), created_ms=created_ms)
     path = tmp_path / settled.topic / "0" / manifests[0].snapshot_id / "manifest.json"
     fields = json.loads(path.read_bytes())
     assert list(fields) == ["topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256",
-                            "created_at", "files", "comparator", "format_version"]
+                            "created_at", "files", "comparator", "format_version", "topic_id"]
     assert fields["created_at"] == format_time_ms(created_ms)
     assert sorted(fields["files"]) == sorted(p.name for p in path.parent.glob("*.sst"))
     assert fields["bytes"] == sum(p.stat().st_size for p in path.parent.glob("*.sst"))

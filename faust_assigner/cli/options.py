@@ -1,0 +1,31 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.cluster import Cluster
+
+config_option: Callable[[Any], Any] = click.option(
+    "--config", metavar="FILE",
+    help="Kafka's client properties (security.protocol=SASL_SSL ...), as Kafka's own tools take them. "
+         "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.")
+
+
+def properties(config: str | None) -> dict[str, str]:
+    """The properties of ``--config`` and of the environment; ConfigError for a file that cannot be read."""
+    from faust_assigner.pipeline.cluster import client_properties
+
+    return client_properties(config, os.environ)
+
+
+def cluster(bootstrap: str | None, config: str | None) -> Cluster:
+    """The cluster that ``--bootstrap`` and ``--config`` describe; ConfigError where neither names brokers."""
+    from faust_assigner.pipeline.cluster import cluster_of
+
+    return cluster_of(bootstrap, properties(config))

@@ -1,0 +1,211 @@
+"""How a Kafka cluster is reached: Kafka's own client properties, for aiokafka and for Spark's connector.
+
+    --config FILE                   a file as Kafka's own tools take it (client.properties)
+    FAUST_ASSIGNER_KAFKA_CONFIG     the same without the option
+    FAUST_ASSIGNER_KAFKA_X_Y        property ``x.y``; goes before the file (FAUST_ASSIGNER_KAFKA_SASL_PASSWORD)
+
+Beside Kafka's names ``sasl.username`` and ``sasl.password`` may stand for the two in ``sasl.jaas.config``.
+Certificates are files in PEM, or truststores that ``keytool`` can read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from faust_assigner.errors import ConfigError
+
+ENVIRONMENT = "FAUST_ASSIGNER_KAFKA_"
+_CONFIG = f"{ENVIRONMENT}CONFIG"
+_LOGIN_MODULES: Mapping[str, str] = MappingProxyType({
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+})
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_KEYTOOL_TIMEOUT_S = 60
+#: Ours beside Kafka's: the client of Spark's connector is told them as its own.
+_OURS = ("sasl.username", "sasl.password")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Brokers and the properties that let a client in; picklable, so that executors take it along."""
+
+    bootstrap: str
+    #: Not in the repr: passwords are among them.
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def connection(self) -> dict[str, Any]:
+        """Keyword arguments of aiokafka's clients. Certificates are read now.
+
+        Raises ConfigError, which names the property and never its value where that may be a secret.
+        """
+        given = self.properties
+        protocol = given.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in _PROTOCOLS:
+            raise ConfigError(f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol!r}")
+        found: dict[str, Any] = {"bootstrap_servers": self.bootstrap.split(","),
+                                 "security_protocol": protocol}
+        if protocol.endswith("SSL"):
+            found["ssl_context"] = _ssl_context(given)
+        if protocol.startswith("SASL"):
+            mechanism, user, password = _login(given)
+            found |= {"sasl_mechanism": mechanism, "sasl_plain_username": user,
+                      "sasl_plain_password": password}
+        if "request.timeout.ms" in given:
+            found["request_timeout_ms"] = _milliseconds(given["request.timeout.ms"])
+        return found
+
+    def spark_options(self) -> dict[str, str]:
+        """The options of Spark's Kafka connector."""
+        told = {name: value for name, value in self.properties.items() if name not in _OURS}
+        if "sasl.jaas.config" not in told and told.get("security.protocol", "").upper().startswith("SASL"):
+            mechanism, user, password = _login(self.properties)
+            told["sasl.jaas.config"] = (f'{_LOGIN_MODULES[mechanism]} required username="{_escaped(user)}" '
+                                        f'password="{_escaped(password)}";')
+            told["sasl.mechanism"] = mechanism
+        return {f"kafka.{name}": value for name, value in
+                {**told, "bootstrap.servers": self.bootstrap}.items()}
+
+
+def client_properties(config: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties of ``config`` (a file, or the one the environment names) and of the environment.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    path = config or environment.get(_CONFIG)
+    found: dict[str, str] = {}
+    if path:
+        try:
+            found = parse_properties(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--config {path}: {error}") from None
+    for name, value in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT) and name != _CONFIG:
+            found[name.removeprefix(ENVIRONMENT).lower().replace("_", ".")] = value
+    return found
+
+
+def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
+    """The cluster; ``bootstrap`` goes before ``bootstrap.servers``. ConfigError where neither is given."""
+    servers = bootstrap or properties.get("bootstrap.servers")
+    if not servers:
+        raise ConfigError("no brokers: give --bootstrap, or bootstrap.servers in --config")
+    return Cluster(servers, {name: value for name, value in properties.items()
+                             if name != "bootstrap.servers"})
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""A Java properties file: ``name=value`` or ``name: value``, comments, lines continued with ``\``.
+
+    >>> parse_properties("# mine\nsecurity.protocol = SASL_SSL\nsasl.mechanism:\\\n  PLAIN\n")
+    {'security.protocol': 'SASL_SSL', 'sasl.mechanism': 'PLAIN'}
+    """
+    # An odd number of backslashes at its end carries a line on; the next one's indent is not of the value.
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
+    found = {}
+    for line in joined.splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, _, value = re.sub(r"\s*[=:\s]\s*", "\0", line, count=1).partition("\0")
+        found[name] = re.sub(r"\\(.)", r"\1", value)
+    return found
+
+
+def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
+    """(mechanism, user, password)."""
+    mechanism = given.get("sasl.mechanism", "")
+    if mechanism not in _LOGIN_MODULES:
+        raise ConfigError(f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}, not {mechanism!r}")
+    jaas = given.get("sasl.jaas.config", "")
+    user = given.get("sasl.username") or _jaas_option(jaas, "username")
+    password = given.get("sasl.password") or _jaas_option(jaas, "password")
+    if user is None or password is None:
+        raise ConfigError("no user and password: sasl.jaas.config with username=\"…\" password=\"…\", or "
+                          "sasl.username and sasl.password")
+    return mechanism, user, password
+
+
+def _jaas_option(jaas: str, name: str) -> str | None:
+    found = re.search(rf"""\b{name}\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""", jaas)
+    if found is None:
+        return None
+    quoted, single, bare = found.groups()
+    return re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else single if single is not None else bare
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _milliseconds(text: str) -> int:
+    if not text.isdecimal():
+        raise ConfigError(f"request.timeout.ms is a number, not {text!r}")
+    return int(text)
+
+
+def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if authorities := _authorities(given):
+        try:
+            context = ssl.create_default_context(cadata=authorities)
+        except ssl.SSLError as error:
+            raise ConfigError(f"ssl.truststore: no certificate in it can be used: {error}") from None
+    # Kafka's default checks the name; empty switches that off, as in Kafka itself.
+    context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != ""
+    chain, key = given.get("ssl.keystore.certificate.chain"), given.get("ssl.keystore.key")
+    location = given.get("ssl.keystore.location")
+    if location and given.get("ssl.keystore.type", "JKS").upper() != "PEM":
+        raise ConfigError("ssl.keystore.type must be PEM (one file with the key and its certificates): "
+                          "openssl pkcs12 -in STORE.p12 -out STORE.pem makes one")
+    try:
+        if location:
+            context.load_cert_chain(location, password=given.get("ssl.key.password"))
+        elif chain and key:
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:  # only its owner may read it
+                both.write(f"{key}\n{chain}\n")
+                both.flush()
+                context.load_cert_chain(both.name, password=given.get("ssl.key.password"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"ssl.keystore: {error}") from None
+    return context
+
+
+def _authorities(given: Mapping[str, str]) -> str | None:
+    """The certificates to trust, in PEM; None: those of the system."""
+    if "ssl.truststore.certificates" in given:
+        return given["ssl.truststore.certificates"]
+    location = given.get("ssl.truststore.location")
+    if location is None:
+        return None
+    if not Path(location).is_file():
+        raise ConfigError(f"ssl.truststore.location: there is no file {location}")
+    if given.get("ssl.truststore.type", "JKS").upper() == "PEM":
+        return Path(location).read_text(encoding="utf-8")
+    return _from_keytool(location, given.get("ssl.truststore.password", ""))
+
+
+def _from_keytool(location: str, password: str) -> str:
+    # The password goes through the environment: a command line can be read by everybody on the machine.
+    command = ["keytool", "-list", "-rfc", "-keystore", location, "-storepass:env", "STOREPASS"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_KEYTOOL_TIMEOUT_S,
+                              env={**os.environ, "STOREPASS": password})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"ssl.truststore.location {location} is no PEM file (ssl.truststore.type=PEM), and "
+                          f"Java's keytool cannot read it: {error}") from None
+    found = re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", done.stdout, re.S)
+    if done.returncode != 0 or not found:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise ConfigError(f"ssl.truststore.location {location}: {said[0] if said else 'no certificate'}")
+    return "\n".join(found)

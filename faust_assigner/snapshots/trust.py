@@ -1,0 +1,94 @@
+"""Which snapshots may stand in for a changelog as it is today, the newest first.
+
+A topic that was deleted and created again has the same name and other records. Kafka's topic id tells the
+two apart; a manifest that names none is believed until something later shows that the topic was recreated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.changelog import Changelog
+from faust_assigner.snapshots.manifest import Manifest, refusal
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges the snapshots in ``catalog`` of one changelog."""
+
+    catalog: Catalog
+    log: Changelog
+    now_ms: int
+
+    def verdicts(self, partition: int) -> Iterator[tuple[Manifest, str | None]]:
+        """Each snapshot of the partition with why it must not be used; None: it may."""
+        for manifest in self.catalog.snapshots(self.log.topic, partition):
+            yield manifest, self._refusal(manifest, partition)
+
+    def _refusal(self, manifest: Manifest, partition: int) -> str | None:
+        log = self.log
+        # One that names today's topic needs no witness: the other partitions stay unread.
+        others = () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
+        return earlier_topic(
+            manifest, others, topic_id=log.topic_id,
+            ends={number: extent.end for number, extent in log.extents.items()},
+        ) or refusal(
+            manifest, topic=log.topic, partition=partition, now_ms=self.now_ms,
+            delete_retention_ms=log.delete_retention_ms, log_start=log.extents[partition].start)
+
+    @cached_property
+    def _all(self) -> Sequence[Manifest]:
+        return all_snapshots(self.catalog, self.log.topic)
+
+
+def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
+    """The visible snapshots of every partition."""
+    return [manifest for partition in catalog.partitions(topic)
+            for manifest in catalog.snapshots(topic, partition)]
+
+
+def newest_topic_id(manifests: Sequence[Manifest]) -> str | None:
+    """The topic id that was seen last: what is known of the topic without asking Kafka."""
+    named = [manifest for manifest in manifests if manifest.topic_id is not None]
+    return max(named, key=lambda each: (each.created_ms, each.partition)).topic_id if named else None
+
+
+def earlier_topic(
+    manifest: Manifest, others: Sequence[Manifest], *, topic_id: str | None, ends: Mapping[int, int],
+) -> str | None:
+    """What shows that ``manifest`` is of an earlier topic of its name, or None.
+
+    ``topic_id`` and ``ends`` (by partition) are the topic's of today, as far as they are known; ``others``
+    are snapshots of all its partitions. Pure.
+    """
+    if topic_id is not None and manifest.topic_id not in (None, topic_id):
+        return (f"it is of the topic with id {manifest.topic_id}, the changelog has {topic_id}: "
+                "the topic was recreated")
+    if manifest.next_offset > ends.get(manifest.partition, manifest.next_offset):
+        return (f"it ends at offset {manifest.next_offset}, the changelog at {ends[manifest.partition]}: "
+                "the topic was recreated or truncated")
+    if topic_id is not None and manifest.topic_id == topic_id:
+        return None
+    for newer in others:
+        if newer.created_ms > manifest.created_ms:
+            shown = _shows_recreation(newer, manifest, topic_id, ends)
+            if shown:
+                return (f"it names no topic id, and snapshot {newer.partition}/{newer.snapshot_id}, taken "
+                        f"later, {shown}: the topic was recreated")
+    return None
+
+
+def _shows_recreation(
+    newer: Manifest, manifest: Manifest, topic_id: str | None, ends: Mapping[int, int],
+) -> str | None:
+    if topic_id is not None and newer.topic_id not in (None, topic_id):
+        return f"is of the topic with id {newer.topic_id}, not {topic_id}"
+    end = ends.get(newer.partition, newer.next_offset)
+    if newer.next_offset > end:
+        return f"ends beyond the changelog's end, {end}"
+    if newer.partition == manifest.partition and newer.next_offset < manifest.next_offset:
+        return f"ends before it, at {newer.next_offset}"
+    return None

@@ -1,0 +1,64 @@
+"""Snapshots of a topic that was deleted and made again: what gives them away."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from faust_assigner.snapshots.manifest import Manifest, format_time_ms, snapshot_id
+from faust_assigner.snapshots.trust import earlier_topic, newest_topic_id
+
+TODAY, BEFORE = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+
+
+def taken(at: int, next_offset: int, topic_id: str | None = None, partition: int = 0) -> Manifest:
+    """A snapshot taken at ``at`` seconds."""
+    return Manifest(
+        topic="t-changelog", partition=partition, snapshot_id=snapshot_id(next_offset),
+        next_offset=next_offset, keys=1, bytes=1, sha256="ab" * 32,
+        created_at=format_time_ms(at * 1000), files=("a.sst",), topic_id=topic_id)
+
+
+def shown(manifest: Manifest, others: Sequence[Manifest] = (), *, topic_id: str | None = TODAY,
+          end: int | None = 100) -> str | None:
+    """What gives ``manifest`` away, with the changelog's partitions 0 and 1 ending at ``end``."""
+    ends = {} if end is None else {0: end, 1: end}
+    return earlier_topic(manifest, [manifest, *others], topic_id=topic_id, ends=ends)
+
+
+def test_the_topics_own_snapshots_are_believed() -> None:
+    """With its id, or with none and nothing that speaks against it."""
+    assert shown(taken(1, 100, TODAY)) is None
+    assert shown(taken(1, 50), [taken(2, 100), taken(0, 900), taken(2, 10, partition=1)]) is None
+    assert shown(taken(1, 50, BEFORE), topic_id=None) is None
+
+
+def test_another_topic_id_is_refused_however_the_offsets_lie() -> None:
+    """The new log has grown beyond the old snapshot: only the id tells."""
+    assert BEFORE in str(shown(taken(1, 50, BEFORE)))
+
+
+def test_a_snapshot_beyond_the_end_is_refused() -> None:
+    """Whatever it says of its topic: a log never shrinks."""
+    for topic_id in (TODAY, None):
+        assert "recreated or truncated" in str(shown(taken(1, 101, topic_id)))
+
+
+@pytest.mark.parametrize("newer", [
+    taken(2, 101), taken(2, 101, partition=1), taken(2, 60, BEFORE), taken(2, 60, BEFORE, partition=1),
+    taken(2, 49),
+])
+def test_one_without_id_falls_with_any_newer_one_that_cannot_be_true(newer: Manifest) -> None:
+    """Beyond the end, of another id, in any partition; or shorter than the older one."""
+    assert "names no topic id" in str(shown(taken(1, 50), [newer]))
+    older = replace(newer, created_at=format_time_ms(0))
+    assert shown(taken(1, 50), [older]) is None
+    assert shown(taken(1, 50, TODAY), [newer]) is None
+
+
+def test_without_kafka_the_newest_id_counts() -> None:
+    """``verify`` and ``gc`` need no cluster to see it."""
+    snapshots = [taken(1, 50, BEFORE), taken(2, 20, TODAY), taken(3, 30)]
+    assert newest_topic_id(snapshots) == TODAY
+    assert BEFORE in str(shown(snapshots[0], snapshots, end=None))
+    assert newest_topic_id([taken(1, 1)]) is None
