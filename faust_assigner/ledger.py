@@ -89,6 +89,11 @@ PARTITION_SAMPLE = (
               "bytes_in long, records_in long, cpu_ms double, state_bytes long"),
 )
 
+#: Columns that no clock and no counter can bring below zero; samples may be, where a counter was reset.
+_AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "decision": ("solve_ms",), "assignment": (), "recovery": ("records", "bytes"), "partition_sample": (),
+})
+
 #: The tables a ledger line may name.
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "decision": DECISION,
@@ -161,6 +166,11 @@ def _to_row(found: dict[str, Any]) -> Row | Refusal:
             values[name] = read(value)
         except _WrongTypeError as error:
             return Refusal(f"{table}: column {name!r} {error}")
+    below = next((name for name in _AMOUNTS[table] if values[name] < 0), None)
+    if below is not None:
+        return Refusal(f"{table}: column {below!r} is below zero: {values[below]}")
+    if table == "recovery" and values["ended"] < values["started"]:
+        return Refusal(f"{table}: column 'ended' is before 'started'")
     return Row(table, values)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
 
 
@@ -14,11 +15,15 @@ from faust_assigner.cli.failure import spoken_errors
 @click.option("--stream", is_flag=True, help="Take only what is new since the last run, with a checkpoint.")
 @click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="With --stream: go on, looking again this often.")
+@shared.fail_if_empty_option
+@shared.max_refused_option
+@shared.config_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
               help="What reads topics: Spark's connector or aiokafka.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
-def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None, master: str,
+def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None,
+            fail_if_empty: bool | None, max_refused: str | None, config: str | None, master: str,
             connector: str, as_json: bool) -> None:
     """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
     if every is not None and not stream:
@@ -26,8 +31,10 @@ def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | Non
     with spoken_errors():
         from faust_assigner.pipeline.console import show_history
         from faust_assigner.pipeline.history.job import HistoryOptions, check, run, session_for
+        from faust_assigner.pipeline.ledgers.refusals import Tolerance
 
-        options = HistoryOptions(ledgers, out, stream, every, connector)
+        options = HistoryOptions(ledgers, out, stream, every, connector, fail_if_empty,
+                                 Tolerance.parse(max_refused), shared.properties(config))
         check(options)
         spark = session_for(options, master)
         try:

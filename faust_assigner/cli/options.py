@@ -16,6 +16,12 @@ config_option: Callable[[Any], Any] = click.option(
     help="Kafka's client properties (security.protocol=SASL_SSL ...), as Kafka's own tools take them. "
          "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.")
 
+max_refused_option: Callable[[Any], Any] = click.option(
+    "--max-refused", metavar="N|P%", help="Fail, and write nothing, when more lines are refused than this.")
+fail_if_empty_option: Callable[[Any], Any] = click.option(
+    "--fail-if-empty/--allow-empty", default=None,
+    help="Fail, and write nothing, when no line counts.  [default: where the output exists already]")
+
 
 def properties(config: str | None) -> dict[str, str]:
     """The properties of ``--config`` and of the environment; ConfigError for a file that cannot be read."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 
 import click
 
+from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
-from faust_assigner.cli.spark import spark_for
+from faust_assigner.cli.spark import on_spark, tell
 
 
 @click.command()
@@ -33,19 +33,22 @@ from faust_assigner.cli.spark import spark_for
               help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.")
 @click.option("--remove", multiple=True, metavar="MEMBER", help="One change: this member goes. Repeatable.")
 @click.option("--lose-rack", metavar="RACK", help="One change: everybody in this rack goes.")
+@shared.max_refused_option
+@shared.config_option
 @click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
 def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
              policies: str, replicas: str, members: str, partitions: str, racks: str, session_timeout: float,
-             add: int, remove: tuple[str, ...], lose_rack: str | None, no_spark: bool, jobs: int | None,
-             master: str, as_json: bool) -> None:
+             add: int, remove: tuple[str, ...], lose_rack: str | None, max_refused: str | None,
+             config: str | None, no_spark: bool, jobs: int | None, master: str, as_json: bool) -> None:
     """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
         raise click.UsageError("Missing option '--out'")
     with spoken_errors():
+        from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.simulate import job as simulate_job
         from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if
         from faust_assigner.pipeline.simulate.scenarios import Shape
@@ -57,20 +60,15 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
             Shape(members=_range(members, "--members", 1), partitions=_range(partitions, "--partitions", 2),
                   racks=_numbers(racks, "--racks", 1)),
             Costs(session_timeout_s=session_timeout), ledgers, group_id, jobs or os.cpu_count() or 1,
+            Tolerance.parse(max_refused), shared.properties(config),
         )
         if is_what_if:
-            report = simulate_job.what_if_here(request, Change(add, remove, lose_rack))
-        elif no_spark:
-            report = simulate_job.simulate_here(request)
-        else:
-            with spark_for(master) as spark:
-                report = simulate_job.simulate_on_spark(spark, request)
-        if as_json:
-            click.echo(json.dumps(report))
-        elif is_what_if:
-            show_what_if(report)
-        else:
-            show_simulation(report, out)
+            change = Change(add, remove, lose_rack)
+            tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
+            return
+        report = (simulate_job.simulate_here(request) if no_spark
+                  else on_spark(master, lambda spark: simulate_job.simulate_on_spark(spark, request)))
+        tell(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -30,6 +30,20 @@ def doctor(start: bool, as_json: bool) -> None:
     else:
         show_findings(findings)
     raise SystemExit(0 if is_fit(findings) else 1)
+
+
+def on_spark(master: str, work: Callable[[Any], Any]) -> Any:
+    """``work`` of a session on ``master`` that ends with it."""
+    with spark_for(master) as session:
+        return work(session)
+
+
+def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+    """Print a report, as JSON or as ``show`` does it."""
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        show(report)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
-from faust_assigner.cli.spark import spark_for
+from faust_assigner.cli.spark import on_spark, tell
 
 
 @click.command()
@@ -23,32 +22,30 @@ from faust_assigner.cli.spark import spark_for
 @click.option("--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted.")
 @click.option("--replicas", type=click.IntRange(min=0), default=1, show_default=True,
               help="With --shadow: standbys.")
+@shared.max_refused_option
+@shared.config_option
 @click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
-            clamp: str, shadow: bool, replicas: int, no_spark: bool, master: str, as_json: bool) -> None:
+            clamp: str, shadow: bool, replicas: int, max_refused: str | None, config: str | None,
+            no_spark: bool, master: str, as_json: bool) -> None:
     """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
     if out is None and topic is None:
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
-    if (topic is None) != (bootstrap is None):
+    if bootstrap is not None and topic is None:
         raise click.UsageError("--bootstrap and --topic go together")
     with spoken_errors():
         from datetime import UTC, datetime
 
-        from faust_assigner.pipeline.weights import job as weights_job
+        from faust_assigner.pipeline.ledgers.refusals import Tolerance
+        from faust_assigner.pipeline.simulate.console import show_weights
+        from faust_assigner.pipeline.weights import job
         from faust_assigner.weights.document import Limits
 
-        request = weights_job.Request(ledgers, datetime.now(UTC), out, bootstrap, topic, by,
-                                      Limits.parse(clamp), shadow, replicas)
-        if no_spark:
-            report = weights_job.learn_here(request)
-        else:
-            with spark_for(master) as spark:
-                report = weights_job.learn_on_spark(spark, request)
-        if as_json:
-            click.echo(json.dumps(report))
-            return
-        from faust_assigner.pipeline.simulate.console import show_weights
-
-        show_weights(report)
+        request = job.Request(
+            ledgers, datetime.now(UTC), out, shared.cluster(bootstrap, config) if topic else None, topic, by,
+            Limits.parse(clamp), shadow, replicas, Tolerance.parse(max_refused), shared.properties(config))
+        report = (job.learn_here(request) if no_spark
+                  else on_spark(master, lambda spark: job.learn_on_spark(spark, request)))
+        tell(report, show_weights, as_json=as_json)

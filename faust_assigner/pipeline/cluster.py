@@ -2,7 +2,7 @@
 
     --config FILE                   a file as Kafka's own tools take it (client.properties)
     FAUST_ASSIGNER_KAFKA_CONFIG     the same without the option
-    FAUST_ASSIGNER_KAFKA_X_Y        property ``x.y``; goes before the file (FAUST_ASSIGNER_KAFKA_SASL_PASSWORD)
+    FAUST_ASSIGNER_KAFKA_X_Y        property ``x.y``; before the file (FAUST_ASSIGNER_KAFKA_SASL_PASSWORD)
 
 Beside Kafka's names ``sasl.username`` and ``sasl.password`` may stand for the two in ``sasl.jaas.config``.
 Certificates are files in PEM, or truststores that ``keytool`` can read.

@@ -48,7 +48,7 @@ def show_history(report: Report, out: str) -> None:
     if refused:
         print()
         lines = [(f"{row['file']}:{row['line']}", row["reason"]) for row in refused[:ROWS_PRINTED]]
-        show(f"Refused lines ({len(refused)} in all)", ("where", "why"), lines)
+        show(f"Refused lines ({report.refused:,} in all)", ("where", "why"), lines)
     print(f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table")
 
 

@@ -148,7 +148,8 @@ class RecoveryMeter:
             rows.append(("recovery", {
                 "group_id": self.app.conf.id, "decision_id": decision, "topic": tp.topic,
                 "partition": tp.partition, "member_id": member, "source": measured.source,
-                "started": measured.started, "ended": measured.ended or now,
+                # Of a restore that a rebalance cut short, or with a clock set back, the end may lie before.
+                "started": measured.started, "ended": max(measured.started, measured.ended or now),
                 "start_offset": measured.start_offset, "end_offset": measured.end_offset,
                 "records": measured.records, "bytes": measured.bytes,
             }))
@@ -170,7 +171,7 @@ def _take(measured: _Open, restored: Restored) -> None:
     measured.records += restored.replayed
     measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
     measured.bytes += restored.bytes
-    measured.ended = restored.ended
+    measured.started, measured.ended = min(measured.started, restored.started), restored.ended
 
 
 def _known(offset: int | None) -> int:

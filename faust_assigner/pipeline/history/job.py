@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.jars import cached_connector_jars
+from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -28,6 +31,11 @@ class HistoryOptions:
     stream: bool = False
     every_s: float | None = None
     connector: str = "auto"
+    #: Fail on a ledger without a line that counts; None: where a history stands already.
+    fail_if_empty: bool | None = None
+    max_refused: Tolerance = field(default_factory=Tolerance)
+    #: Kafka's client properties, for ledgers that are topics.
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def check(options: HistoryOptions) -> None:
@@ -40,7 +48,9 @@ def check(options: HistoryOptions) -> None:
     from faust_assigner.pipeline.ledgers.files import find_files
     from faust_assigner.pipeline.ledgers.topics import split_sources
 
-    paths, _ = split_sources(options.ledgers)
+    paths, topics = split_sources(options.ledgers, options.properties)
+    for topic in topics:
+        topic.cluster.connection()
     find_files(paths)
 
 
@@ -49,6 +59,8 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
 
     Raises:
         LedgerPathError: a ledger is not there.
+        EmptyLedger: no line counts, and the options do not take that.
+        TooManyRefused: more lines were refused than the options take.
     """
     from faust_assigner.pipeline.history.output import publish
     from faust_assigner.pipeline.ledgers.sources import read_ledger
@@ -57,7 +69,8 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
     folder = Folder(spark, options.out)
     if options.stream:
         return _run_stream(spark, options, folder)
-    return publish(read_ledger(spark, options.ledgers, connector=options.connector), folder)
+    lines = read_ledger(spark, options.ledgers, connector=options.connector, properties=options.properties)
+    return publish(lines, folder, options)
 
 
 def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
@@ -66,13 +79,15 @@ def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) ->
     from faust_assigner.pipeline.history.stream_lines import taken
 
     def report() -> Report:
-        return publish(taken(spark, folder), folder)
+        return publish(taken(spark, folder), folder, options)
 
     if options.every_s is not None:
         stream.take_forever(spark, options.ledgers, folder, connector=options.connector,
-                            every_s=options.every_s, then=lambda: print_line(report()))
+                            properties=options.properties, every_s=options.every_s,
+                            then=lambda: print_line(report()))
     else:
-        stream.take_available(spark, options.ledgers, folder, connector=options.connector)
+        stream.take_available(spark, options.ledgers, folder, connector=options.connector,
+                              properties=options.properties)
     return report()
 
 
@@ -96,10 +111,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stream", action="store_true", help="take only what is new, with a checkpoint")
     parser.add_argument("--every", type=float, help="with --stream: go on, every so many seconds")
     parser.add_argument("--connector", choices=("auto", "spark", "python"), default="auto")
+    parser.add_argument("--fail-if-empty", action=argparse.BooleanOptionalAction, default=None,
+                        help="fail when no line counts; default: where a history stands already")
+    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
+    parser.add_argument("--config", help="Kafka's client properties, a file")
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     parser.add_argument("--json", action="store_true", help="print report.json")
     given = parser.parse_args(arguments)
-    options = HistoryOptions(tuple(given.ledger), given.out, given.stream, given.every, given.connector)
+    options = HistoryOptions(
+        tuple(given.ledger), given.out, given.stream, given.every, given.connector, given.fail_if_empty,
+        Tolerance.parse(given.max_refused), client_properties(given.config, os.environ))
     check(options)
     spark = session_for(options, given.master)
     try:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history import plots, transforms
 from faust_assigner.pipeline.history.report import Report, Rows, to_html
-from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.quarantine import quarantined, refused_of
+from faust_assigner.pipeline.ledgers.refusals import refuse_empty
 from faust_assigner.pipeline.schema import HISTORY, HISTORY_KEYS
 from faust_assigner.pipeline.sinks import Folder
 
@@ -17,19 +18,27 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from faust_assigner.pipeline.history.job import HistoryOptions
+
 TITLE = "faust-assigner: history of the group"
 #: The page lists the slowest partitions alone; so many are kept for it.
 SLOWEST_KEPT = 1000
+#: So many refused lines are told in report.json; the Parquet folder holds them all.
+QUARANTINE_KEPT = 1000
 
 
-def publish(parsed: DataFrame, folder: Folder) -> Report:
+def publish(parsed: DataFrame, folder: Folder, options: HistoryOptions) -> Report:
     """Compute the history of ``parsed`` and replace what ``folder`` held; return what it says.
 
     Everything is staged before the first table is replaced and report.json comes last: a reader who
     sees a new report.json sees the tables it was made from, one who sees ``_REPLACING`` may see tables of
-    two runs.
+    two runs. Raises EmptyLedger and TooManyRefused before anything is staged.
     """
     with _kept(parsed) as lines:
+        refused = refused_of(lines)
+        options.max_refused.check(refused)
+        refuse_empty(refused, wanted=options.fail_if_empty,
+                     replaces=folder.url if folder.exists("report.json") else None)
         decided, placed = transforms.decisions(lines), transforms.actives(lines)
         with _kept(transforms.outcomes(decided, placed)) as outcome:
             report = _stage(lines, outcome, folder)
@@ -56,18 +65,22 @@ def _stage(lines: DataFrame, outcome: DataFrame, folder: Folder) -> Report:
         "skew": transforms.skew(transforms.samples(lines)),
         "quarantine": quarantined(lines),
     }
-    rows = {}
+    rows, refused = {}, 0
     for name, columns in HISTORY.items():
         ordered = tables[name].select(*(column.name for column in columns))
         staged = folder.stage(name, ordered, HISTORY_KEYS[name])
-        rows[name] = _rows(staged.select(*ordered.columns), *HISTORY_KEYS[name])
+        kept = staged.select(*ordered.columns)
+        if name == "quarantine":
+            refused = kept.count()
+            kept = kept.orderBy(*HISTORY_KEYS[name]).limit(QUARANTINE_KEPT)
+        rows[name] = _rows(kept, *HISTORY_KEYS[name])
     slowest = transforms.slowest(recovered).orderBy("max_s", ascending=False).limit(SLOWEST_KEPT)
     details: Mapping[str, Rows] = {
         "deploys": _rows(transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"),
         "slowest": _rows(slowest, "group_id", "topic", "partition"),
     }
     lost = outcome.where("dt is null").groupBy().sum("assigned").collect()[0][0]
-    return Report(rows, details, int(lost or 0))
+    return Report(rows, details, int(lost or 0), refused)
 
 
 @contextmanager

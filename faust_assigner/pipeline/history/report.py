@@ -47,6 +47,8 @@ class Report:
     details: Mapping[str, Rows] = field(default_factory=dict)
     #: Active placements whose decision the ledger does not hold.
     without_decision: int = 0
+    #: Lines that no table took, also those beyond what ``tables`` holds of them.
+    refused: int = 0
 
     def total(self, table: str, column: str) -> int:
         """The sum of a column over all rows of a table."""
@@ -74,7 +76,7 @@ class Report:
             ("recoveries", f"{self.total('recovery', 'recoveries'):,}"),
             ("slowest recovery", f"{max(slowest):,.3f} s" if slowest else "-"),
             ("heaviest partition", f"{max(shares):.1%} of its topic" if shares else "-"),
-            ("refused lines", f"{len(self.tables['quarantine']):,}"),
+            ("refused lines", f"{self.refused:,}"),
             ("placements without decision", f"{self.without_decision:,}"),
         ]
 
@@ -100,7 +102,8 @@ def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
     return {
         "id": name, "title": TITLES[name], "note": NOTES[name],
         "columns": list(shown[0]) if shown else [], "rows": [list(row.values()) for row in shown],
-        "hidden": len(rows) - len(shown), "everything": name in report.tables,
+        "hidden": max(len(rows), report.refused if name == "quarantine" else 0) - len(shown),
+        "everything": name in report.tables,
         "plot": base64.b64encode(plot).decode() if plot else None,
     }
 

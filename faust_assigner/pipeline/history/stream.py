@@ -24,9 +24,11 @@ CHECKPOINT = f"{HOME}/checkpoint"
 SOURCES = f"{HOME}/sources.json"
 
 
-def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str) -> None:
+def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str,
+                   properties: Mapping[str, str] | None = None) -> None:
     """Take everything that is there and was not taken before, then return."""
-    writer = _frame(spark, ledgers, folder, connector).writeStream.foreachBatch(_taker(folder))
+    frame = _frame(spark, ledgers, folder, connector, properties or {})
+    writer = frame.writeStream.foreachBatch(_taker(folder))
     query = writer.option("checkpointLocation", folder.path(CHECKPOINT)).trigger(availableNow=True).start()
     query.awaitTermination()
     compact(spark, folder)
@@ -34,7 +36,7 @@ def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, 
 
 def take_forever(
     spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str, every_s: float,
-    then: Callable[[], None],
+    then: Callable[[], None], properties: Mapping[str, str] | None = None,
 ) -> None:
     """Take what is new every ``every_s`` seconds and call ``then`` after each micro-batch; until stopped."""
     take = _taker(folder)
@@ -45,7 +47,8 @@ def take_forever(
         compact(spark, folder, upto=number - 1)
         then()
 
-    writer = _frame(spark, ledgers, folder, connector).writeStream.foreachBatch(on_batch)
+    frame = _frame(spark, ledgers, folder, connector, properties or {})
+    writer = frame.writeStream.foreachBatch(on_batch)
     query = (
         writer.option("checkpointLocation", folder.path(CHECKPOINT))
         .trigger(processingTime=f"{every_s} seconds").start()
@@ -60,9 +63,10 @@ def _taker(folder: Folder) -> Callable[[DataFrame, int], None]:
     return take
 
 
-def _frame(spark: SparkSession, ledgers: Sequence[str], folder: Folder, connector: str) -> DataFrame:
+def _frame(spark: SparkSession, ledgers: Sequence[str], folder: Folder, connector: str,
+           properties: Mapping[str, str]) -> DataFrame:
     _check_sources(ledgers, folder)
-    return stream_ledger(spark, ledgers, connector=connector)
+    return stream_ledger(spark, ledgers, connector=connector, properties=properties)
 
 
 def _check_sources(ledgers: Sequence[str], folder: Folder) -> None:

@@ -150,8 +150,10 @@ def slowest(recovered: DataFrame) -> DataFrame:
 
 
 def samples(parsed: DataFrame) -> DataFrame:
-    """Each partition sample once, with its day."""
-    return rows(parsed, "partition_sample").dropDuplicates().withColumn("dt", F.to_date("ts"))
+    """Each partition sample once, with its day; an amount below zero (a counter was reset) is none."""
+    kept = rows(parsed, "partition_sample").dropDuplicates().withColumn("dt", F.to_date("ts"))
+    return kept.withColumns({name: F.greatest(F.col(name), F.lit(0).cast("long"))
+                             for name in ("records_in", "bytes_in")})
 
 
 def skew(sampled: DataFrame) -> DataFrame:

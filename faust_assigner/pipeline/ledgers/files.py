@@ -8,8 +8,10 @@ numbers of whole files are a sum and no task waits for another.
 from __future__ import annotations
 
 import itertools
+import lzma
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -19,7 +21,10 @@ import fsspec
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import MAX_LINE_BYTES
 
-LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?$")
+LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?(\.(gz|bz2|xz))?$")
+#: A ledger, and yet one that is not read: said, for its lines are missing from every figure.
+_PACKED_OTHERWISE = re.compile(r"\.jsonl(\.[0-9]+)?\.(zst|zstd|lz4|lzo|snappy|sz|zip|7z|Z|br)$")
+_PACKED = re.compile(r"\.(gz|bz2|xz)$")
 CHUNK_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
 
@@ -28,6 +33,14 @@ class LedgerPathError(FaustAssignerError, ValueError):
     """A ledger was asked for that is not there; the message names the path."""
 
     exit_code = 2
+
+
+class LedgerDamaged(FaustAssignerError, ValueError):
+    """A packed file cannot be unpacked from byte ``position`` of its contents on."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,16 +74,19 @@ def absolute(path: str) -> str:
 def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     """The ledger files of ``paths`` (files, folders, globs), each once, by name.
 
-    A folder gives its ``*.jsonl`` and ``*.jsonl.N``, at any depth; a file or a glob gives what it names.
+    A folder gives its ``*.jsonl`` and ``*.jsonl.N``, plain or packed (``.gz``, ``.bz2``, ``.xz``), at any
+    depth; a file or a glob gives what it names.
 
     Raises:
-        LedgerPathError: a path that does not exist, a glob that matches nothing.
+        LedgerPathError: a path that does not exist, a glob that matches nothing, a packing nobody here reads.
     """
     found: dict[str, LedgerFile] = {}
     for path in paths:
         fs, inside = file_system(path)
         for entry in _entries(fs, inside, path):
             file = _describe(fs, entry)
+            if _PACKED_OTHERWISE.search(file.name):
+                raise LedgerPathError(f"{file.name}: only gz, bz2 and xz are unpacked here")
             found.setdefault(_identity(fs, file.name), file)
     return sorted(found.values())
 
@@ -93,7 +109,7 @@ def _entries(fs: Any, inside: str, path: str) -> Iterator[dict[str, Any]]:
 
 def _folder(fs: Any, inside: str) -> Iterator[dict[str, Any]]:
     for entry in fs.find(inside, detail=True).values():
-        if LEDGER_NAME.search(entry["name"]):
+        if LEDGER_NAME.search(entry["name"]) or _PACKED_OTHERWISE.search(entry["name"]):
             yield entry
 
 
@@ -118,9 +134,13 @@ def _identity(fs: Any, name: str) -> str:
 def cut(name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
     """Bytes [start, end) of a file as chunks of about ``chunk_bytes``; none when it is empty.
 
+    A packed file is one chunk whatever its size: it can be read from its start alone.
+
     >>> [(chunk.start, chunk.end) for chunk in cut("f", 5, 25, 10)]
     [(5, 15), (15, 25)]
     """
+    if is_packed(name):
+        return [Chunk(name, 0, end)] if end else []
     edges = [*range(start, end, chunk_bytes), end]
     return [Chunk(name, low, high) for low, high in itertools.pairwise(edges)]
 
@@ -137,13 +157,22 @@ def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
     return [tuple(sorted(load)) for load in loads if load]
 
 
+def is_packed(name: str) -> bool:
+    """Whether the file is compressed; sizes are then those of the packed bytes, positions are not."""
+    return bool(_PACKED.search(name))
+
+
 def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes without the newline) of each line that starts in ``chunk``.
+    """(position, bytes without the newline) of each line that starts in ``chunk``; of a packed file, all.
 
     A line beyond the ledger's limit is cut there: it is refused for its length anyway, and memory
-    stays bounded. Lines end with ``\\n``; the end of the file ends the last one.
+    stays bounded. Lines end with ``\\n``; the end of the file ends the last one. Raises LedgerDamaged where
+    a packed file is torn, after the lines before that.
     """
     fs, inside = file_system(chunk.name)
+    if is_packed(chunk.name):
+        yield from _read_packed(fs, inside)
+        return
     with fs.open(inside, "rb") as stream:
         position = chunk.start
         if chunk.start > 0:
@@ -156,6 +185,19 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
                 return
             yield position, line
             position += length
+
+
+def _read_packed(fs: Any, inside: str) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    try:
+        with fs.open(inside, "rb", compression="infer") as stream:
+            for line, length in _split(stream):
+                yield position, line
+                position += length
+    except FileNotFoundError:
+        raise
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise LedgerDamaged(position, f"not read further: {error}") from error
 
 
 def read_lines_if_there(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
@@ -207,7 +249,12 @@ def _hold(held: list[bytes], length: int, piece: bytes) -> None:
 
 
 def last_line_start(name: str, low: int, size: int) -> int:
-    """Where the line that is still open at ``size`` starts, no lower than ``low``; ``size`` if none is."""
+    """Where the line that is still open at ``size`` starts, no lower than ``low``; ``size`` if none is.
+
+    A packed file is read from its start whenever it changes: none is open in it.
+    """
+    if is_packed(name):
+        return size
     fs, inside = file_system(name)
     with fs.open(inside, "rb") as stream:
         high = size

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from faust_assigner.ledger import TABLES, Refusal, parse
-from faust_assigner.pipeline.ledgers.files import Chunk, read_lines
+from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, read_lines
 from faust_assigner.pipeline.schema import PARSED_ARROW
 
 #: A batch is handed on at either bound, so that a task's memory stays small with long lines too.
@@ -33,12 +33,16 @@ class _Batch:
             return
         self.bytes += len(line)
         if isinstance(parsed, Refusal):
-            self._add(place, parsed.reason[:REASON_CHARACTERS])
+            self.refuse(place, parsed.reason)
         else:
             at, rows = self.tables[parsed.table]
             at.append(len(self.places))
             rows.append(parsed.values)
             self._add(place, None)
+
+    def refuse(self, place: tuple[str, int, int, int], reason: str) -> None:
+        """Keep why there is no row at ``place``."""
+        self._add(place, reason[:REASON_CHARACTERS])
 
     def add_close(self, chunk: Chunk, lines: int) -> None:
         """Say that ``chunk`` was read to its end and how many lines started in it."""
@@ -79,12 +83,16 @@ def parse_chunks(
     batch = _Batch()
     for chunk in chunks:
         lines = 0
-        for position, line in read(chunk):
+        try:
+            for position, line in read(chunk):
+                lines += 1
+                batch.add_line((chunk.name, chunk.start, position, lines), line)
+                if batch.is_full:
+                    yield batch.to_arrow()
+                    batch = _Batch()
+        except LedgerDamaged as error:
             lines += 1
-            batch.add_line((chunk.name, chunk.start, position, lines), line)
-            if batch.is_full:
-                yield batch.to_arrow()
-                batch = _Batch()
+            batch.refuse((chunk.name, chunk.start, error.position, lines), str(error))
         batch.add_close(chunk, lines)
     yield batch.to_arrow()
 

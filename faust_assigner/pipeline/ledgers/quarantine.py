@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
+from faust_assigner.ledger import TABLES
+from faust_assigner.pipeline.ledgers.refusals import Refused
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -34,12 +37,24 @@ def quarantined(parsed: DataFrame) -> DataFrame:
     return numbered.select("file", line.alias("line"), "reason")
 
 
+def refused_of(parsed: DataFrame) -> Refused:
+    """How many lines of ``parsed`` tables took and refused, as they were read; one pass, one row.
+
+    A line that a stream read twice counts twice: it is a measure of the ledger, not the table.
+    """
+    accepted = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
+    place = F.concat_ws(": ", "file", "reason")
+    found = parsed.agg(
+        F.count_if(accepted).alias("accepted"), F.count("reason").alias("lines"),
+        F.min(F.when(F.col("reason").isNotNull(), place)).alias("first")).collect()[0]
+    return Refused(found.accepted, found.lines, found.first)
+
+
 def _chunks(rows: DataFrame) -> DataFrame:
     """``file, chunks``: each chunk read of a file, with its standing lines; an empty list for a topic."""
     closing = F.when(F.col("is_close"), F.struct(
         F.col("chunk").alias("start"), F.col("pos").alias("end"), F.col("line").alias("lines"), "batch"))
-    tables = ("decision", "assignment", "recovery", "partition_sample")
-    is_close = F.coalesce("reason", *(F.when(F.col(t).isNotNull(), "row") for t in tables)).isNull()
+    is_close = F.coalesce("reason", *(F.when(F.col(t).isNotNull(), "row") for t in TABLES)).isNull()
     return (
         rows.withColumn("is_close", is_close)
         .where("is_close or reason is not null")

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from faust_assigner.ledger import Refusal, Row, parse
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerPathError, absolute, find_files, read_lines
+from faust_assigner.pipeline.ledgers.files import (
+    Chunk,
+    LedgerDamaged,
+    LedgerFile,
+    LedgerPathError,
+    absolute,
+    find_files,
+    read_lines,
+)
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 
 
-@dataclass
-class Refused:
-    """How many lines no table took, and the first reason."""
+def read_here(ledgers: Sequence[str], tolerance: Tolerance) -> tuple[list[Row], Refused]:
+    """Every accepted line of ``ledgers``, in memory, and the count of the others.
 
-    lines: int = 0
-    first: str | None = field(default=None)
-
-    def count(self, file: str, refusal: Refusal) -> None:
-        """One more line that was refused."""
-        self.lines += 1
-        if self.first is None:
-            self.first = f"{file}: {refusal.reason}"
+    Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
+    """
+    refused = Refused()
+    rows = list(accepted_rows(ledgers, refused))
+    tolerance.check(refused)
+    return rows, refused
 
 
 def accepted_rows(ledgers: Sequence[str], refused: Refused | None = None) -> Iterator[Row]:
-    """The accepted lines of ``ledgers`` (files, folders, globs); refused ones are counted.
+    """The accepted lines of ``ledgers`` (files, folders, globs); all are counted in ``refused``.
 
     Raises LedgerPathError for a path that is not there, and for a topic.
     """
     topics = [ledger for ledger in ledgers if ledger.startswith("kafka://")]
     if topics:
         raise LedgerPathError(f"{topics[0]}: a topic is read on Spark, leave out --no-spark")
+    refused = Refused() if refused is None else refused
     for file in find_files([absolute(path) for path in ledgers]):
+        yield from _rows_of(file, refused)
+
+
+def _rows_of(file: LedgerFile, refused: Refused) -> Iterator[Row]:
+    number = 0
+    try:
         for _, line in read_lines(Chunk(file.name, 0, file.size)):
+            number += 1
             found = parse(line)
             if isinstance(found, Row):
+                refused.accepted += 1
                 yield found
-            elif isinstance(found, Refusal) and refused is not None:
-                refused.count(file.name, found)
+            elif isinstance(found, Refusal):
+                refused.refuse(f"{file.name}:{number}", found.reason)
+    except LedgerDamaged as error:
+        refused.refuse(f"{file.name}:{number + 1}", str(error))

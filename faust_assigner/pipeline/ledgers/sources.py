@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ from faust_assigner.pipeline.ledgers.files import (
     read_lines_if_there,
 )
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
+from faust_assigner.pipeline.ledgers.quarantine import refused_of
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topics import TopicSource, read_topic, split_sources, stream_topic
 from faust_assigner.pipeline.schema import PARSED_SCHEMA
 
@@ -166,13 +168,14 @@ def _digest(head: bytes) -> str:
     return hashlib.sha256(head).hexdigest()[:16]
 
 
-def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto") -> DataFrame:
+def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto",
+                properties: Mapping[str, str] | None = None) -> DataFrame:
     """Every line of ``ledgers`` as it is now, in the parsed schema.
 
     Raises:
         LedgerPathError: a path that is not there, said before anything is read.
     """
-    paths, topics = split_sources(ledgers)
+    paths, topics = split_sources(ledgers, properties)
     frames = [_parse_topic(read_topic(spark, topic, connector=connector), topic) for topic in topics]
     if paths:
         files = find_files([absolute(path) for path in paths])
@@ -181,9 +184,23 @@ def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str =
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def stream_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto") -> DataFrame:
+def read_checked(
+    spark: SparkSession, ledgers: Sequence[str], tolerance: Tolerance, properties: Mapping[str, str],
+) -> tuple[DataFrame, Refused]:
+    """:func:`read_ledger`, and how many lines were refused; one pass over the ledger for that.
+
+    Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
+    """
+    parsed = read_ledger(spark, ledgers, properties=properties)
+    refused = refused_of(parsed)
+    tolerance.check(refused)
+    return parsed, refused
+
+
+def stream_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto",
+                  properties: Mapping[str, str] | None = None) -> DataFrame:
     """``ledgers`` as an unbounded DataFrame in the parsed schema."""
-    paths, topics = split_sources(ledgers)
+    paths, topics = split_sources(ledgers, properties)
     frames = [_parse_topic(stream_topic(spark, topic, connector=connector), topic) for topic in topics]
     if paths:
         find_files(paths)

@@ -6,7 +6,8 @@ Both give ``key, value, topic, partition, offset, timestamp``, committed records
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import Cluster, cluster_of
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
 from faust_assigner.snapshots.changelog import Extent, extents
 
@@ -37,11 +39,11 @@ MESSAGE_ARROW = arrow_schema(MESSAGE)
 class TopicSource:
     """One topic of one cluster."""
 
-    bootstrap: str
+    cluster: Cluster
     topic: str
 
     @classmethod
-    def from_url(cls, url: str) -> TopicSource:
+    def from_url(cls, url: str, properties: Mapping[str, str] | None = None) -> TopicSource:
         """``kafka://host:port[,host:port]/topic`` taken apart.
 
         Raises:
@@ -50,18 +52,31 @@ class TopicSource:
         bootstrap, _, topic = url.removeprefix("kafka://").partition("/")
         if not bootstrap or not topic or "/" in topic:
             raise ConfigError(f"{url!r} is not kafka://host:port[,host:port]/topic")
-        return cls(bootstrap, topic)
+        return cls(cluster_of(bootstrap, properties or {}), topic)
 
     @property
     def url(self) -> str:
         """The inverse of :meth:`from_url`."""
-        return f"kafka://{self.bootstrap}/{self.topic}"
+        return f"kafka://{self.cluster.bootstrap}/{self.topic}"
+
+    def to_options(self) -> dict[str, str]:
+        """The options of the data source; Spark blacks out what is called a secret where it shows options."""
+        return {"bootstrap": self.cluster.bootstrap, "topic": self.topic,
+                "properties_secret": json.dumps(dict(self.cluster.properties))}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> TopicSource:
+        """The inverse of :meth:`to_options`."""
+        properties = json.loads(options.get("properties_secret", "{}"))
+        return cls(Cluster(options["bootstrap"], properties), options["topic"])
 
 
-def split_sources(ledgers: Sequence[str]) -> tuple[list[str], list[TopicSource]]:
+def split_sources(
+    ledgers: Sequence[str], properties: Mapping[str, str] | None = None,
+) -> tuple[list[str], list[TopicSource]]:
     """(paths, topics) of what a person named; topics are ``kafka://host:port[,host:port]/topic``."""
     paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]
-    topics = [TopicSource.from_url(ledger) for ledger in ledgers if ledger.startswith("kafka://")]
+    topics = [TopicSource.from_url(ledger, properties) for ledger in ledgers if ledger.startswith("kafka://")]
     return paths, topics
 
 
@@ -96,7 +111,7 @@ def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str)
     frame: DataFrame
     if connector == "spark":
         frame = reader.format("kafka").options(**{
-            "kafka.bootstrap.servers": source.bootstrap,
+            **source.cluster.spark_options(),
             "subscribe": source.topic,
             "startingOffsets": "earliest",
             "kafka.isolation.level": "read_committed",
@@ -105,7 +120,7 @@ def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str)
         }).load()
     else:
         spark.dataSource.register(TopicDataSource)
-        frame = reader.format(FORMAT).options(bootstrap=source.bootstrap, topic=source.topic).load()
+        frame = reader.format(FORMAT).options(**source.to_options()).load()
     return frame.select(*MESSAGE_SCHEMA.names)
 
 
@@ -117,7 +132,7 @@ class _Span(InputPartition):  # type: ignore[misc]
 
 
 class TopicDataSource(DataSource):  # type: ignore[misc]
-    """``format("faust_assigner_topic")``: options ``bootstrap`` and ``topic``."""
+    """``format("faust_assigner_topic")``: options ``bootstrap``, ``topic``, ``properties_secret`` (JSON)."""
 
     @classmethod
     def name(cls) -> str:
@@ -130,11 +145,11 @@ class TopicDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """All that is there now."""
-        return TopicReader(TopicSource(self.options["bootstrap"], self.options["topic"]))
+        return TopicReader(TopicSource.from_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What is there and what will be produced."""
-        return TopicStreamReader(TopicSource(self.options["bootstrap"], self.options["topic"]))
+        return TopicStreamReader(TopicSource.from_options(self.options))
 
 
 class TopicReader(DataSourceReader):  # type: ignore[misc]
@@ -198,7 +213,7 @@ def _consumer(source: TopicSource) -> Any:
     from aiokafka import AIOKafkaConsumer
 
     return AIOKafkaConsumer(
-        bootstrap_servers=source.bootstrap.split(","), enable_auto_commit=False,
+        **source.cluster.connection(), enable_auto_commit=False,
         isolation_level="read_committed", auto_offset_reset="earliest",
         max_partition_fetch_bytes=8 * 1024 * 1024,
     )
@@ -206,7 +221,7 @@ def _consumer(source: TopicSource) -> Any:
 
 def _extents(source: TopicSource) -> dict[int, Extent]:
     """First and end offset of every partition, as a committed reader sees them; SnapshotError: no topic."""
-    return asyncio.run(extents({"bootstrap_servers": source.bootstrap.split(",")}, source.topic))
+    return asyncio.run(extents(source.cluster.connection(), source.topic))
 
 
 def read_span(source: TopicSource, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:

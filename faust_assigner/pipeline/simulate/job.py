@@ -14,14 +14,16 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
-from faust_assigner.pipeline.simulate.recorded import Facts, NothingRecorded, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import Facts, UnknownGroup, facts_of, week
 from faust_assigner.pipeline.simulate.run import (
     SIM_DDL,
     Run,
@@ -54,11 +56,14 @@ class Request:
     ledgers: Sequence[str] = ()
     group_id: str | None = None
     jobs: int = 1
+    max_refused: Tolerance = field(default_factory=Tolerance)
+    #: Kafka's client properties, for ledgers that are topics.
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def simulate_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
-    rows = play_here(_run(request, _facts_here(request.ledgers)), request.scenarios, jobs=request.jobs)
+    rows = play_here(_run(request, _facts_here(request)), request.scenarios, jobs=request.jobs)
     write_rows(rows, Path(request.out) / TABLE)
     return _finish(request, summarise(rows))
 
@@ -66,7 +71,7 @@ def simulate_here(request: Request) -> dict[str, Any]:
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
     target = f"{request.out.rstrip('/')}/{TABLE}"
-    run = _run(request, _facts_on_spark(spark, request.ledgers))
+    run = _run(request, _facts_on_spark(spark, request))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
     return _finish(request, summarise_on_spark(spark.read.parquet(target)))
 
@@ -81,11 +86,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--group", help="with --ledger: this group alone")
     parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES))
     parser.add_argument("--replicas", default=",".join(map(str, DEFAULT_REPLICAS)))
+    parser.add_argument("--config", help="Kafka's client properties, a file")
+    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     given = parser.parse_args(arguments)
     request = Request(
         given.scenarios, given.seed, given.out, tuple(given.policies.split(",")),
-        tuple(int(count) for count in given.replicas.split(",")), ledgers=given.ledger, group_id=given.group)
+        tuple(int(count) for count in given.replicas.split(",")), ledgers=given.ledger, group_id=given.group,
+        max_refused=Tolerance.parse(given.max_refused),
+        properties=client_properties(given.config, os.environ))
     from faust_assigner.pipeline.session import spark_session
 
     spark = spark_session(given.master, "faust-assigner simulate")
@@ -115,12 +124,12 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
 
 
 def _current(request: Request) -> tuple[Current, Load]:
-    from faust_assigner.pipeline.ledgers.rows import accepted_rows
+    from faust_assigner.pipeline.ledgers.rows import read_here
 
-    rows = list(accepted_rows(request.ledgers))
+    rows, _ = read_here(request.ledgers, request.max_refused)
     groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
     if len(groups) != 1:
-        raise NothingRecorded(f"one group expected, the ledger has {[found.group_id for found in groups]}: "
+        raise UnknownGroup(f"one group expected, the ledger has {[found.group_id for found in groups]}: "
                               "name one with --group")
     mine = [row.values for row in rows
             if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id]
@@ -132,21 +141,21 @@ def _run(request: Request, facts: Facts | None) -> Run:
     return Run(request.seed, source, arms(request.policies, request.replicas), request.costs)
 
 
-def _facts_here(ledgers: Sequence[str]) -> Facts | None:
-    if not ledgers:
+def _facts_here(request: Request) -> Facts | None:
+    if not request.ledgers:
         return None
-    from faust_assigner.pipeline.ledgers.rows import accepted_rows
+    from faust_assigner.pipeline.ledgers.rows import read_here
 
-    return facts_of(accepted_rows(ledgers))
+    return facts_of(read_here(request.ledgers, request.max_refused)[0])
 
 
-def _facts_on_spark(spark: Any, ledgers: Sequence[str]) -> Facts | None:
-    if not ledgers:
+def _facts_on_spark(spark: Any, request: Request) -> Facts | None:
+    if not request.ledgers:
         return None
-    from faust_assigner.pipeline.ledgers.sources import read_ledger
+    from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.simulate.facts import facts_on_spark
 
-    return facts_on_spark(read_ledger(spark, ledgers))
+    return facts_on_spark(read_checked(spark, request.ledgers, request.max_refused, request.properties)[0])
 
 
 def _finish(request: Request, summaries: list[dict[str, Any]]) -> dict[str, Any]:

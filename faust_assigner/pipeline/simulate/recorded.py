@@ -40,6 +40,12 @@ class NothingRecorded(FaustAssignerError, ValueError):
     """A ledger holds no group to replay; says what is missing."""
 
 
+class UnknownGroup(NothingRecorded):
+    """The ledger does not know the group that was named, or there are several and none was."""
+
+    exit_code = 2
+
+
 class TopicFact(NamedTuple):
     """A topic as the assignments show it."""
 
@@ -99,8 +105,9 @@ def week(facts: Facts, *, group_id: str | None = None) -> Week:
     known = sorted({decision["group_id"] for decision in facts.decisions})
     wanted = known if group_id is None else [group for group in known if group == group_id]
     if not wanted:
-        raise NothingRecorded(f"no decision of group {group_id!r} in the ledger, groups: {known}"
-                              if group_id else "no decision in the ledger")
+        if group_id:
+            raise UnknownGroup(f"no decision of group {group_id!r} in the ledger, groups: {known}")
+        raise NothingRecorded("no decision in the ledger")
     return Week(tuple(_recording(facts, group) for group in wanted))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from faust_assigner.errors import FaustAssignerError
+from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 from faust_assigner.pipeline.ledgers.current import Current, current_here
-from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
+from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.weights.publish import publish, write_file
 from faust_assigner.pipeline.weights.rates import COSTS, PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import DEFAULT_LIMITS, MAX_AGE_S, Limits, WeightRow, decode, encode
@@ -25,17 +28,20 @@ class NothingToLearn(FaustAssignerError, ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for; at least one of ``out`` and ``topic`` (at ``bootstrap``)."""
+    """What a person asked for; at least one of ``out`` and ``topic`` (of ``cluster``)."""
 
     ledgers: Sequence[str]
     now: datetime
     out: str | None = None
-    bootstrap: str | None = None
+    cluster: Cluster | None = None
     topic: str | None = None
     by: str = "blend"
     limits: Limits = DEFAULT_LIMITS
     shadow: bool = False
     replicas: int = 1
+    max_refused: Tolerance = field(default_factory=Tolerance)
+    #: Kafka's client properties, for ledgers that are topics.
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,7 @@ class Learned:
 
 def learn_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark; returns the report."""
-    refused = Refused()
-    rows = list(accepted_rows(request.ledgers, refused))
+    rows, refused = read_here(request.ledgers, request.max_refused)
     rates = rates_of(row.values for row in rows if row.table == "partition_sample")
     return _finish(request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines))
 
@@ -59,14 +64,14 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the driver sees one row per partition. Returns the report."""
     from faust_assigner.pipeline.history.transforms import rows
     from faust_assigner.pipeline.ledgers.current import current_on_spark
-    from faust_assigner.pipeline.ledgers.sources import read_ledger
+    from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.weights.transforms import collect_rates
 
-    parsed = read_ledger(spark, request.ledgers)
+    parsed, refused = read_checked(spark, request.ledgers, request.max_refused, request.properties)
     return _finish(request, Learned(
         collect_rates(rows(parsed, "partition_sample")),
         current_on_spark(parsed) if request.shadow else (),
-        parsed.where("reason is not null").count(),
+        refused.lines,
     ))
 
 
@@ -75,17 +80,23 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="weights")
     parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob")
     parser.add_argument("--out", help="the versioned weights file, on the driver's machine")
-    parser.add_argument("--bootstrap", help="with --topic: the brokers")
+    parser.add_argument("--bootstrap", help="with --topic: the brokers, unless --config names them")
+    parser.add_argument("--config", help="Kafka's client properties, a file")
+    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
     parser.add_argument("--topic", help="publish to this compacted topic too")
     parser.add_argument("--by", default="blend", choices=COSTS)
     parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
     parser.add_argument("--shadow", action="store_true", help="score the newest decision")
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     given = parser.parse_args(arguments)
-    if (given.out is None and given.topic is None) or (given.topic is None) != (given.bootstrap is None):
+    if given.out is None and given.topic is None:
         parser.error("--out FILE, or --bootstrap and --topic, or all three")
-    request = Request(given.ledger, datetime.now(UTC), given.out, given.bootstrap, given.topic, given.by,
-                      Limits.parse(given.clamp), given.shadow)
+    properties = client_properties(given.config, os.environ)
+    request = Request(
+        given.ledger, datetime.now(UTC), given.out,
+        cluster_of(given.bootstrap, properties) if given.topic else None, given.topic, given.by,
+        Limits.parse(given.clamp), given.shadow,
+        max_refused=Tolerance.parse(given.max_refused), properties=properties)
     from faust_assigner.pipeline.session import spark_session
 
     spark = spark_session(given.master, "faust-assigner weights")
@@ -107,8 +118,8 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     if request.out is not None:
         write_file(request.out, document)
     records = 0
-    if request.topic is not None and request.bootstrap is not None:
-        records = publish(request.bootstrap, request.topic, rows, version=version, computed_at=request.now)
+    if request.topic is not None and request.cluster is not None:
+        records = publish(request.cluster, request.topic, rows, version=version, computed_at=request.now)
     newest = max(rate.newest for rate in learned.rates)
     return {
         "version": version, "computed_at": request.now.isoformat(), "by": request.by,

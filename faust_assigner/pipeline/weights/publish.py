@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
 from faust_assigner.errors import FaustAssignerError
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.snapshots.changelog import Connection, UnreachableError
 from faust_assigner.weights.document import WeightRow, compress, encode
 
 #: A broker's default limit for one message is 1 MiB; the record around the value needs some of it.
@@ -50,13 +56,13 @@ def _write_file(path: str | Path, document: bytes) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def publish(bootstrap: str, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
+def publish(cluster: Cluster, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
             replication: int | None = None) -> int:
     """One record per group (key: group id, value: its document, compressed); returns how many.
 
     The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
-    are) unless ``replication`` says otherwise. Raises NotPublished; before anything is sent when a group's
-    document is too large for one record.
+    are) unless ``replication`` says otherwise. Raises UnreachableError, and NotPublished; before anything is
+    sent when a group's document is too large for one record.
     """
     records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
                for group_id, mine in _by_group(rows).items()}
@@ -65,9 +71,12 @@ def publish(bootstrap: str, topic: str, rows: Sequence[WeightRow], *, version: i
             raise NotPublished(f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
                                f"{MAX_RECORD_BYTES}: hand them out as a file")
     try:
-        asyncio.run(_send(bootstrap, topic, records, replication))
-    except Exception as error:
-        raise NotPublished(f"topic {topic} at {bootstrap}: {type(error).__name__}: {error}") from error
+        asyncio.run(_send(cluster.connection(), topic, records, replication))
+    except KafkaConnectionError as error:
+        raise UnreachableError(f"{cluster.bootstrap}: {error}") from error
+    except KafkaError as error:
+        place = f"topic {topic} at {cluster.bootstrap}"
+        raise NotPublished(f"{place}: {type(error).__name__}: {error}") from error
     return len(records)
 
 
@@ -78,11 +87,10 @@ def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
     return groups
 
 
-async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replication: int | None) -> None:
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+async def _send(
+    connection: Connection, topic: str, records: dict[str, bytes], replication: int | None,
+) -> None:
+    admin = AIOKafkaAdminClient(**connection)
     await admin.start()
     try:
         if topic not in await admin.list_topics():
@@ -92,7 +100,7 @@ async def _send(bootstrap: str, topic: str, records: dict[str, bytes], replicati
     finally:
         await admin.close()
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
+        **connection, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
     await producer.start()
     try:
         for group_id in sorted(records):

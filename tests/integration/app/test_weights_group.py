@@ -20,8 +20,11 @@ from aiokafka import AIOKafkaProducer
 from faust_assigner.app.weights.provider import install
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.job import Request, learn_here
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.publish import publish, write_file
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.rates import rates_of, weigh
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.weights.document import Limits, WeightRow
@@ -169,14 +172,14 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
     rows = learned([1_000, 2_000, 3_000], Limits())
     other = [row._replace(group_id="bank", weight=9.0) for row in rows]
     for version in (1, 2):
-        publish(bootstrap, "weights", [*rows, *other], version=version, computed_at=NOW)
+        publish(Cluster(bootstrap), "weights", [*rows, *other], version=version, computed_at=NOW)
 
     app = make_app("http://one", broker=f"kafka://{bootstrap}", faust_assigner_weights="topic:weights")
     provider = install(app)
     assert provider is not None
     assert provider.wait(15.0)
     assert (provider.current.version, provider.current.weights["t", 1]) == (2, 1.0)
-    publish(bootstrap, "weights", rows, version=3, computed_at=NOW)
+    publish(Cluster(bootstrap), "weights", rows, version=3, computed_at=NOW)
     until(lambda: provider.current.version == 3, 15.0)
     provider.close()
 

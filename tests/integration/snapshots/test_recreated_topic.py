@@ -133,7 +133,7 @@ def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(log: Log, t
     assert manifest.keys == 60
 
 
-def test_verify_names_snapshots_of_the_old_topic_and_gc_removes_them(log: Log, tmp_path: Path) -> None:
+def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(log: Log, tmp_path: Path) -> None:
     """With a cluster to ask at once; without one as soon as a snapshot of the new topic stands beside them."""
     folder = str(tmp_path / "s")
     two_lives(log, tmp_path / "s", with_ids=True)

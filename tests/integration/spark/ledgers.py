@@ -5,6 +5,7 @@ The writer of a line knows what it means, so the model never parses one: it is t
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from collections import defaultdict
@@ -97,7 +98,9 @@ def bad_lines() -> list[Line]:
         bad({**ASSIGNMENT, "prev_member_id": 4}, "prev_member_id"),
         bad(without(RECOVERY, "bytes"), "bytes"), bad({**RECOVERY, "source": "disk"}, "source"),
         bad({**RECOVERY, "records": 1.5}, "records"), bad({**RECOVERY, "records": 1 << 63}, "records"),
-        bad({**RECOVERY, "started": None}, "started"), bad({**SAMPLE, "cpu_ms": "fast"}, "cpu_ms"),
+        bad({**RECOVERY, "started": None}, "started"),
+        bad({**RECOVERY, "ended": stamp(START - timedelta(milliseconds=1))}, "before"),
+        bad({**RECOVERY, "records": -1}, "below zero"), bad({**DECISION, "solve_ms": -0.5}, "below zero"), bad({**SAMPLE, "cpu_ms": "fast"}, "cpu_ms"),
         bad({**SAMPLE, "bytes_in": True}, "bytes_in"), bad(without(SAMPLE, "state_bytes"), "state_bytes"),
         bad(b'{"table": "partition_sample", "cpu_ms": 1e400}', "group_id"),
         bad(json.dumps(SAMPLE).encode().replace(b"0.5", b"1e400"), "cpu_ms"),
@@ -180,7 +183,8 @@ class Ledger:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = list(lines)
-        path.write_bytes(newline.join(line.data for line in kept) + end)
+        data = newline.join(line.data for line in kept) + end
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
         for number, line in enumerate(kept, 1):
             if line.refused is not None:
                 self.refused.add((str(path), number))

@@ -22,6 +22,7 @@ from faust_assigner.pipeline.ledgers.sources import read_chunks
 from faust_assigner.pipeline.sinks import REPLACING, STAGING, Folder
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
+    DECISION,
     Ledger,
     Line,
     bad,
@@ -66,7 +67,8 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     ledger.write("a/worker-1.jsonl.1", lines[:cut])
     # Lines of the first file again, as after a copy; and Windows ends, and no end at all.
     ledger.write("a/worker-1.jsonl", [*lines[cut:2 * cut], *lines[50:cut]], newline=b"\r\n", end=b"")
-    ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut:])
+    ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut:-100])
+    ledger.write("a/deep/worker-2.jsonl.18.gz", lines[-100:])
     ledger.write("a/worker-3.jsonl", [], end=b"")
     # Two leaders of one generation: the earlier row stands; and an optional column that is not there.
     decision = groups[4][0].row
@@ -77,7 +79,10 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     ledger.write("b/torn.jsonl", [late, *groups[4], *bare, bad(groups[4][0].data[:-9], "JSON")], end=b"")
     ledger.write("c-2026.log", groups[5])
     (ledger.folder / "a" / "README.txt").write_text("not a ledger")
-    (ledger.folder / "a" / "worker-1.jsonl.gz").write_bytes(b"not one either")
+    torn = ledger.folder / "a" / "worker-1.jsonl.gz"
+    torn.write_bytes(b"no gzip at all")
+    ledger.refused.add((str(torn), 1))
+    ledger.why[str(torn), 1] = "not read further"
     return ledger
 
 
@@ -224,6 +229,57 @@ def test_command_prints_a_summary(command: Callable[..., Result], ledger: Ledger
     (refused,) = report["quarantine"]
     for said in (f"{refused['file']}:{refused['line']}", "standby hits", report["movement"][0]["dt"]):
         assert said in plain.output
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_ledger_that_says_nothing_leaves_the_history_that_stands(
+    command: Callable[..., Result], ledger: Ledger, tmp_path: Path
+) -> None:
+    """A folder that was emptied or renamed must not pass for a quiet week; 1, and nothing is touched."""
+    out = str(tmp_path / "out")
+    empty, refused = tmp_path / "empty", tmp_path / "refused"
+    empty.mkdir()
+    refused.mkdir()
+    (refused / "w.jsonl").write_bytes(b"no json\n" * 3)
+    assert command("--ledger", str(refused), "--out", out).exit_code == 1
+    assert not (tmp_path / "out" / "report.json").exists()
+    assert command("--ledger", str(empty), "--out", out, "--fail-if-empty").exit_code == 1
+    assert command("--ledger", str(ledger.folder / "b"), "--out", out).exit_code == 0
+    before = (tmp_path / "out" / "report.json").read_bytes()
+    for nothing in (empty, refused):
+        failed = command("--ledger", str(nothing), "--out", out)
+        assert (failed.exit_code, "say nothing" in failed.output) == (1, True), failed.output
+        assert (tmp_path / "out" / "report.json").read_bytes() == before
+    assert command("--ledger", str(empty), "--out", out, "--allow-empty").exit_code == 0
+    assert read_report(tmp_path / "out")["movement"] == []
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_more_refused_lines_than_are_taken_fail(command: Callable[..., Result], tmp_path: Path) -> None:
+    """A number or a share; the first reason is said, nothing is written."""
+    Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), *[bad(b"x", "JSON")] * 3])
+    asked = ("--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "out"), "--max-refused")
+    for most in ("2", "70%", "0"):
+        failed = command(*asked, most)
+        assert (failed.exit_code, "3 of 4 lines refused, the first: " in failed.output) == (1, True)
+    assert not (tmp_path / "out" / "report.json").exists()
+    assert command(*asked, "some").exit_code == 2
+    assert command(*asked, "75%").exit_code == 0
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_of_very_many_refused_lines_the_driver_sees_some(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Parquet folder holds all, the summary counts all; report.json has the first of them."""
+    monkeypatch.setattr("faust_assigner.pipeline.history.output.QUARANTINE_KEPT", 7)
+    Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), *[bad(b"x", "JSON")] * 30])
+    report = run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
+    rows = read_report(tmp_path / "out")["quarantine"]
+    assert [row["line"] for row in rows] == [2, 3, 4, 5, 6, 7, 8]
+    assert len(pd.read_parquet(tmp_path / "out" / "quarantine")) == 30
+    assert dict(report.headline())["refused lines"] == "30"
+    assert "23 more rows" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import json
+import lzma
 import random
 from pathlib import Path
 from typing import Any
@@ -19,9 +23,12 @@ from faust_assigner.pipeline.ledgers.files import (
     pack,
     read_lines,
 )
+from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
+from tests.integration.spark.ledgers import DECISION
 
 pytest.importorskip("pyspark")
 
+from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.sources import LedgerStreamReader, advance
 
 Offset = dict[str, Any]
@@ -34,14 +41,66 @@ def lines_of(path: Path, chunk_bytes: int) -> list[tuple[int, bytes]]:
 
 
 def test_folder_gives_its_ledgers_and_nothing_else(tmp_path: Path) -> None:
-    """``*.jsonl`` and ``*.jsonl.N`` at any depth; a file named by itself may have any name."""
-    for name in ("a.jsonl", "a.jsonl.1", "b/c.jsonl.12", "a.jsonl.gz", "a.jsonl.1.tmp", "x.json", "log"):
+    """``*.jsonl`` and ``*.jsonl.N`` at any depth, packed too; a file named by itself may have any name."""
+    ledgers = ("a.jsonl", "a.jsonl.1", "a.jsonl.1.xz", "a.jsonl.2.gz", "a.jsonl.gz", "b/c.jsonl.12")
+    for name in (*ledgers, "a.jsonl.1.tmp", "a.gz", "x.json", "log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     found = find_files([str(tmp_path)])
-    ledgers = ("a.jsonl", "a.jsonl.1", "b/c.jsonl.12")
     assert [file.name for file in found] == [str(tmp_path / name) for name in ledgers]
     assert [file.name for file in find_files([str(tmp_path / "log")])] == [str(tmp_path / "log")]
+
+
+def test_packing_that_is_not_read_is_an_error_and_no_silence() -> None:
+    """Its lines would be missing from every figure."""
+    fs = fsspec.filesystem("memory")
+    for name in ("a.jsonl", "a.jsonl.1.zst"):
+        fs.pipe_file(f"/packed/{name}", b"")
+    with pytest.raises(LedgerPathError, match=r"a\.jsonl\.1\.zst: only gz"):
+        find_files(["memory://packed"])
+
+
+@pytest.mark.parametrize(("name", "pack"), [
+    ("a.jsonl.gz", gzip.compress), ("a.jsonl.3.bz2", bz2.compress), ("a.jsonl.1.xz", lzma.compress)])
+def test_packed_file_gives_its_lines(tmp_path: Path, name: str, pack: Any) -> None:
+    """In one chunk, however large it is; positions are those of the lines."""
+    path = tmp_path / name
+    path.write_bytes(pack(b"one\ntwo\n" + b"x" * 100_000 + b"\nlast"))
+    assert len(cut(str(path), 0, path.stat().st_size, 10)) == 1
+    found = [(at, len(line)) for at, line in lines_of(path, 10)]
+    assert found == [(0, 3), (4, 3), (8, 100_000), (100_009, 4)]
+
+
+@pytest.mark.parametrize("cut_at", [-40, 5])
+def test_torn_packed_file_gives_the_lines_before_and_one_refusal(tmp_path: Path, cut_at: int) -> None:
+    """A copy that was not finished, or bytes that are something else."""
+    path = tmp_path / "a.jsonl.gz"
+    row = json.dumps(DECISION).encode()
+    draw = random.Random(1)
+    whole = b"".join(row[:-1] + b', "n": %d}\n' % draw.getrandbits(64) for _ in range(9000))
+    path.write_bytes(gzip.compress(whole)[:cut_at])
+    (batch, *more) = parse_chunks(cut(str(path), 0, path.stat().st_size))
+    reasons = [reason for each in (batch, *more) for reason in each.column("reason").to_pylist() if reason]
+    assert "not read further" in reasons[-1]
+    assert len(reasons) <= 2  # and perhaps the line that was torn
+    taken = sum(each.column("decision").null_count < len(each) for each in (batch, *more))
+    assert bool(taken) == (cut_at < 0)
+    refused = Refused()
+    list(accepted_rows([str(path)], refused))
+    assert refused.lines == len(reasons)
+
+
+def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
+    """Nothing else can be done; rows that are told twice count once."""
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b"one\n"))
+    reader = LedgerStreamReader([str(tmp_path)], 2)
+    first = reader.latestOffset({}, None)
+    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    second = reader.latestOffset(first, None)
+    [load] = reader.partitions(first, second)
+    assert [line for chunk in load.chunks() for _, line in read_lines(chunk)] == [b"one", b"two"]
+    assert not reader.partitions(second, reader.latestOffset(second, None))
 
 
 def test_file_reached_in_many_ways_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

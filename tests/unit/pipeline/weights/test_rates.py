@@ -133,11 +133,12 @@ def test_the_command_writes_a_document_and_scores_it(ledger: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [
-    (["--out", "w.json"], 2, "no partition_sample"), ([], 2, "--out FILE"),
-    (["--topic", "t"], 2, "go together"), (["--out", "w.json", "--clamp", "4"], 2, "LOWEST:HIGHEST"),
+    (["--out", "w.json"], 1, "no partition_sample"), ([], 2, "--out FILE"),
+    (["--topic", "t"], 2, "no brokers"), (["--bootstrap", "h:1", "--out", "w.json"], 2, "go together"),
+    (["--out", "w.json", "--clamp", "4"], 2, "LOWEST:HIGHEST"),
     (["--out", "w.json", "--by", "luck"], 2, "luck")])
 def test_what_cannot_be_done_is_said(tmp_path: Path, arguments: list[str], code: int, said: str) -> None:
-    """Exit code 2 and a reason, and no file."""
+    """A reason, and no file; 2 for what was asked, 1 for a ledger without samples."""
     (tmp_path / "empty.jsonl").write_bytes(b"")
     with CliRunner().isolated_filesystem(tmp_path):
         done = CliRunner().invoke(main, ["weights", "--ledger", str(tmp_path), "--no-spark", *arguments])
