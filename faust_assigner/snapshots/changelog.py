@@ -16,9 +16,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError
 
-from faust_assigner.errors import TryAgain
+from faust_assigner.snapshots.asking import Connection, UnreachableError, ask
 from faust_assigner.snapshots.manifest import DEFAULT_DELETE_RETENTION_MS, SnapshotError
 from faust_assigner.snapshots.topic_ids import topic_ids
 
@@ -31,8 +30,6 @@ _ADMIN_NAMES = frozenset({
     "sasl_plain_password", "sasl_kerberos_service_name", "sasl_kerberos_domain_name",
     "sasl_oauth_token_provider", "request_timeout_ms",
 })
-
-Connection = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,12 +49,6 @@ class Changelog:
     delete_retention_ms: int
     #: None where the broker has no topic ids.
     topic_id: str | None = None
-
-
-class UnreachableError(SnapshotError, TryAgain):
-    """Kafka did not answer."""
-
-    exit_code = TryAgain.exit_code
 
 
 class UnknownTopicError(SnapshotError):
@@ -109,11 +100,8 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
 
 
 def look_at(connection: Connection, topic: str) -> Changelog:
-    """One topic as it stands; raises UnreachableError or UnknownTopicError."""
-    try:
-        return asyncio.run(changelogs(connection, [topic]))[topic]
-    except KafkaError as error:
-        raise UnreachableError(f"{connection.get('bootstrap_servers')}: {error!r}") from error
+    """One topic as it stands; raises UnreachableError, RefusedByKafka or UnknownTopicError."""
+    return ask(connection, changelogs(connection, [topic]))[topic]
 
 
 async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faust_assigner.maven import fetch_jars
+from faust_assigner.testing.kafka_security import LISTENER, SecuredListener
 
 KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("kafka-pom.xml")
@@ -72,6 +73,8 @@ class KafkaServer:
     bootstrap: str
     data: Path
     process: subprocess.Popen[bytes]
+    #: A second listener for clients with TLS and a password, where one was asked for.
+    secured: SecuredListener | None = None
 
     def log_tail(self, characters: int = 4000) -> str:
         """The end of the server's own log, for error messages."""
@@ -89,16 +92,28 @@ class KafkaServer:
 
 
 @contextlib.contextmanager
-def kafka_server(settings: Mapping[str, str] | None = None) -> Iterator[KafkaServer]:
-    """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit."""
+def kafka_server(
+    settings: Mapping[str, str] | None = None, *, with_secured: bool = False,
+) -> Iterator[KafkaServer]:
+    """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
+
+    ``with_secured`` adds a listener that asks for TLS and SCRAM (needs keytool, which comes with Java).
+    """
     jars = kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
     port, controller_port = free_port(), free_port()
+    listeners, advertised = [f"PLAINTEXT://127.0.0.1:{port}"], [f"PLAINTEXT://127.0.0.1:{port}"]
+    secured = SecuredListener(f"127.0.0.1:{free_port()}", data) if with_secured else None
+    if secured is not None:
+        secured.make_certificate()
+        listeners.append(f"{LISTENER}://{secured.bootstrap}")
+        advertised.append(f"{LISTENER}://{secured.bootstrap}")
     properties = {
         **SETTINGS,
+        **(secured.server_settings() if secured else {}),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
         "log.dirs": str(data / "logs"),
         **(settings or {}),
     }
@@ -106,9 +121,9 @@ def kafka_server(settings: Mapping[str, str] | None = None) -> Iterator[KafkaSer
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     process: subprocess.Popen[bytes] | None = None
     try:
-        _format_storage(jars, config)
+        _format_storage(jars, config, secured)
         process = _launch(jars, config, data)
-        server = KafkaServer(f"127.0.0.1:{port}", data, process)
+        server = KafkaServer(f"127.0.0.1:{port}", data, process, secured)
         _wait_until_listening(server, port)
         yield server
     finally:
@@ -117,11 +132,12 @@ def kafka_server(settings: Mapping[str, str] | None = None) -> Iterator[KafkaSer
         shutil.rmtree(data, ignore_errors=True)
 
 
-def _format_storage(jars: Path, config: Path) -> None:
+def _format_storage(jars: Path, config: Path, secured: SecuredListener | None) -> None:
+    users = ["--add-scram", secured.add_user()] if secured else []
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
         ["java", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}",
-         "-c", str(config), "--standalone"],
+         "-c", str(config), "--standalone", *users],
         capture_output=True, text=True,
     )
     if done.returncode != 0:

@@ -15,7 +15,8 @@ import rocksdict
 from aiokafka import TopicPartition
 
 from faust_assigner.app.restore.unreadable import Reason, Unreadable
-from faust_assigner.snapshots.changelog import Connection, Extent, read
+from faust_assigner.snapshots.asking import Connection
+from faust_assigner.snapshots.changelog import Extent, read
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 T = TypeVar("T")

@@ -25,8 +25,9 @@ from mode import get_logger
 
 from faust_assigner.app.restore.batched_replay import run_until_stopped, write_in_batches
 from faust_assigner.app.restore.unreadable import Reason, Unreadable
+from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.catalog import Catalog
-from faust_assigner.snapshots.changelog import Connection, Extent, changelogs, extents_of
+from faust_assigner.snapshots.changelog import Extent, changelogs, extents_of
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.sst import ingest, is_empty
 from faust_assigner.snapshots.storage import open_storage

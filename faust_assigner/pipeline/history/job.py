@@ -44,13 +44,14 @@ def check(options: HistoryOptions) -> None:
     Raises:
         LedgerPathError: a ledger is not there.
         ConfigError: a topic's URL is not one.
+        UnknownTopicError, UnreachableError, RefusedByKafka: what its cluster says.
     """
     from faust_assigner.pipeline.ledgers.files import find_files
-    from faust_assigner.pipeline.ledgers.topics import split_sources
+    from faust_assigner.pipeline.ledgers.topics import extents_now, split_sources
 
     paths, topics = split_sources(options.ledgers, options.properties)
     for topic in topics:
-        topic.cluster.connection()
+        extents_now(topic)
     find_files(paths)
 
 

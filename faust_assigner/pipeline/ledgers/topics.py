@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
+from faust_assigner.snapshots.asking import ask
 from faust_assigner.snapshots.changelog import Extent, extents
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition."""
         return [_Span(number, extent.start, extent.end)
-                for number, extent in sorted(_extents(self.source).items())]
+                for number, extent in sorted(extents_now(self.source).items())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one partition."""
@@ -177,7 +178,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The first offset still there."""
-        return {str(number): extent.start for number, extent in sorted(_extents(self.source).items())}
+        return {str(number): extent.start for number, extent in sorted(extents_now(self.source).items())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the end as it is at the start."""
@@ -194,7 +195,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return dict(sorted(({**start, **merged}).items()))
 
     def _ends(self) -> dict[str, int]:
-        return {str(number): extent.end for number, extent in _extents(self.source).items()}
+        return {str(number): extent.end for number, extent in extents_now(self.source).items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One task for each partition that has something new."""
@@ -219,9 +220,10 @@ def _consumer(source: TopicSource) -> Any:
     )
 
 
-def _extents(source: TopicSource) -> dict[int, Extent]:
+def extents_now(source: TopicSource) -> dict[int, Extent]:
     """First and end offset of every partition, as a committed reader sees them; SnapshotError: no topic."""
-    return asyncio.run(extents(source.cluster.connection(), source.topic))
+    connection = source.cluster.connection()
+    return ask(connection, extents(connection, source.topic))
 
 
 def read_span(source: TopicSource, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,6 @@ killed run leaves nothing a reader could see. ``run_here`` is the run in one pro
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import tempfile
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition
 
+from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
-from faust_assigner.snapshots.changelog import Changelog, Connection, Extent, read
+from faust_assigner.snapshots.changelog import Changelog, Extent, read
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES, Compactor
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.storage import open_storage
@@ -181,7 +181,7 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
                     first_offset=records[0].offset, last_offset=records[-1].offset)
 
         tp = TopicPartition(job.topic, span.partition)
-        asyncio.run(read(connection, {tp: Extent(span.start, span.end)}, take))
+        ask(connection, read(connection, {tp: Extent(span.start, span.end)}, take))
         return writer.finish()
 
 

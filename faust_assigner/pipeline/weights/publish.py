@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,11 +9,10 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
-from faust_assigner.snapshots.changelog import Connection, UnreachableError
+from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.weights.document import WeightRow, compress, encode
 
 #: A broker's default limit for one message is 1 MiB; the record around the value needs some of it.
@@ -61,8 +59,8 @@ def publish(cluster: Cluster, topic: str, rows: Sequence[WeightRow], *, version:
     """One record per group (key: group id, value: its document, compressed); returns how many.
 
     The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
-    are) unless ``replication`` says otherwise. Raises UnreachableError, and NotPublished; before anything is
-    sent when a group's document is too large for one record.
+    are) unless ``replication`` says otherwise. Raises UnreachableError and RefusedByKafka; before anything is
+    sent NotPublished, when a group's document is too large for one record.
     """
     records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
                for group_id, mine in _by_group(rows).items()}
@@ -70,13 +68,8 @@ def publish(cluster: Cluster, topic: str, rows: Sequence[WeightRow], *, version:
         if len(value) > MAX_RECORD_BYTES:
             raise NotPublished(f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
                                f"{MAX_RECORD_BYTES}: hand them out as a file")
-    try:
-        asyncio.run(_send(cluster.connection(), topic, records, replication))
-    except KafkaConnectionError as error:
-        raise UnreachableError(f"{cluster.bootstrap}: {error}") from error
-    except KafkaError as error:
-        place = f"topic {topic} at {cluster.bootstrap}"
-        raise NotPublished(f"{place}: {type(error).__name__}: {error}") from error
+    connection = cluster.connection()
+    ask(connection, _send(connection, topic, records, replication))
     return len(records)
 
 

@@ -19,12 +19,10 @@ from aiokafka import AIOKafkaProducer
 
 from faust_assigner.app.weights.provider import install
 from faust_assigner.ledger import encode
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
-from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.job import Request, learn_here
-from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.publish import publish, write_file
-from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights.rates import rates_of, weigh
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.weights.document import Limits, WeightRow

@@ -134,7 +134,7 @@ def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(log: Log, t
 
 
 def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(log: Log, tmp_path: Path) -> None:
-    """With a cluster to ask at once; without one as soon as a snapshot of the new topic stands beside them."""
+    """With a cluster to ask at once; without one as soon as a snapshot of the new topic is there."""
     folder = str(tmp_path / "s")
     two_lives(log, tmp_path / "s", with_ids=True)
     asked = run("verify", folder, "--bootstrap", log.cluster.bootstrap)

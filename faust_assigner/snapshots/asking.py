@@ -1,0 +1,68 @@
+"""Asking Kafka from plain code: one event loop for one question, and errors that say whether to ask again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from faust_assigner.errors import TryAgain
+from faust_assigner.snapshots.manifest import SnapshotError
+
+T = TypeVar("T")
+Connection = Mapping[str, Any]
+
+#: Of a connection's settings, those that decide whether a broker lets us in.
+_ENTRY = ("ssl_context", "security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+_KNOCK_TIMEOUT_MS = 10_000
+
+
+class UnreachableError(SnapshotError, TryAgain):
+    """Kafka did not answer."""
+
+    exit_code = TryAgain.exit_code
+
+
+class RefusedByKafka(SnapshotError):
+    """Kafka answered, and it was no: a wrong password or certificate, no right, an impossible request."""
+
+
+def ask(connection: Connection, question: Coroutine[Any, Any, T]) -> T:
+    """The answer to ``question``; UnreachableError or RefusedByKafka in the place of aiokafka's errors."""
+    try:
+        return asyncio.run(question)
+    except (KafkaError, TimeoutError) as error:
+        raise asyncio.run(_explained(connection, error)) from error
+
+
+async def _explained(connection: Connection, error: Exception) -> SnapshotError:
+    place = ",".join(connection["bootstrap_servers"])
+    if isinstance(error, KafkaConnectionError):
+        # aiokafka tells of every broker it cannot enter that it is not there: knock, and hear why.
+        refusal = await _refusal(connection)
+        if refusal is not None:
+            return RefusedByKafka(f"{place}: {type(refusal).__name__}: {refusal}")
+        return UnreachableError(f"{place}: {error}")
+    again = isinstance(error, TimeoutError) or getattr(error, "retriable", False)
+    kind = UnreachableError if again else RefusedByKafka
+    return kind(f"{place}: {type(error).__name__}: {error}")
+
+
+async def _refusal(connection: Connection) -> Exception | None:
+    """What a broker says to us at its door; None where none of them opens."""
+    entry = {name: connection[name] for name in _ENTRY if name in connection}
+    for host, port, _ in collect_hosts(connection["bootstrap_servers"]):
+        try:
+            door = await create_conn(host, port, request_timeout_ms=_KNOCK_TIMEOUT_MS, **entry)
+        except (KafkaConnectionError, TimeoutError):
+            continue
+        except (ssl.SSLError, KafkaError) as error:
+            return error
+        except OSError:
+            continue
+        door.close()
+    return None
