@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under three minutes
-	$(RUN) -m examples.orders.demo
+	$(RUN) -m examples.orders.demo --ledger build/demo-ledger
 
 # Most live tests wait more than they compute, so two cores do well with three processes.
 WORKERS ?= 3

@@ -66,8 +66,9 @@ DECISION = (
     *_columns("decision_id string, ts timestamp, generation int, trigger string, policy string"),
     Column("config", STRING_MAP),
     Column("members", STRUCTS, fields=_columns(
-        "member_id string, rack? string, capacity double, epoch int")),
+        "member_id string, rack? string, capacity double, epoch int, instance_id? string")),
     Column("solve_ms", DOUBLE),
+    Column("session_timeout_s", DOUBLE, optional=True),
 )
 ASSIGNMENT = (
     GROUP,

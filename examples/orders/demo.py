@@ -135,12 +135,13 @@ class Script:
             await asyncio.sleep(0.2)
 
 
-def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Result:
+def play(assignor: str, bootstrap: str, console: Console, folder: Path, ledger: Path | None) -> Result:
     """One run of the script under one assignor."""
     console.print(f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
                   f"each, session {SESSION_TIMEOUT_S:.0f} s, static members", soft_wrap=True)
     result = Result(assignor)
-    fleet = Fleet(f"shop-{assignor}", bootstrap, ASSIGNORS[assignor], folder / assignor, SESSION_TIMEOUT_S)
+    fleet = Fleet(f"shop-{assignor}", bootstrap, ASSIGNORS[assignor], folder / assignor, SESSION_TIMEOUT_S,
+                  ledger if assignor == "ours" else None)
     with Screen(console) as screen:
         try:
             return asyncio.run(Script(fleet, Load(bootstrap), screen, result).run())
@@ -158,7 +159,9 @@ def play(assignor: str, bootstrap: str, console: Console, folder: Path) -> Resul
               "default: the embedded one.", multiple=True)
 @click.option("--assignor", "assignors", type=click.Choice(list(ASSIGNORS)), multiple=True,
               help="Which to run; default: stock, then ours.")
-def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...]) -> None:
+@click.option("--ledger", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Keep our assignor's ledger there, for history, weights and simulate.")
+def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None) -> None:
     """Run the demo; see the module's docstring."""
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it retries a fresh topic's missing leader
     console = Console()
@@ -169,8 +172,11 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...]) -> None:
             with contextlib.ExitStack() as stack:
                 address = bootstrap[index] if bootstrap else stack.enter_context(
                     broker_process(None, "group.initial.rebalance.delay.ms=500")).bootstrap
-                results.append(play(assignor, address, console, Path(folder)))
+                results.append(play(assignor, address, console, Path(folder), ledger))
     console.print(comparison(results))
+    if ledger is not None:
+        console.print(f"the ledger is in {ledger}: faust-assigner history --ledger {ledger} --out history",
+                      soft_wrap=True)
     console.print(f"done in {time.monotonic() - began:.0f} s")
     judged = [r for r in results if r.assignor == "ours"] or results
     sys.exit(0 if all(r.verdict is not None and r.verdict.equal for r in judged) else 1)

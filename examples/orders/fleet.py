@@ -15,6 +15,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: The script takes a minute: a sample every half would say little.
+LEDGER_SAMPLE_S = 3.0
+
 #: (time in s, partition, offset) of a record that an agent was done with.
 Done: TypeAlias = tuple[float, int, int]
 
@@ -138,6 +141,8 @@ class Fleet(Processes[Worker]):
     assignor: str
     folder: Path
     session_timeout_s: float
+    #: Where workers keep their ledger; None: they keep none.
+    ledger: Path | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
@@ -148,10 +153,17 @@ class Fleet(Processes[Worker]):
             "ORDERS_ASSIGNOR": self.assignor, "ORDERS_INSTANCE": name,
             "ORDERS_DATA": str(folder / "data"), "ORDERS_JOURNAL": str(folder / "journal"),
             "ORDERS_SESSION_TIMEOUT_S": str(self.session_timeout_s),
+            **self._ledger_settings(),
         }, level="warn")
         self.workers[name] = Worker(name, folder, process, time.time())
         if before is not None:
             self.workers[name].carry_on(before)
+
+    def _ledger_settings(self) -> dict[str, str]:
+        if self.ledger is None:
+            return {}
+        return {"FAUST_ASSIGNER_LEDGER": str(self.ledger),
+                "FAUST_ASSIGNER_LEDGER_SAMPLE_S": str(LEDGER_SAMPLE_S)}
 
     def stop(self) -> None:
         """SIGTERM to every living worker; SIGKILL to one that does not end within 15 s."""

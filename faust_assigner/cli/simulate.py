@@ -27,11 +27,13 @@ from faust_assigner.cli.spark import on_spark, tell
 @click.option("--members", default="3:6", show_default=True, help="Workers at the start, from:to.")
 @click.option("--partitions", default="12:36", show_default=True, help="Tasks of a fleet, from:to.")
 @click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
-@click.option("--session-timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
-              help="Seconds until a dead worker is missed (Faust's broker_session_timeout).")
+@click.option("--session-timeout", type=click.FloatRange(min=1),
+              help="Seconds until a dead worker is missed (Faust's broker_session_timeout).  "
+                   "[default: what the ledger says, else 60]")
 @click.option("--add", type=click.IntRange(min=0), default=0, metavar="N",
               help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.")
-@click.option("--remove", multiple=True, metavar="MEMBER", help="One change: this member goes. Repeatable.")
+@click.option("--remove", multiple=True, metavar="MEMBER",
+              help="One change: this member (instance id or member id) goes. Repeatable.")
 @click.option("--lose-rack", metavar="RACK", help="One change: everybody in this rack goes.")
 @shared.max_refused_option
 @shared.config_option
@@ -40,9 +42,10 @@ from faust_assigner.cli.spark import on_spark, tell
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
 def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
-             policies: str, replicas: str, members: str, partitions: str, racks: str, session_timeout: float,
-             add: int, remove: tuple[str, ...], lose_rack: str | None, max_refused: str | None,
-             config: str | None, no_spark: bool, jobs: int | None, master: str, as_json: bool) -> None:
+             policies: str, replicas: str, members: str, partitions: str, racks: str,
+             session_timeout: float | None, add: int, remove: tuple[str, ...], lose_rack: str | None,
+             max_refused: str | None, config: str | None, no_spark: bool, jobs: int | None, master: str,
+             as_json: bool) -> None:
     """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
@@ -59,7 +62,7 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
             scenarios, seed, out, _names(policies), _numbers(replicas, "--replicas"),
             Shape(members=_range(members, "--members", 1), partitions=_range(partitions, "--partitions", 2),
                   racks=_numbers(racks, "--racks", 1)),
-            Costs(session_timeout_s=session_timeout), ledgers, group_id, jobs or os.cpu_count() or 1,
+            Costs(), session_timeout, ledgers, group_id, jobs or os.cpu_count() or 1,
             Tolerance.parse(max_refused), shared.properties(config),
         )
         if is_what_if:

@@ -10,7 +10,7 @@ import numpy as np
 
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.ledger import WEIGHTLESS, decision_id
-from faust_assigner.model import NOBODY
+from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
 from faust_assigner.views.placed import PROMOTED, RULES
 
@@ -35,7 +35,8 @@ def digest(plan: Plan) -> str:
 
 
 def decision_rows(
-    inputs: DecisionInputs, plan: Plan, *, at: float, why: str, config: Mapping[str, str]
+    inputs: DecisionInputs, plan: Plan, *, at: float, why: str, config: Mapping[str, str],
+    session_timeout_s: float | None = None,
 ) -> Iterator[TableRow]:
     """The decision's row, then one for every placement; lazily, as a group may have a million.
 
@@ -49,15 +50,22 @@ def decision_rows(
         "trigger": why, "policy": POLICY,
         "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs),
                    **_weightless_said(inputs)},
-        "members": [{"member_id": m.member_id, "rack": m.rack_id, "capacity": float(m.capacity),
-                     "epoch": int(m.generation)} for m in inputs.members],
+        "members": [_member_said(m) for m in inputs.members],
         "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
         "cold": int(np.count_nonzero(plan.flat_cold)), "refused": dict(sorted(inputs.refused.items())),
+        **({} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}),
     }
     holders = _holders(plan)
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
+
+
+def _member_said(member: Member) -> dict[str, Any]:
+    """A member of the decision; without an instance id it says none."""
+    said = {"member_id": member.member_id, "rack": member.rack_id, "capacity": float(member.capacity),
+            "epoch": int(member.generation)}
+    return said if member.instance_id is None else {**said, "instance_id": member.instance_id}
 
 
 def _weights_said(inputs: DecisionInputs) -> dict[str, str]:

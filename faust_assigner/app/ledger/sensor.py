@@ -67,7 +67,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """Called by the assignor's own thread after each decision of this leader."""
         at, why = time.time(), trigger(self._last_inputs, inputs)
         self._last_inputs = inputs
-        self.files.put(lambda: decision_rows(inputs, plan, at=at, why=why, config=self._config))
+        session_timeout_s = self.app.conf.broker_session_timeout
+        self.files.put(lambda: decision_rows(inputs, plan, at=at, why=why, config=self._config,
+                                             session_timeout_s=session_timeout_s))
 
     def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
         """A record of a source topic arrived."""

@@ -92,7 +92,7 @@ def _current(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -
         mine = claims.get(member["member_id"], {"actives": {}, "standbys": {}})
         members.append(Member(member["member_id"], sorted(partitions), actives=mine["actives"],
                               standbys=mine["standbys"], generation=1, rack_id=member["rack"],
-                              capacity=member["capacity"]))
+                              instance_id=member.get("instance_id"), capacity=member["capacity"]))
     return Current(decision["group_id"], decision["decision_id"], tuple(members),
                    dict(sorted(partitions.items())), tuple(sorted(changelogs)),
                    tuple(sorted(decision["config"].get(WEIGHTLESS, "").split())))

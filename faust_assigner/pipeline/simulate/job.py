@@ -15,13 +15,14 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
 from faust_assigner.pipeline.simulate.recorded import Facts, UnknownGroup, facts_of, week
 from faust_assigner.pipeline.simulate.run import (
@@ -53,6 +54,8 @@ class Request:
     replicas: Sequence[int] = DEFAULT_REPLICAS
     shape: Shape = field(default_factory=Shape)
     costs: Costs = field(default_factory=Costs)
+    #: Goes before what the ledger says; None: that, or the costs' own.
+    session_timeout_s: float | None = None
     ledgers: Sequence[str] = ()
     group_id: str | None = None
     jobs: int = 1
@@ -63,17 +66,18 @@ class Request:
 
 def simulate_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
-    rows = play_here(_run(request, _facts_here(request)), request.scenarios, jobs=request.jobs)
+    run, measured = _run(request, _facts_here(request))
+    rows = play_here(run, request.scenarios, jobs=request.jobs)
     write_rows(rows, Path(request.out) / TABLE)
-    return _finish(request, summarise(rows))
+    return _finish(request, run, measured, summarise(rows))
 
 
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
     target = f"{request.out.rstrip('/')}/{TABLE}"
-    run = _run(request, _facts_on_spark(spark, request))
+    run, measured = _run(request, _facts_on_spark(spark, request))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
-    return _finish(request, summarise_on_spark(spark.read.parquet(target)))
+    return _finish(request, run, measured, summarise_on_spark(spark.read.parquet(target)))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -136,9 +140,19 @@ def _current(request: Request) -> tuple[Current, Load]:
     return groups[0], load_of(rates_of(mine))
 
 
-def _run(request: Request, facts: Facts | None) -> Run:
-    source: Source = request.shape if facts is None else week(facts, group_id=request.group_id)
-    return Run(request.seed, source, arms(request.policies, request.replicas), request.costs)
+def _run(request: Request, facts: Facts | None) -> tuple[Run, tuple[str, ...]]:
+    """What to play, and which of its costs the ledger measured."""
+    source: Source = request.shape
+    costs = request.costs
+    measured: tuple[str, ...] = ()
+    if facts is not None:
+        source = week(facts, group_id=request.group_id)
+        mine = facts.of_group(request.group_id)
+        costs, measured = calibrated(costs, mine.recoveries, mine.decisions)
+    if request.session_timeout_s is not None:
+        costs = replace(costs, session_timeout_s=request.session_timeout_s)
+        measured = tuple(name for name in measured if name != "session_timeout_s")
+    return Run(request.seed, source, arms(request.policies, request.replicas), costs), measured
 
 
 def _facts_here(request: Request) -> Facts | None:
@@ -158,13 +172,16 @@ def _facts_on_spark(spark: Any, request: Request) -> Facts | None:
     return facts_on_spark(read_checked(spark, request.ledgers, request.max_refused, request.properties)[0])
 
 
-def _finish(request: Request, summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def _finish(
+    request: Request, run: Run, measured: Sequence[str], summaries: list[dict[str, Any]],
+) -> dict[str, Any]:
     chosen_from = request.policies[0].partition("+")[0]
     report = {
         "options": {
             "scenarios": request.scenarios, "seed": request.seed, "policies": list(request.policies),
             "replicas": list(request.replicas), "ledgers": list(request.ledgers),
-            "shape": None if request.ledgers else _plain(request.shape), "costs": _plain(request.costs),
+            "shape": None if request.ledgers else _plain(request.shape), "costs": _plain(run.costs),
+            "measured_costs": list(measured),
         },
         "sim_summary": summaries,
         "sim_settings": [line._asdict() for line in recommend(summaries, policy=chosen_from)],

@@ -1,11 +1,8 @@
 """Scenarios from a recorded week: who ran, who came and went, and what each partition carried.
 
-Decisions tell the membership, assignments the topics, partition samples the load. What a ledger does not
-say is taken like this:
+Decisions tell the membership (``diary.py``), assignments the topics, partition samples the load, recoveries
+what a recovery takes (``measured.py``). What a ledger does not say is taken like this:
 
-* a member that is gone in one decision and back within RETURN_S (under its own id, or, as Kafka gives
-  new ids to members without ``group.instance.id``, another new member of its rack) was restarted;
-* a member that is gone for good left, or crashed where the trigger says so (CRASH_WORDS);
 * topics of one partition count are one co-partitioned group; a topic is a changelog when it had a standby
   or a recovery, or is named like one.
 
@@ -15,9 +12,10 @@ draws anew whom they hit, how long it was quiet before, and which partitions are
 
 from __future__ import annotations
 
-import datetime as dt
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +23,12 @@ import numpy as np
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Floats
+from faust_assigner.pipeline.simulate.diary import Diary
+from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.weights.rates import PartitionRate, bytes_per_record, rates_of
-from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
+from faust_assigner.simulation.fleet import Kind, Scenario, TaskGroup
 from faust_assigner.weights.document import clamp_to_median
 
-RETURN_S = 300.0
-CRASH_WORDS = ("crash", "kill", "timeout", "expired", "lost", "dead", "fenced")
 CHANGELOG_SUFFIX = "-changelog"
 #: Taken for the table of a stateful partition that no sample measured.
 NOMINAL_RECORDS = 10_000.0
@@ -62,13 +60,29 @@ class Facts:
     decisions: tuple[Mapping[str, Any], ...]
     topics: tuple[TopicFact, ...]
     rates: tuple[PartitionRate, ...]
+    recoveries: tuple[RecoveryFact, ...] = ()
+    #: (group, decision, member) -> when one of the partitions it was given was last sampled before the
+    #: next decision: silence before that is how a crash shows.
+    last_seen: Mapping[tuple[str, str, str], datetime] = field(default_factory=dict)
+
+    def of_group(self, group_id: str | None) -> Facts:
+        """The facts of one group; None: of all."""
+        if group_id is None:
+            return self
+        return replace(
+            self, decisions=tuple(each for each in self.decisions if each["group_id"] == group_id),
+            topics=tuple(each for each in self.topics if each.group_id == group_id),
+            rates=tuple(each for each in self.rates if each.group_id == group_id),
+            recoveries=tuple(each for each in self.recoveries if each.group_id == group_id))
 
 
 def facts_of(rows: Iterable[Row]) -> Facts:
     """The facts in accepted ledger lines; a decision read twice counts once."""
     decisions: dict[tuple[str, str], Mapping[str, Any]] = {}
     topics: dict[tuple[str, str], tuple[int, bool]] = {}
-    samples = []
+    samples: list[Mapping[str, Any]] = []
+    recoveries: list[Mapping[str, Any]] = []
+    placed: list[Mapping[str, Any]] = []
     for row in rows:
         values = row.values
         if row.table == "decision":
@@ -77,14 +91,64 @@ def facts_of(rows: Iterable[Row]) -> Facts:
         elif row.table == "partition_sample":
             samples.append(values)
         else:
+            (recoveries if row.table == "recovery" else placed).append(values)
             stateful = row.table == "recovery" or values["role"] != "active"
             count, known = topics.get((values["group_id"], values["topic"]), (0, False))
             topics[values["group_id"], values["topic"]] = (
                 max(count, values["partition"] + 1), known or stateful)
+    ordered = sorted(decisions.values(), key=lambda v: (v["ts"], v["group_id"], v["decision_id"]))
     return Facts(
-        tuple(sorted(decisions.values(), key=lambda v: (v["ts"], v["group_id"], v["decision_id"]))),
-        tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)), tuple(rates_of(samples)),
+        tuple(ordered), tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)),
+        tuple(rates_of(samples)), tuple(_recoveries(recoveries)), _last_seen(ordered, placed, samples),
     )
+
+
+def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
+    """One fact for each decision and member; a row told twice counts once."""
+    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for row in {tuple(sorted(each.items())): each for each in rows}.values():
+        found.setdefault((row["group_id"], row["decision_id"], row["member_id"]), []).append(row)
+    facts = []
+    for key, mine in sorted(found.items()):
+        took = max(row["ended"] for row in mine) - min(row["started"] for row in mine)
+        facts.append(RecoveryFact(*key, took.total_seconds(), sum(row["records"] for row in mine),
+                                  any(row["source"] == "replay" for row in mine)))
+    return facts
+
+
+def _last_seen(decisions: Sequence[Mapping[str, Any]], placed: Iterable[Mapping[str, Any]],
+               samples: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], datetime]:
+    owners = {(row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]
+              for row in placed if row["role"] == "active"}
+    times = decision_times(decisions)
+    found: dict[tuple[str, str, str], datetime] = {}
+    for row in samples:
+        name = decision_at(times.get(row["group_id"], ([], [])), row["ts"])
+        owner = owners.get((row["group_id"], name, row["topic"], row["partition"]))
+        if owner is not None:
+            key = (row["group_id"], name, owner)
+            found[key] = max(row["ts"], found.get(key, row["ts"]))
+    return found
+
+
+#: A group's decisions in order: when, and their ids.
+Times = tuple[Sequence[datetime], Sequence[str]]
+
+
+def decision_times(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Times]:
+    """By group, from decisions in order of time."""
+    found: dict[str, tuple[list[datetime], list[str]]] = {}
+    for decision in decisions:
+        moments, names = found.setdefault(decision["group_id"], ([], []))
+        moments.append(decision["ts"])
+        names.append(decision["decision_id"])
+    return {group: (moments, names) for group, (moments, names) in found.items()}
+
+
+def decision_at(times: Times, moment: datetime) -> str:
+    """The decision that stood at ``moment``; empty before the first."""
+    at = bisect.bisect_right(times[0], moment)
+    return times[1][at - 1] if at else ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +185,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
                               "its topics are not known")
     groups, members = _groups(topics)
     rates, records = _load(groups, members, [rate for rate in facts.rates if rate.group_id == group_id])
-    diary = _Diary(decisions)
+    diary = Diary(decisions, facts.last_seen)
     return Scenario(
         0, 0, group_id, decisions[0]["ts"].date().isoformat(), tuple(diary.workers.values()), diary.start,
         groups, rates, records, diary.events(), clamp_to_median(rates),
@@ -159,67 +223,6 @@ def _load(groups: Sequence[TaskGroup], members: Sequence[Sequence[str]], rates: 
     unknown = stateful & (records == 0)
     return (per_task if per_task.any() else np.ones(len(per_task)),
             np.where(unknown, NOMINAL_RECORDS, np.floor(records)))
-
-
-@dataclass
-class _Absence:
-    """A member that is gone: since when, how, and for how long if it came back."""
-
-    worker: str
-    at_s: float
-    crashed: bool
-    down_s: float | None = None
-
-
-@dataclass
-class _Diary:
-    """Who ran when, read from successive decisions."""
-
-    decisions: Sequence[Mapping[str, Any]]
-    workers: dict[str, Worker] = field(default_factory=dict)
-    start: tuple[str, ...] = ()
-    absences: list[_Absence] = field(default_factory=list)
-    joins: list[Event] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        names: dict[str, str] = {}  # member id -> the worker it is an incarnation of
-        first = self.decisions[0]["ts"]
-        for number, decision in enumerate(self.decisions):
-            at = (decision["ts"] - first) / dt.timedelta(seconds=1)
-            now = {member["member_id"]: member for member in decision["members"]}
-            crashed = any(word in decision["trigger"].lower() for word in CRASH_WORDS)
-            for gone in sorted(set(names) - set(now)):
-                self.absences.append(_Absence(names.pop(gone), at, crashed))
-            for member_id in sorted(set(now) - set(names)):
-                names[member_id] = self._arrives(now[member_id], at, is_start=number == 0)
-            if number == 0:
-                self.start = tuple(sorted(names.values()))
-        self.workers = {name: self.workers[name] for name in sorted(self.workers)}
-
-    def _arrives(self, member: Mapping[str, Any], at: float, *, is_start: bool) -> str:
-        rack, member_id = member["rack"], member["member_id"]
-        back = [absence for absence in self.absences
-                if absence.down_s is None and at - absence.at_s <= RETURN_S
-                and (absence.worker == member_id or self.workers[absence.worker].rack_id == rack)]
-        if back and not is_start:
-            mine = min(back, key=lambda absence: (absence.worker != member_id, absence.at_s, absence.worker))
-            mine.down_s = at - mine.at_s
-            return mine.worker
-        self.workers.setdefault(member_id, Worker(member_id, rack, max(member["capacity"], 1e-9)))
-        if not is_start:
-            self.joins.append(Event(at, Kind.JOIN, member_id))
-        return str(member_id)
-
-    def events(self) -> tuple[Event, ...]:
-        """All that happened, in order of time; what happened at one moment, in the order of workers."""
-        events = list(self.joins)
-        for absence in self.absences:
-            if absence.down_s is None:
-                kind = Kind.CRASH if absence.crashed else Kind.LEAVE
-            else:
-                kind = Kind.BOUNCE if absence.crashed else Kind.RESTART
-            events.append(Event(absence.at_s, kind, absence.worker, absence.down_s or 0.0))
-        return tuple(sorted(events, key=lambda event: (event.at_s, event.member_id, event.kind.value)))
 
 
 def _varied(recorded: Scenario, draw: np.random.Generator) -> Scenario:

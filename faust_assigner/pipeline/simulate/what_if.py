@@ -79,11 +79,12 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
     racks = {member.rack_id for member in members}
     if change.lose_rack is not None and change.lose_rack not in racks:
         raise ConfigError(f"no member stands in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}")
-    unknown = sorted(set(change.remove) - {member.member_id for member in members})
+    unknown = sorted(set(change.remove) - {name for member in members for name in _names(member)})
     if unknown:
-        raise ConfigError(f"no member is called {unknown[0]!r}")
+        known = ", ".join(sorted(_names(member)[0] for member in members))
+        raise ConfigError(f"no member is called {unknown[0]!r}; there are: {known}")
     left = [member for member in members
-            if member.member_id not in change.remove
+            if not set(_names(member)) & set(change.remove)
             and (change.lose_rack is None or member.rack_id != change.lose_rack)]
     topics = members[0].topics if members else ()
     crowd = Counter(member.rack_id for member in left)
@@ -94,6 +95,11 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
     if not left:
         raise ConfigError("nobody would be left in the group")
     return tuple(left)
+
+
+def _names(member: Member) -> tuple[str, ...]:
+    """What a person may call the member: its instance id where it has one, and its member id."""
+    return (member.member_id,) if member.instance_id is None else (member.instance_id, member.member_id)
 
 
 @dataclass

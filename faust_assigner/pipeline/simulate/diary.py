@@ -1,0 +1,126 @@
+"""Who ran when, and what became of whom: a group's life read from its successive decisions.
+
+* A static member (``instance_id``) is the same worker under every member id. It sends no LeaveGroup: however
+  it ended, the group missed it one session later, so that is when it is said to have ended.
+* A member without one that is back within RETURN_S (under its own id or, as Kafka gives new ids, as another
+  new member of its rack) was restarted; one that stays away left.
+* Such a member crashed, and that a session before it was missed, where its partitions had been silent for the
+  whole session while others were sampled, or where the trigger says so (CRASH_WORDS, of other writers).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from faust_assigner.simulation.fleet import Event, Kind, Worker
+
+RETURN_S = 300.0
+#: How long a static worker is taken to have been away that came back before anybody missed it.
+BRIEF_S = 5.0
+#: Of a session, how much silence tells a crash: a sample is not taken at the very moment of death.
+SILENT_SHARE = 0.9
+CRASH_WORDS = ("crash", "kill", "timeout", "expired", "lost", "dead", "fenced")
+
+LastSeen = Mapping[tuple[str, str, str], dt.datetime]
+
+
+@dataclass
+class _Absence:
+    """A worker that is gone: since when, how, and for how long if it came back."""
+
+    worker: str
+    at_s: float
+    crashed: bool
+    down_s: float | None = None
+
+
+@dataclass
+class Diary:
+    """``workers`` by name, those of the ``start``, and :meth:`events`, from ``decisions`` in order of time.
+
+    ``last_seen``: (group, decision, member) -> its last sample before the next decision.
+    """
+
+    decisions: Sequence[Mapping[str, Any]]
+    last_seen: LastSeen = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    start: tuple[str, ...] = ()
+    absences: list[_Absence] = field(default_factory=list)
+    joins: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        here: dict[str, str] = {}  # member id -> the worker it is an incarnation of
+        static: set[str] = set()
+        first = self.decisions[0]["ts"]
+        for number, decision in enumerate(self.decisions):
+            at = (decision["ts"] - first) / dt.timedelta(seconds=1)
+            now = {member["member_id"]: member for member in decision["members"]}
+            back = {member["instance_id"] for member in now.values() if member.get("instance_id")}
+            static |= back
+            for gone in sorted(set(here) - set(now)):
+                worker = here.pop(gone)
+                if worker in back:
+                    self.absences.append(_Absence(worker, max(0.0, at - BRIEF_S), False, BRIEF_S))
+                else:
+                    self.absences.append(self._absence(worker, gone, at, number, worker in static))
+            still = set(here.values())
+            for member_id in sorted(set(now) - set(here)):
+                here[member_id] = self._arrives(now[member_id], at, is_start=number == 0, still=still)
+            if number == 0:
+                self.start = tuple(sorted(here.values()))
+        self.workers = {name: self.workers[name] for name in sorted(self.workers)}
+
+    def _absence(self, worker: str, member_id: str, at: float, number: int, is_static: bool) -> _Absence:
+        decision = self.decisions[number]
+        session_s = decision.get("session_timeout_s") or 0.0
+        said = any(word in decision["trigger"].lower() for word in CRASH_WORDS)
+        crashed = is_static or said or self._fell_silent(member_id, number, session_s)
+        return _Absence(worker, max(0.0, at - session_s) if crashed else at, crashed)
+
+    def _fell_silent(self, member_id: str, number: int, session_s: float) -> bool:
+        """Whether the member's partitions were not sampled for a session, and somebody else's were."""
+        before, now = self.decisions[number - 1], self.decisions[number]
+        seen = {member["member_id"]: self.last_seen.get(
+            (now["group_id"], before["decision_id"], member["member_id"]), before["ts"])
+            for member in before["members"]}
+        silence = {name: (now["ts"] - at) / dt.timedelta(seconds=1) for name, at in seen.items()}
+        others = [seconds for name, seconds in silence.items() if name != member_id]
+        enough = SILENT_SHARE * session_s
+        return bool(session_s and silence[member_id] >= enough and others and min(others) < enough / 2)
+
+    def _arrives(self, member: Mapping[str, Any], at: float, *, is_start: bool, still: set[str]) -> str:
+        rack, name = member["rack"], member.get("instance_id") or member["member_id"]
+        if name in still:
+            return str(name)
+        if not is_start:
+            back = [absence for absence in self.absences
+                    if absence.down_s is None and self._is_back(absence, member, name, at)]
+            if back:
+                mine = min(back, key=lambda absence: (absence.worker != name, absence.at_s, absence.worker))
+                mine.down_s = at - mine.at_s
+                return mine.worker
+        brief = any(absence.worker == name for absence in self.absences)
+        self.workers.setdefault(name, Worker(name, rack, max(member["capacity"], 1e-9)))
+        if not is_start and not brief:
+            self.joins.append(Event(at, Kind.JOIN, name))
+        return str(name)
+
+    def _is_back(self, absence: _Absence, member: Mapping[str, Any], name: str, at: float) -> bool:
+        if member.get("instance_id"):
+            return absence.worker == name
+        return at - absence.at_s <= RETURN_S and (
+            absence.worker == name or self.workers[absence.worker].rack_id == member["rack"])
+
+    def events(self) -> tuple[Event, ...]:
+        """All that happened, in order of time; what happened at one moment, in the order of workers."""
+        events = list(self.joins)
+        for absence in self.absences:
+            if absence.down_s is None:
+                kind = Kind.CRASH if absence.crashed else Kind.LEAVE
+            else:
+                kind = Kind.BOUNCE if absence.crashed else Kind.RESTART
+            events.append(Event(absence.at_s, kind, absence.worker, absence.down_s or 0.0))
+        return tuple(sorted(events, key=lambda event: (event.at_s, event.member_id, event.kind.value)))
