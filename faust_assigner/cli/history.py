@@ -18,13 +18,14 @@ from faust_assigner.cli.failure import spoken_errors
 @shared.fail_if_empty_option
 @shared.max_refused_option
 @shared.config_option
+@shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
               help="What reads topics: Spark's connector or aiokafka.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
 def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None,
-            fail_if_empty: bool | None, max_refused: str | None, config: str | None, master: str,
-            connector: str, as_json: bool) -> None:
+            fail_if_empty: bool | None, max_refused: str | None, config: str | None, packages: str,
+            master: str, connector: str, as_json: bool) -> None:
     """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
     if every is not None and not stream:
         raise click.UsageError("--every goes with --stream")
@@ -34,7 +35,8 @@ def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | Non
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
 
         options = HistoryOptions(ledgers, out, stream, every, connector, fail_if_empty,
-                                 Tolerance.parse(max_refused), shared.properties(config))
+                                 Tolerance.parse(max_refused), shared.properties(config),
+                                 tuple(filter(None, packages.split(","))))
         check(options)
         spark = session_for(options, master)
         try:

@@ -16,6 +16,10 @@ config_option: Callable[[Any], Any] = click.option(
     help="Kafka's client properties (security.protocol=SASL_SSL ...), as Kafka's own tools take them. "
          "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.")
 
+packages_option: Callable[[Any], Any] = click.option(
+    "--packages", default="", metavar="A:B:C[,...]",
+    help="Maven packages for Spark, as spark-submit takes them "
+         "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).")
 max_refused_option: Callable[[Any], Any] = click.option(
     "--max-refused", metavar="N|P%", help="Fail, and write nothing, when more lines are refused than this.")
 fail_if_empty_option: Callable[[Any], Any] = click.option(

@@ -39,13 +39,14 @@ from faust_assigner.cli.spark import on_spark, tell
 @shared.config_option
 @click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]")
+@shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
 def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
              policies: str, replicas: str, members: str, partitions: str, racks: str,
              session_timeout: float | None, add: int, remove: tuple[str, ...], lose_rack: str | None,
-             max_refused: str | None, config: str | None, no_spark: bool, jobs: int | None, master: str,
-             as_json: bool) -> None:
+             max_refused: str | None, config: str | None, no_spark: bool, jobs: int | None, packages: str,
+             master: str, as_json: bool) -> None:
     """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
@@ -69,8 +70,8 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
             change = Change(add, remove, lose_rack)
             tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
             return
-        report = (simulate_job.simulate_here(request) if no_spark
-                  else on_spark(master, lambda spark: simulate_job.simulate_on_spark(spark, request)))
+        report = simulate_job.simulate_here(request) if no_spark else on_spark(
+            master, packages, lambda spark: simulate_job.simulate_on_spark(spark, request))
         tell(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 

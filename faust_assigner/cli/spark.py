@@ -32,9 +32,9 @@ def doctor(start: bool, as_json: bool) -> None:
     raise SystemExit(0 if is_fit(findings) else 1)
 
 
-def on_spark(master: str, work: Callable[[Any], Any]) -> Any:
+def on_spark(master: str, packages: str, work: Callable[[Any], Any]) -> Any:
     """``work`` of a session on ``master`` that ends with it."""
-    with spark_for(master) as session:
+    with spark_for(master, packages) as session:
         return work(session)
 
 
@@ -47,11 +47,11 @@ def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def spark_for(master: str) -> Iterator[Any]:
+def spark_for(master: str, packages: str = "") -> Iterator[Any]:
     """A session for one command; it ends with the command."""
     from faust_assigner.pipeline.session import spark_session
 
-    session = spark_session(master)
+    session = spark_session(master, packages=tuple(filter(None, packages.split(","))))
     try:
         yield session
     finally:

@@ -25,11 +25,12 @@ from faust_assigner.cli.spark import on_spark, tell
 @shared.max_refused_option
 @shared.config_option
 @click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
+@shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
             clamp: str, shadow: bool, replicas: int, max_refused: str | None, config: str | None,
-            no_spark: bool, master: str, as_json: bool) -> None:
+            no_spark: bool, packages: str, master: str, as_json: bool) -> None:
     """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
     if out is None and topic is None:
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
@@ -47,5 +48,5 @@ def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, to
             ledgers, datetime.now(UTC), out, shared.cluster(bootstrap, config) if topic else None, topic, by,
             Limits.parse(clamp), shadow, replicas, Tolerance.parse(max_refused), shared.properties(config))
         report = (job.learn_here(request) if no_spark
-                  else on_spark(master, lambda spark: job.learn_on_spark(spark, request)))
+                  else on_spark(master, packages, lambda spark: job.learn_on_spark(spark, request)))
         tell(report, show_weights, as_json=as_json)

@@ -13,6 +13,9 @@ from faust_assigner.errors import FaustAssignerError
 
 USAGE, FAILED, TRY_AGAIN = 2, 1, 75
 
+#: Of the Hadoop version that comes with our PySpark.
+S3_CLIENT = "org.apache.hadoop:hadoop-aws:3.5.0"
+
 #: Packages whose errors are the outside's, said in one line; all others are our own bugs.
 _OUTSIDE = ("aiokafka", "aiobotocore", "aiohttp", "botocore", "py4j", "pyspark", "requests", "urllib3")
 #: Names of errors, and Java's or Spark's words for them, that mean that nobody answered.
@@ -34,6 +37,8 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
     package = type(error).__module__.partition(".")[0]
     if package in ("pyspark", "py4j"):
         text = str(error)
+        if "S3AFileSystem not found" in text:
+            return f"s3:// and s3a:// need Hadoop's S3 client in Spark: --packages {S3_CLIENT}", USAGE
         return f"Spark: {last_words(text)}", TRY_AGAIN if _UNREACHABLE.search(text) else FAILED
     if package in _OUTSIDE or isinstance(error, OSError):
         said = f"{type(error).__name__}: {error}"

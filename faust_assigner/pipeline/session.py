@@ -67,6 +67,7 @@ def spark_session(
         wanted["spark.jars"] = ",".join(jar_list)
     if packages:
         wanted["spark.jars.packages"] = ",".join(packages)
+    wanted = {**s3_settings(os.environ), **wanted}
     for key, value in wanted.items():
         builder = builder.config(key, value)
     # py4j says every call at DEBUG and every broken pipe at INFO; neither helps a reader.
@@ -74,6 +75,19 @@ def spark_session(
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Hadoop's S3 client does not read from the environment as all others do: endpoint and region."""
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    found: dict[str, str] = {}
+    if endpoint:
+        # A server of one's own has no bucket in its host name.
+        found |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
+    if region:
+        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return found
 
 
 def _local_width(master: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.pipeline.ledgers.files import absolute
+from faust_assigner.pipeline.ledgers.files import absolute, hadoop_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Folder:
     """A folder of results, through the file system Spark itself would use for it."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
-        self.url = absolute(url).rstrip("/")
+        self.url = hadoop_url(absolute(url)).rstrip("/")
         self._spark = spark
         self._path_class = spark._jvm.org.apache.hadoop.fs.Path
         root = self._path_class(self.url)

@@ -36,6 +36,8 @@ class HistoryOptions:
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Maven packages for the session, as ``spark-submit`` takes them.
+    packages: tuple[str, ...] = ()
 
 
 def check(options: HistoryOptions) -> None:
@@ -101,7 +103,7 @@ def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
     """A session that can read what ``options`` name: with the connector's jars when a topic is among it."""
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
-    return spark_session(master, "faust-assigner history", jars=jars)
+    return spark_session(master, "faust-assigner history", jars=jars, packages=options.packages)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -71,6 +71,15 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
+def hadoop_url(url: str) -> str:
+    """The URL as Hadoop's file systems know it: ``s3://`` is ``s3a://`` there.
+
+    >>> hadoop_url("s3://shop/history")
+    's3a://shop/history'
+    """
+    return re.sub(r"^s3n?://", "s3a://", url)
+
+
 def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     """The ledger files of ``paths`` (files, folders, globs), each once, by name.
 

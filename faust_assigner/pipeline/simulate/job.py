@@ -10,10 +10,12 @@ Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 
 from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.files import file_system, hadoop_url
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
@@ -68,13 +71,13 @@ def simulate_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
     run, measured = _run(request, _facts_here(request))
     rows = play_here(run, request.scenarios, jobs=request.jobs)
-    write_rows(rows, Path(request.out) / TABLE)
+    _put_rows(rows, request.out)
     return _finish(request, run, measured, summarise(rows))
 
 
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
-    target = f"{request.out.rstrip('/')}/{TABLE}"
+    target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
     run, measured = _run(request, _facts_on_spark(spark, request))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
     return _finish(request, run, measured, summarise_on_spark(spark.read.parquet(target)))
@@ -194,6 +197,19 @@ def _plain(settings: Any) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(settings).items()}
 
 
+def _put_rows(rows: Sequence[SimRow], out: str) -> None:
+    if "://" not in out:
+        write_rows(rows, Path(out) / TABLE)
+        return
+    fs, target = file_system(f"{out.rstrip('/')}/{TABLE}")
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(rows, Path(folder) / TABLE)
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm(target, recursive=True)
+        for path in sorted((Path(folder) / TABLE).iterdir()):
+            fs.put_file(str(path), f"{target}/{path.name}")
+
+
 def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
     """Replace ``folder`` by one file with ``rows``; a reader sees the old file or the new one."""
     fresh = folder.with_name(f".{folder.name}.new")
@@ -224,8 +240,6 @@ def _write_text(url: str, text: str) -> None:
         Path(url).parent.mkdir(parents=True, exist_ok=True)
         Path(url).write_text(text)
         return
-    from faust_assigner.pipeline.ledgers.files import file_system
-
     fs, path = file_system(url)
     with fs.open(path, "w") as stream:
         stream.write(text)
