@@ -20,7 +20,8 @@ from faust_assigner.cli.spark import on_spark, tell
 @click.option("--ledger", "ledgers", multiple=True, metavar="PATH",
               help="Replay a recorded week: file, folder or glob. May be repeated.")
 @click.option("--group", "group_id", metavar="ID", help="With --ledger: this group alone.")
-@click.option("--policies", default="ours,ours+static,ours+static+weights,stock", show_default=True,
+@click.option("--policies", default="ours,ours+static,ours+static+weights,stock,stock+static",
+              show_default=True,
               help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
                    "each with +static and +weights.")
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")

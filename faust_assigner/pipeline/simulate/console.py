@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faust_assigner.pipeline.console import show
-from faust_assigner.pipeline.simulate.settings import ALL_FLEETS
+from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
 _METRICS = (("moved", "moves"), ("cold_moves", "cold"),
             ("unavailable_s_per_partition", "s stopped/partition"),
@@ -22,13 +22,20 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
          [(found["policy"], str(found["standbys"]), *(_spread(found, metric) for metric, _ in _METRICS))
           for found in everywhere])
     print()
-    show("Settings: the fewest standbys and switches within 10% of the calmest and the evenest (p90)",
+    show("Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
+         "95% interval; beside it the best other policy under the same conditions",
          ("state", "racks", "scenarios", "policy", "standbys", "s stopped/partition", "worst load",
-          "best other policy", "its s stopped/partition"),
+          "other policy", "its s stopped/partition", "less it, paired", "calmer"),
          [(line["state"], line["racks"], str(line["scenarios"]), line["policy"], str(line["standbys"]),
-           f"{line['unavailable_s_per_partition_p90']:.1f}", f"{line['worst_load_p90']:.2f}",
-           line["instead_of"], _maybe(line["its_unavailable_s_per_partition_p90"]))
+           _within(line[STOPPED], line["intervals"][STOPPED]),
+           _within(line["worst_load_p90"], line["intervals"]["worst_load_p90"], digits=2),
+           line["instead_of"], _within(line[f"its_{STOPPED}"], line["its_interval"]),
+           _within(line["difference_s"], line["difference_interval"]), line["calmer"])
           for line in report["sim_settings"]])
+    lost = [line for line in report["sim_settings"] if line["calmer"] not in ("", "even", line["policy"])]
+    if lost:
+        fleets = ", ".join(f"state {line['state']} on {line['racks']} racks" for line in lost)
+        print(f"\n{lost[0]['calmer']} stops less than what is named for it: {fleets}")
     print(f"\nWritten to {out}: sim_result, report.json")
 
 
@@ -73,5 +80,9 @@ def _spread(found: Mapping[str, Any], metric: str) -> str:
     return " / ".join(f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99))
 
 
-def _maybe(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+def _within(value: float | None, interval: Sequence[float] | None, *, digits: int = 1) -> str:
+    """``12.3 (11.0..14.1)``."""
+    if value is None:
+        return ""
+    told = f"{value:.{digits}f}"
+    return told if interval is None else f"{told} ({interval[0]:.{digits}f}..{interval[1]:.{digits}f})"

@@ -23,7 +23,6 @@ from typing import Any
 
 from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.ledgers.current import Current, current_here
-from faust_assigner.pipeline.ledgers.files import file_system, hadoop_url
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
@@ -77,6 +76,8 @@ def simulate_here(request: Request) -> dict[str, Any]:
 
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
+    from faust_assigner.pipeline.ledgers.files import hadoop_url
+
     target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
     run, measured = _run(request, _facts_on_spark(spark, request))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
@@ -201,6 +202,8 @@ def _put_rows(rows: Sequence[SimRow], out: str) -> None:
     if "://" not in out:
         write_rows(rows, Path(out) / TABLE)
         return
+    from faust_assigner.pipeline.ledgers.files import file_system
+
     fs, target = file_system(f"{out.rstrip('/')}/{TABLE}")
     with tempfile.TemporaryDirectory() as folder:
         write_rows(rows, Path(folder) / TABLE)
@@ -240,6 +243,8 @@ def _write_text(url: str, text: str) -> None:
         Path(url).parent.mkdir(parents=True, exist_ok=True)
         Path(url).write_text(text)
         return
+    from faust_assigner.pipeline.ledgers.files import file_system
+
     fs, path = file_system(url)
     with fs.open(path, "w") as stream:
         stream.write(text)

@@ -26,8 +26,8 @@ BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
 }
 
-#: Tried when the caller names none: our settings one at a time, and stock beside them.
-DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock")
+#: Tried when the caller names none: our settings one at a time, and stock beside them under the same.
+DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock", "stock+static")
 DEFAULT_REPLICAS = (0, 1, 2)
 
 _SWITCHES = {"static": "static", "weights": "weighted"}

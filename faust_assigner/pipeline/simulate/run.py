@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from faust_assigner.pipeline.simulate.policies import arms as default_arms
 from faust_assigner.pipeline.simulate.policies import load
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
-from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, distribution, in_order, state_class
+from faust_assigner.pipeline.simulate.settings import (
+    ALL_FLEETS,
+    comparable,
+    difference,
+    distribution,
+    in_order,
+    state_class,
+)
 from faust_assigner.simulation.fleet import Arm, Costs, Scenario
 from faust_assigner.simulation.simulator import Memo, simulate
 
@@ -158,8 +165,41 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
 
     import pandas as pd
 
-    told = results.withColumn("class", F.explode(classes)).groupBy(*keys).applyInPandas(one, "summary string")
-    return in_order([json.loads(row.summary) for row in told.collect()])
+    classed = results.withColumn("class", F.explode(classes))
+    told = classed.groupBy(*keys).applyInPandas(one, "summary string")
+    summaries = [json.loads(row.summary) for row in told.collect()]
+    pairs = _pairs_on_spark(classed)
+    for found in summaries:
+        arm = (found["state"], found["racks"], found["standbys"], found["policy"])
+        found["against"] = {name[-1]: pair for name, pair in sorted(pairs.items()) if name[:-1] == arm}
+    return in_order(summaries)
+
+
+def _pairs_on_spark(classed: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """(state, racks, standbys, policy, other) -> their difference, one task per pair of arms and class."""
+    import pandas as pd
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+    names = [row.policy for row in classed.select("policy").distinct().collect()]
+    wanted = [(mine, other) for mine in names for other in names if comparable(mine, other)]
+    if not wanted:
+        return {}
+    place = ["class", "standbys", "scenario_id"]
+    told = classed.select(*place, "policy", (F.col("unavailable_s") / F.col("partitions")).alias("stopped"))
+    mine = told.withColumnsRenamed({"policy": "a", "stopped": "mine"})
+    theirs = told.withColumnsRenamed({"policy": "b", "stopped": "theirs"})
+    pairs = F.broadcast(classed.sparkSession.createDataFrame(wanted, "a string, b string"))
+
+    def one(frame: pd.DataFrame) -> pd.DataFrame:
+        first = frame.iloc[0]
+        found = difference(*(dict(zip(frame["scenario_id"], frame[side], strict=True))
+                             for side in ("mine", "theirs")))
+        key = [first["class"]["state"], first["class"]["racks"], int(first["standbys"]), first["a"]]
+        return pd.DataFrame({"told": [json.dumps([[*key, first["b"]], found])]})
+
+    joined = mine.join(pairs, "a").join(theirs, [*place, "b"])
+    rows = joined.groupBy("class", "standbys", "a", "b").applyInPandas(one, "told string").collect()
+    return {tuple(key): found for key, found in (json.loads(row.told) for row in rows)}
 
 
 def to_frame(rows: Sequence[SimRow]) -> Any:

@@ -9,10 +9,15 @@ The rule of the table, per class of fleet (size of the state x racks):
 2. of these, keep those whose p90 of the heaviest load is within 10% of the best of them;
 3. of these, take the fewest standbys (each is a copy of the state on disk and on the wire), then the
    fewest switches, then the name.
+
+Beside it stands another policy *under the same conditions*: as many standbys, static members or not alike.
+The two played the same scenarios, so their difference is taken pair by pair; who is calmer is said only
+where the 95% interval of that difference leaves out zero.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +29,12 @@ from faust_assigner.model import Floats
 METRICS = ("moved", "cold_moves", "unavailable_s", "unavailable_s_per_partition", "worst_gap_s",
            "worst_load", "imbalance", "restored")
 PERCENTILES = (50, 90, 99)
+
+#: What the table is led by, and all it tells of a setting.
+STOPPED = "unavailable_s_per_partition_p90"
+TOLD = (STOPPED, "worst_load_p90", "cold_moves_p90", "moved_p90")
+#: Half of a 95% interval, in standard errors.
+Z95 = 1.96
 
 #: Two settings this close are called equal, and the cheaper one wins.
 CLOSE = 1.10
@@ -45,8 +56,16 @@ class Recommendation(NamedTuple):
     worst_load_p90: float
     cold_moves_p90: float
     moved_p90: float
+    #: (lowest, highest) that each figure before may be: 95% intervals, from order statistics.
+    intervals: Mapping[str, tuple[float, float]]
     instead_of: str
     its_unavailable_s_per_partition_p90: float | None
+    its_interval: tuple[float, float] | None
+    #: Seconds stopped per partition, this less the other, scenario by scenario: mean and 95% interval.
+    difference_s: float | None
+    difference_interval: tuple[float, float] | None
+    #: Which of the two stops less, where the difference is no chance; else "even".
+    calmer: str
 
 
 def state_class(records_per_partition: float) -> str:
@@ -64,12 +83,50 @@ def fleet_class(row: Any) -> tuple[str, str]:
 
 
 def summarise(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Per class of fleet (and ``all``), policy and standbys: mean, p50, p90, p99, max of METRICS."""
+    """Per class of fleet (and ``all``), policy and standbys: mean, p50, p90, p99, max of METRICS.
+
+    ``against`` holds the paired differences to policies of others under the same conditions.
+    """
     arms: dict[tuple[tuple[str, str], str, int], list[Any]] = {}
     for row in rows:
         for fleets in ((ALL_FLEETS, ALL_FLEETS), fleet_class(row)):
             arms.setdefault((fleets, row.policy, row.standbys), []).append(row)
-    return in_order([distribution(mine, fleets) for (fleets, _, _), mine in arms.items()])
+    found = []
+    for (fleets, policy, standbys), mine in arms.items():
+        others = [name for class_, name, count in arms
+                  if (class_, count) == (fleets, standbys) and comparable(policy, name)]
+        summary = distribution(mine, fleets)
+        summary["against"] = {name: difference(stopped(mine), stopped(arms[fleets, name, standbys]))
+                              for name in sorted(others)}
+        found.append(summary)
+    return in_order(found)
+
+
+def comparable(policy: str, other: str) -> bool:
+    """Whether two arms differ in who plans and not in how members join: both static, or neither."""
+    (base, *switches), (other_base, *other_switches) = policy.split("+"), other.split("+")
+    return base != other_base and ("static" in switches) == ("static" in other_switches)
+
+
+def stopped(rows: Iterable[Any]) -> dict[str, float]:
+    """Scenario id -> seconds stopped per partition."""
+    return {row.scenario_id: row.unavailable_s / row.partitions for row in rows}
+
+
+def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, Any]:
+    """``mine`` less ``theirs`` in the scenarios that both played: mean, 95% interval of it, how many.
+
+    The interval is None for fewer than two scenarios.
+    """
+    shared = sorted(mine.keys() & theirs.keys())
+    values = np.array([mine[name] - theirs[name] for name in shared])
+    if not len(values):
+        return {"scenarios": 0, "mean": None, "interval": None}
+    mean = float(values.mean())
+    if len(values) < 2:
+        return {"scenarios": len(values), "mean": mean, "interval": None}
+    half = Z95 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return {"scenarios": len(values), "mean": mean, "interval": [mean - half, mean + half]}
 
 
 def in_order(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -88,15 +145,29 @@ def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]
         found[f"{metric}_mean"] = float(values.mean())
         for percentile, value in zip(PERCENTILES, np.percentile(values, PERCENTILES), strict=True):
             found[f"{metric}_p{percentile}"] = float(value)
+        found[f"{metric}_p90_interval"] = list(quantile_interval(values, 0.9))
         found[f"{metric}_max"] = float(values.max())
     return found
+
+
+def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
+    """A 95% interval of a quantile that asks nothing of the distribution: two of the sorted values.
+
+    Which two, says the binomial (as a normal): the number of values below the quantile is n * share, more
+    or less. With few values it reaches to the largest, which is then a lower bound of the truth.
+    """
+    ordered, count = np.sort(values), len(values)
+    half = Z95 * math.sqrt(count * share * (1 - share))
+    low = max(0, math.floor(count * share - half))
+    high = min(count - 1, math.ceil(count * share + half))
+    return float(ordered[min(low, count - 1)]), float(ordered[high])
 
 
 def recommend(summaries: Sequence[Mapping[str, Any]], *, policy: str) -> list[Recommendation]:
     """The settings table: over all fleets, then per class of state and racks.
 
-    ``policy`` names whose settings are chosen from (``ours`` also means ``ours+static``). The last two
-    columns show the best of the other policies beside it.
+    ``policy`` names whose settings are chosen from (``ours`` also means ``ours+static``). The
+    last columns show the best of the other policies under the same conditions beside it.
     """
     classes: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for found in summaries:
@@ -112,18 +183,28 @@ def _values(rows: Sequence[Any], metric: str) -> Floats:
 
 def _choose(state: str, racks: str, arms: Sequence[Mapping[str, Any]], policy: str) -> Recommendation:
     ours = [arm for arm in arms if arm["policy"].partition("+")[0] == policy]
-    others = [arm for arm in arms if arm["policy"].partition("+")[0] != policy]
-    calm = _close_to_best(ours, "unavailable_s_per_partition_p90")
+    calm = _close_to_best(ours, STOPPED)
     even = _close_to_best(calm, "worst_load_p90")
     best = min(even, key=lambda arm: (arm["standbys"], arm["policy"].count("+"), arm["policy"]))
-    rival = min(others, key=lambda arm: (arm["unavailable_s_per_partition_p90"], arm["standbys"]),
-                default=None)
+    rivals = [arm for arm in arms if arm["standbys"] == best["standbys"]
+              and comparable(best["policy"], arm["policy"])]
+    rival = min(rivals, key=lambda arm: (arm[STOPPED], arm["policy"]), default=None)
+    pair = best["against"].get(rival["policy"]) if rival else None
     return Recommendation(
-        state, racks, best["scenarios"], best["policy"], best["standbys"],
-        best["unavailable_s_per_partition_p90"], best["worst_load_p90"], best["cold_moves_p90"],
-        best["moved_p90"], f"{rival['policy']}, standbys {rival['standbys']}" if rival else "",
-        rival["unavailable_s_per_partition_p90"] if rival else None,
+        state, racks, best["scenarios"], best["policy"], best["standbys"], best[STOPPED],
+        best["worst_load_p90"], best["cold_moves_p90"], best["moved_p90"],
+        {metric: best[f"{metric}_interval"] for metric in TOLD},
+        f"{rival['policy']}, standbys {rival['standbys']}" if rival else "",
+        rival[STOPPED] if rival else None, rival[f"{STOPPED}_interval"] if rival else None,
+        pair["mean"] if pair else None, pair["interval"] if pair else None,
+        _calmer(best["policy"], rival["policy"], pair["interval"]) if rival and pair else "",
     )
+
+
+def _calmer(policy: str, rival: str, interval: Sequence[float] | None) -> str:
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return "even"
+    return policy if interval[1] < 0 else rival
 
 
 def _close_to_best(arms: Sequence[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:

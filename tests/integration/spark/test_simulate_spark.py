@@ -30,14 +30,16 @@ def in_order(folder: Path) -> list[dict[str, Any]]:
 
 def test_spark_and_plain_python_give_identical_rows_and_reports(spark: SparkSession, tmp_path: Path) -> None:
     """Every row bit for bit, every percentile, every recommendation; what was there before is replaced."""
-    asked = {"scenarios": 12, "seed": 8, "policies": ("ours+static", "stock"), "replicas": (0, 1)}
+    asked = {"scenarios": 12, "seed": 8, "policies": ("ours+static", "stock", "stock+static"),
+             "replicas": (0, 1)}
     here, there = tmp_path / "here", tmp_path / "there"
     plain = simulate_here(Request(out=str(here), **asked))
     simulate_here(Request(out=str(there), **{**asked, "seed": 9}))
     sparked = simulate_on_spark(spark, Request(out=str(there), **asked))
     assert sparked == plain
+    assert plain["sim_settings"][0]["instead_of"].startswith("stock+static, standbys ")
     assert in_order(there) == in_order(here)
-    assert len(in_order(there)) == 12 * 4
+    assert len(in_order(there)) == 12 * 6
     assert json.loads((there / "report.json").read_text()) == json.loads((here / "report.json").read_text())
 
 
