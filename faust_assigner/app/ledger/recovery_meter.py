@@ -170,7 +170,7 @@ def _take(measured: _Open, restored: Restored) -> None:
         measured.source = SNAPSHOT
     measured.records += restored.replayed
     measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
-    measured.bytes += restored.bytes
+    measured.bytes += restored.bytes + restored.replayed_bytes
     measured.started, measured.ended = min(measured.started, restored.started), restored.ended
 
 

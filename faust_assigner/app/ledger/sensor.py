@@ -46,6 +46,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._sample_s = sample_s
         self._records: defaultdict[Any, int] = defaultdict(int)
         self._bytes: defaultdict[Any, int] = defaultdict(int)
+        #: What this worker sent, by topic and partition where it said one: its changelogs' bytes.
+        self._sent_bytes: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._held_s: defaultdict[Any, float] = defaultdict(float)
         self._cpu_at = 0.0
         self._changelog_ends: dict[Any, int] = {}
@@ -75,6 +77,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """A record of a source topic arrived."""
         self._records[tp] += 1
         self._bytes[tp] += message.serialized_key_size + message.serialized_value_size
+
+    def on_send_initiated(self, producer: Any, topic: str, message: Any, keysize: int, valsize: int) -> Any:
+        """A record is on its way; of a changelog the partition is known, and its owner alone writes to it."""
+        if message.partition is not None:
+            self._sent_bytes[topic, message.partition] += keysize + valsize
 
     def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> Any:
         """An event goes to an agent."""
@@ -122,13 +129,17 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             records = end - self._changelog_ends.get(tp, end) if is_changelog else self._records.pop(tp, 0)
             if is_changelog:
                 self._changelog_ends[tp] = end
+            arrived = self._bytes.pop(tp, 0)
+            if is_changelog:
+                arrived = self._sent_bytes.pop((tp.topic, tp.partition), 0)
             committed = consumer._committed_offset.get(tp)
             rows.append(("partition_sample", {
                 "group_id": app.conf.id, "ts": at, "topic": tp.topic, "partition": tp.partition,
                 "end_offset": end, "committed_offset": -1 if committed is None else committed,
-                "bytes_in": self._bytes.pop(tp, 0), "records_in": max(0, records),
+                "bytes_in": arrived, "records_in": max(0, records),
                 "cpu_ms": round(cpu_ms.get(tp, 0.0), 3), "state_bytes": sizes.get(tp, 0),
             }))
+        self._sent_bytes.clear()  # what went to other topics, or to partitions that are someone else's by now
         return rows
 
     def _share_cpu(self) -> dict[Any, float]:

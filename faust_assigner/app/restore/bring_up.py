@@ -89,6 +89,8 @@ class Restored:
     bytes: int
     #: Changelog offsets passed in batches, after the snapshot or the local files.
     replayed: int = 0
+    #: Bytes of keys and values read for that.
+    replayed_bytes: int = 0
 
 
 class Stop:
@@ -227,8 +229,8 @@ def _replay(
     logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - began)
     return {
         tp: replace(done[tp], ended=time.time(), end_offset=offset,
-                    replayed=offset - done[tp].end_offset)
-        for tp, offset in reached.items()}
+                    replayed=offset - done[tp].end_offset, replayed_bytes=read_bytes)
+        for tp, (offset, read_bytes) in reached.items()}
 
 
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:

@@ -25,7 +25,7 @@ from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Floats
 from faust_assigner.pipeline.simulate.diary import Diary
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
-from faust_assigner.pipeline.weights.rates import PartitionRate, bytes_per_record, rates_of
+from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, records_kept
 from faust_assigner.simulation.fleet import Kind, Scenario, TaskGroup
 from faust_assigner.weights.document import clamp_to_median
 
@@ -215,8 +215,7 @@ def _load(groups: Sequence[TaskGroup], members: Sequence[Sequence[str]], rates: 
         for number in range(group.partitions):
             mine = [found[topic, number] for topic in topics if (topic, number) in found]
             arrived.append(sum(rate.records_in * 1_000.0 / rate.covered_ms for rate in mine))
-            kept.append(sum(rate.state_bytes / bytes_per_record(rate) for rate in mine)
-                        if group.changelog else 0.0)
+            kept.append(sum(map(records_kept, mine)) if group.changelog else 0.0)
     per_task, records = np.array(arrived), np.array(kept)
     stateful = np.repeat([group.changelog is not None for group in groups],
                          [group.partitions for group in groups])

@@ -14,7 +14,7 @@ from typing import Any
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
 from faust_assigner.pipeline.ledgers.current import Current
-from faust_assigner.pipeline.weights.rates import PartitionRate, bytes_per_record
+from faust_assigner.pipeline.weights.rates import PartitionRate, records_kept
 from faust_assigner.planner import Plan, plan
 from faust_assigner.simulation.fleet import Costs, Scenario
 
@@ -44,7 +44,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
     keys = [(rate.topic, rate.partition) for rate in rates]
     return Load(
         {key: rate.records_in * 1_000.0 / rate.covered_ms for key, rate in zip(keys, rates, strict=True)},
-        {key: rate.state_bytes / bytes_per_record(rate) for key, rate in zip(keys, rates, strict=True)},
+        {key: records_kept(rate) for key, rate in zip(keys, rates, strict=True)},
         {key: float(rate.state_bytes) for key, rate in zip(keys, rates, strict=True)},
     )
 

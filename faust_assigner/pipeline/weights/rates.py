@@ -18,7 +18,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,14 @@ NOMINAL_INTERVAL_MS = 60_000.0
 REPLAY_RECORDS_PER_S = 3_700.0
 NOMINAL_RECORD_BYTES = 100.0
 
+CHANGELOG_SUFFIX = "-changelog"
+
 #: What a weight is learned from; ``blend`` is the mean of the shares of all that were measured.
 COSTS = ("blend", "cpu", "records", "bytes")
+
+
+#: Of one sample: records_in, bytes_in, cpu_ms, state_bytes, end_offset.
+Amounts: TypeAlias = tuple[int, int, float, int, int]
 
 
 class PartitionRate(NamedTuple):
@@ -51,6 +57,8 @@ class PartitionRate(NamedTuple):
     cpu_ms: float
     state_bytes: int
     newest: dt.datetime
+    #: Where the partition ended when last sampled: of a changelog, what a replay from its start has to read.
+    end_offset: int = 0
 
 
 def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
@@ -58,11 +66,11 @@ def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
 
     Cost: one dict entry per distinct sample; for more than memory holds there is the Spark transform.
     """
-    kept: dict[tuple[str, str, int], dict[dt.datetime, tuple[int, int, float, int]]] = {}
+    kept: dict[tuple[str, str, int], dict[dt.datetime, Amounts]] = {}
     for sample in samples:
         key = (sample["group_id"], sample["topic"], sample["partition"])
         amounts = (max(0, sample["records_in"]), max(0, sample["bytes_in"]),
-                   max(0.0, sample["cpu_ms"]), max(0, sample["state_bytes"]))
+                   max(0.0, sample["cpu_ms"]), max(0, sample["state_bytes"]), max(0, sample["end_offset"]))
         mine = kept.setdefault(key, {})
         mine[sample["ts"]] = max(amounts, mine.get(sample["ts"], amounts))
     gaps: dict[str, list[int]] = {}
@@ -91,9 +99,40 @@ def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str =
     rows = []
     for mine in groups.values():
         day = max(rate.newest for rate in mine).date().isoformat()
-        for rate, weight in zip(mine, clamp_to_median(_costs(mine, by), limits).tolist(), strict=True):
-            rows.append(_row(rate, round(weight, 6), day, version, computed_at))
+        weights = _task_weights(mine, _costs(mine, by), limits)
+        rows += [_row(rate, round(weight, 6), day, version, computed_at)
+                 for rate, weight in zip(mine, weights, strict=True)]
     return version, rows
+
+
+def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits) -> list[float]:
+    """The weight of each partition's task: summed over the topics that travel together, then relative to
+    the median task, then cut.
+
+    A quiet topic beside a busy one says nothing of a task's load, and a changelog is none of its own: against
+    the median of all partitions, the busy topic's would all be cut to the same. Topics of one partition
+    count (as far as they were sampled) are one group, as in the planner where everybody subscribes to all.
+    """
+    counts: dict[str, int] = {}
+    for rate in rates:
+        counts[rate.topic] = max(counts.get(rate.topic, 0), rate.partition + 1)
+    tasks = [(counts[rate.topic], rate.partition) for rate in rates]
+    summed = dict.fromkeys(tasks, 0.0)
+    for task, cost in zip(tasks, costs.tolist(), strict=True):
+        summed[task] += cost
+    weights = dict(zip(summed, clamp_to_median(list(summed.values()), limits).tolist(), strict=True))
+    return [weights[task] for task in tasks]
+
+
+def records_kept(rate: PartitionRate) -> float:
+    """What a replay of this partition's state reads; 0 where it keeps none.
+
+    From the changelog's end, which counts what compaction has not removed too; from the size on disk where
+    no offset was seen.
+    """
+    if not (rate.state_bytes or rate.topic.endswith(CHANGELOG_SUFFIX)):
+        return 0.0
+    return float(rate.end_offset) or rate.state_bytes / bytes_per_record(rate)
 
 
 def bytes_per_record(rate: PartitionRate) -> float:
@@ -105,13 +144,13 @@ def _gaps_ms(moments: Sequence[dt.datetime]) -> list[int]:
     return [millis(later) - millis(earlier) for earlier, later in itertools.pairwise(moments)]
 
 
-def _rate(key: tuple[str, str, int], mine: Mapping[dt.datetime, tuple[int, int, float, int]],
+def _rate(key: tuple[str, str, int], mine: Mapping[dt.datetime, Amounts],
           typical: float) -> PartitionRate:
     moments = sorted(mine)
     covered = typical + sum(gap if gap <= HOLE * typical else typical for gap in _gaps_ms(moments))
     return PartitionRate(
         *key, len(moments), covered, sum(mine[at][0] for at in moments), sum(mine[at][1] for at in moments),
-        sum(mine[at][2] for at in moments), mine[moments[-1]][3], moments[-1],
+        sum(mine[at][2] for at in moments), mine[moments[-1]][3], moments[-1], mine[moments[-1]][4],
     )
 
 
@@ -131,9 +170,8 @@ def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
 
 def _row(rate: PartitionRate, weight: float, day: str, version: int, computed_at: dt.datetime) -> WeightRow:
     seconds = rate.covered_ms / 1_000.0
-    record_bytes = bytes_per_record(rate)
     return WeightRow(
         rate.group_id, day, version, computed_at, rate.topic, rate.partition, weight,
         rate.bytes_in / seconds, rate.records_in / seconds, rate.cpu_ms / seconds, rate.state_bytes,
-        rate.state_bytes / record_bytes / REPLAY_RECORDS_PER_S, rate.samples,
+        records_kept(rate) / REPLAY_RECORDS_PER_S, rate.samples,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEY = ("group_id", "topic", "partition")
-AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes")
+AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
 
 
 def distinct_samples(samples: DataFrame) -> DataFrame:
@@ -48,7 +48,7 @@ def rates(samples: DataFrame) -> DataFrame:
         F.count("*").alias("samples"), F.sum("covered_ms").alias("covered_ms"),
         F.sum("records_in").alias("records_in"), F.sum("bytes_in").alias("bytes_in"),
         F.sum("cpu_ms").alias("cpu_ms"), F.max_by("state_bytes", "at_ms").alias("state_bytes"),
-        F.max("at_ms").alias("newest"),
+        F.max("at_ms").alias("newest"), F.max_by("end_offset", "at_ms").alias("end_offset"),
     )
 
 

@@ -75,6 +75,7 @@ def check_recoveries(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
         assert row["started"] <= row["ended"]
         assert row["end_offset"] >= row["start_offset"]
         assert row["records"] <= row["end_offset"] - row["start_offset"]
+        assert bool(row["bytes"]) == bool(row["records"])
     first = {row["partition"]: row for row in sorted(replayed, key=lambda row: row["started"], reverse=True)}
     assert sum(row["records"] for row in first.values()) >= 3000 * 0.9
 
@@ -85,5 +86,10 @@ def check_samples(rows: dict[str, list[dict[str, Any]]], app: str, orders: int) 
     sampled = sum(row["records_in"] for row in samples if row["topic"] == f"{app}-orders")
     assert orders * 0.3 < sampled < orders * 3
     assert any(row["cpu_ms"] > 0 and row["bytes_in"] > 0 for row in samples)
+    for topic in ("orders", "totals-changelog"):
+        mine = [row for row in samples if row["topic"] == f"{app}-{topic}"]
+        sizes = {round(row["bytes_in"] / row["records_in"]) for row in mine if row["records_in"] >= 10}
+        assert sizes, topic
+        assert all(5 < size < 500 for size in sizes), (topic, sizes)
     assert any(row["state_bytes"] > 0 for row in samples if row["topic"] == f"{app}-totals-changelog")
     assert all(row["committed_offset"] <= row["end_offset"] for row in samples)

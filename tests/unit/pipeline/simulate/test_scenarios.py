@@ -83,12 +83,12 @@ def placement(topic: str, partition: int, role: str, member: str) -> bytes:
         "member_id": member, "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
 
 
-def sample(topic: str, partition: int, at_s: float, records: int, state_bytes: int = 0) -> bytes:
-    """A sample: 50 bytes a record."""
+def sample(topic: str, partition: int, at_s: float, records: int, end_offset: int = 0) -> bytes:
+    """A sample: 50 bytes a record; of a changelog, its end."""
     return encode("partition_sample", {
-        "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition, "end_offset": 1,
-        "committed_offset": 1, "bytes_in": records * 50, "records_in": records, "cpu_ms": 0.0,
-        "state_bytes": state_bytes})
+        "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition,
+        "end_offset": end_offset, "committed_offset": 1, "bytes_in": records * 50, "records_in": records, "cpu_ms": 0.0,
+        "state_bytes": 77 * end_offset})
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def recorded_week(tmp_path: Path) -> Path:
     lines += [decision(3, 500, "session expired", "b2"), decision(4, 9_000, "join", "b2", "c")]
     lines += [sample("orders", 0, at, 6_000) for at in (60, 120, 180)]
     lines += [sample("orders", 1, at, 600) for at in (60, 120, 180)]
-    lines += [sample("shop-totals-changelog", 0, 60, 0, 1_000_000)]
+    lines += [sample("shop-totals-changelog", 0, 60, 0, 7_500)]
     (tmp_path / "ledger.jsonl").write_bytes(b"".join(lines) + b"no json\n" + lines[0])
     return tmp_path
 
@@ -120,7 +120,7 @@ def test_a_recorded_week_is_read_as_it_happened(recorded_week: Path) -> None:
     assert [(group.topic, group.partitions, group.changelog) for group in scenario.groups] == [
         ("events", 1, None), ("orders", 4, "shop-totals-changelog")]
     assert scenario.rates[1:3].tolist() == [100.0, 10.0]
-    assert scenario.records.tolist() == [0.0, 10_000.0, 10_000.0, 10_000.0, 10_000.0]
+    assert scenario.records.tolist() == [0.0, 7_500.0, 10_000.0, 10_000.0, 10_000.0]
 
 
 def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(recorded_week: Path) -> None:

@@ -97,6 +97,30 @@ def test_the_time_to_recover_is_estimated_from_the_state() -> None:
     assert row.recovery_s_est == pytest.approx(100.0)
 
 
+def test_the_records_to_replay_come_from_the_changelogs_offset() -> None:
+    """Known to the record; a source that keeps nothing has nothing to replay."""
+    samples = [sample(0, 0, 10, "shop-totals-changelog", end_offset=37_000, state_bytes=500_000_000),
+               sample(0, 0, 10, end_offset=9_000_000)]
+    _, rows = weigh(rates_of(samples), computed_at=NOON)
+    assert {row.topic: row.recovery_s_est for row in rows} == {
+        "shop-totals-changelog": pytest.approx(10.0), "orders": 0.0}
+
+
+def test_a_task_is_weighed_by_all_that_travels_with_it() -> None:
+    """A quiet topic and changelogs beside the busy one: the tasks differ by a fifth, and so do weights."""
+    busy = [100, 110, 90, 120, 100, 80, 105, 95, 100, 100, 115, 85]
+    samples = [sample(partition, at, count, topic) for partition, load in enumerate(busy) for at in (0, 60)
+               for topic, count in (("orders", load), ("customers", 1), ("shop-totals-changelog", load),
+                                    ("shop-rates-changelog", 0))]
+    samples += [sample(0, at, 0, "shop-__assignor-__leader") for at in (0, 60)]
+    _, rows = weigh(rates_of(samples), computed_at=NOON)
+    weights = {(row.topic, row.partition): row.weight for row in rows}
+    for number, load in enumerate(busy):
+        [task] = {weights[topic, number] for topic in ("orders", "customers", "shop-totals-changelog",
+                                                       "shop-rates-changelog")}
+        assert task == pytest.approx(load / 100, abs=0.02)
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """Eight partitions under a Zipf law, owned by two members that count; one line is broken."""
