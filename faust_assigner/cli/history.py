@@ -18,17 +18,20 @@ from faust_assigner.cli.failure import spoken_errors
 @shared.fail_if_empty_option
 @shared.max_refused_option
 @shared.config_option
+@click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
               help="What reads topics: Spark's connector or aiokafka.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
 def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None,
-            fail_if_empty: bool | None, max_refused: str | None, config: str | None, packages: str,
-            master: str, connector: str, as_json: bool) -> None:
+            fail_if_empty: bool | None, max_refused: str | None, config: str | None, no_spark: bool,
+            packages: str, master: str, connector: str, as_json: bool) -> None:
     """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
     if every is not None and not stream:
         raise click.UsageError("--every goes with --stream")
+    if stream and no_spark:
+        raise click.UsageError("--stream needs Spark")
     with spoken_errors():
         from faust_assigner.pipeline.console import show_history
         from faust_assigner.pipeline.history.job import HistoryOptions, check, run, session_for
@@ -37,12 +40,17 @@ def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | Non
         options = HistoryOptions(ledgers, out, stream, every, connector, fail_if_empty,
                                  Tolerance.parse(max_refused), shared.properties(config),
                                  tuple(filter(None, packages.split(","))))
-        check(options)
-        spark = session_for(options, master)
-        try:
-            report = run(spark, options)
-        finally:
-            spark.stop()
+        if no_spark:
+            from faust_assigner.pipeline.history.here import publish_here
+
+            report = publish_here(options)
+        else:
+            check(options)
+            spark = session_for(options, master)
+            try:
+                report = run(spark, options)
+            finally:
+                spark.stop()
         if as_json:
             click.echo(report.to_json(), nl=False)
         else:

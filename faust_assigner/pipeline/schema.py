@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.ledger import (
     BOOLEAN,
@@ -26,7 +26,11 @@ from faust_assigner.ledger import (
     Column,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 DATE = "date"
+LEADER_TOPIC = "__assignor-__leader"
 BINARY = "binary"
 DAY = Column("dt", DATE)
 
@@ -87,12 +91,6 @@ HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "quarantine": ("file", "line", "reason"),
 })
 
-_SPARK: Mapping[str, T.DataType] = {
-    STRING: T.StringType(), INT: T.IntegerType(), LONG: T.LongType(), DOUBLE: T.DoubleType(),
-    BOOLEAN: T.BooleanType(), TIMESTAMP: T.TimestampType(), DATE: T.DateType(),
-    BINARY: T.BinaryType(),
-    STRING_MAP: T.MapType(T.StringType(), T.StringType()),
-}
 _ARROW: Mapping[str, pa.DataType] = {
     STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(),
     BOOLEAN: pa.bool_(), TIMESTAMP: pa.timestamp("us", tz="UTC"), DATE: pa.date32(),
@@ -101,8 +99,10 @@ _ARROW: Mapping[str, pa.DataType] = {
 }
 
 
-def spark_schema(table: tuple[Column, ...]) -> T.StructType:
+def spark_schema(table: tuple[Column, ...]) -> StructType:
     """``table`` as Spark knows it; every column nullable, as after any read from files."""
+    from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
+
     return T.StructType([T.StructField(column.name, _spark_type(column)) for column in table])
 
 
@@ -111,10 +111,17 @@ def arrow_schema(table: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(column.name, _arrow_type(column)) for column in table])
 
 
-def _spark_type(column: Column) -> T.DataType:
+def _spark_type(column: Column) -> Any:
+    from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
+
+    plain = {
+        STRING: T.StringType, INT: T.IntegerType, LONG: T.LongType, DOUBLE: T.DoubleType,
+        BOOLEAN: T.BooleanType, TIMESTAMP: T.TimestampType, DATE: T.DateType, BINARY: T.BinaryType}
     if column.type == STRUCTS:
         return T.ArrayType(spark_schema(column.fields))
-    return _SPARK[column.type]
+    if column.type == STRING_MAP:
+        return T.MapType(T.StringType(), T.StringType())
+    return plain[column.type]()
 
 
 def _arrow_type(column: Column) -> pa.DataType:
@@ -130,13 +137,22 @@ PLACE = columns("file string, chunk long, pos long, line long")
 #: A line after parsing: a reason why it was refused, or one struct, that of its table. Neither in
 #: the closing row that ends each chunk of a file: its ``pos`` is the chunk's end and its ``line``
 #: the number of lines in it.
-PARSED_SCHEMA = T.StructType([
-    *spark_schema(PLACE),
-    T.StructField("reason", T.StringType()),
-    *(T.StructField(name, spark_schema(table)) for name, table in TABLES.items()),
-])
 PARSED_ARROW = pa.schema([
     *arrow_schema(PLACE),
     pa.field("reason", pa.string()),
     *(pa.field(name, pa.struct(list(arrow_schema(table)))) for name, table in TABLES.items()),
 ])
+
+
+def parsed_schema() -> StructType:
+    """PARSED_ARROW as Spark knows it."""
+    from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
+
+    return T.StructType([
+        *spark_schema(PLACE), T.StructField("reason", T.StringType()),
+        *(T.StructField(name, spark_schema(table)) for name, table in TABLES.items())])
+
+
+def is_leader_topic(topic: str) -> bool:
+    """Whether it is the topic by which Faust finds its leader: it carries nothing, and is no app's task."""
+    return topic.endswith(LEADER_TOPIC)

@@ -65,7 +65,7 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
         EmptyLedger: no line counts, and the options do not take that.
         TooManyRefused: more lines were refused than the options take.
     """
-    from faust_assigner.pipeline.history.output import publish
+    from faust_assigner.pipeline.history.on_spark import publish
     from faust_assigner.pipeline.ledgers.sources import read_ledger
     from faust_assigner.pipeline.sinks import Folder
 
@@ -78,7 +78,8 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
 
 def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
     from faust_assigner.pipeline.history import stream
-    from faust_assigner.pipeline.history.output import publish
+    from faust_assigner.pipeline.history.on_spark import publish
+    from faust_assigner.pipeline.history.output import standing
     from faust_assigner.pipeline.history.stream_lines import taken
 
     def report() -> Report:
@@ -89,8 +90,11 @@ def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) ->
                             properties=options.properties, every_s=options.every_s,
                             then=lambda: print_line(report()))
     else:
-        stream.take_available(spark, options.ledgers, folder, connector=options.connector,
-                              properties=options.properties)
+        news = stream.take_available(spark, options.ledgers, folder, connector=options.connector,
+                                     properties=options.properties)
+        stands = None if news else standing(folder)
+        if stands is not None:
+            return stands
     return report()
 
 

@@ -1,105 +1,98 @@
-"""From parsed lines to everything ``history`` leaves behind: tables, plots, page, and last report.json."""
+"""From what a history says to everything it leaves behind: tables, plots, page, and last report.json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
+import json
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.pipeline.history import plots, transforms
-from faust_assigner.pipeline.history.report import Report, Rows, to_html
-from faust_assigner.pipeline.ledgers.quarantine import quarantined, refused_of
-from faust_assigner.pipeline.ledgers.refusals import refuse_empty
-from faust_assigner.pipeline.schema import HISTORY, HISTORY_KEYS
-from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.report import About, Report, to_html
+from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty
+from faust_assigner.pipeline.schema import HISTORY
+from faust_assigner.pipeline.sinks import REPLACING, Results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame
-
     from faust_assigner.pipeline.history.job import HistoryOptions
 
 TITLE = "faust-assigner: history of the group"
-#: The page lists the slowest partitions alone; so many are kept for it.
-SLOWEST_KEPT = 1000
+#: Where a stream keeps what it took, and beside it what its last report said beyond the tables.
+STREAM, SUMMARY = "_stream", "_stream/summary.json"
 #: So many refused lines are told in report.json; the Parquet folder holds them all.
 QUARANTINE_KEPT = 1000
 
 
-def publish(parsed: DataFrame, folder: Folder, options: HistoryOptions) -> Report:
-    """Compute the history of ``parsed`` and replace what ``folder`` held; return what it says.
+def check(refused: Refused, folder: Results, options: HistoryOptions) -> None:
+    """Raises TooManyRefused and EmptyLedger."""
+    options.max_refused.check(refused)
+    refuse_empty(refused, wanted=options.fail_if_empty,
+                 replaces=folder.url if folder.exists("report.json") else None)
 
-    Everything is staged before the first table is replaced and report.json comes last: a reader who
-    sees a new report.json sees the tables it was made from, one who sees ``_REPLACING`` may see tables of
-    two runs. Raises EmptyLedger and TooManyRefused before anything is staged.
+
+def replace(report: Report, folder: Results) -> None:
+    """Bring ``folder`` up to ``report``; its table ``quarantine`` is staged already.
+
+    Of the others only days whose rows changed are written. Everything is staged before the first is replaced
+    and report.json comes last: a reader who sees a new report.json sees the tables it was made from, one who
+    sees ``_REPLACING`` may see tables of two runs.
     """
-    with _kept(parsed) as lines:
-        refused = refused_of(lines)
-        options.max_refused.check(refused)
-        refuse_empty(refused, wanted=options.fail_if_empty,
-                     replaces=folder.url if folder.exists("report.json") else None)
-        decided, placed = transforms.decisions(lines), transforms.actives(lines)
-        with _kept(transforms.outcomes(decided, placed)) as outcome:
-            report = _stage(lines, outcome, folder)
+    days = {name: _changed_days(name, report, folder) for name in HISTORY if name != "quarantine"}
+    for name, changed in days.items():
+        folder.stage_rows(name, [row for row in report.tables[name]
+                                 if changed is None or row["dt"].isoformat() in changed])
     pictures = plots.draw(report)
     page = to_html(report, pictures, title=TITLE)
     with folder.replacing():
-        for name in HISTORY:
-            folder.publish(name)
+        folder.publish("quarantine")
+        for name, changed in days.items():
+            if changed is None:
+                folder.publish(name)
+            for day in sorted(changed or ()):
+                folder.publish_day(name, day)
         for name in HISTORY:
             _put(folder, f"{name}.png", pictures.get(name))
         folder.write("report.html", page)
+        if folder.exists(STREAM):
+            summary = {"without_decision": report.without_decision, "refused": report.refused,
+                       "about": report.about.to_json()}
+            folder.write(SUMMARY, json.dumps(summary).encode())
         folder.write("report.json", report.to_json())
     folder.clear_staging()
-    return report
 
 
-def _stage(lines: DataFrame, outcome: DataFrame, folder: Folder) -> Report:
-    """All tables written beside their place, and read from there for the report."""
-    recovered = transforms.recoveries(lines)
-    tables = {
-        "movement": transforms.movement(outcome),
-        "balance": transforms.balance(outcome),
-        "recovery": transforms.recovery(recovered),
-        "skew": transforms.skew(transforms.samples(lines)),
-        "quarantine": quarantined(lines),
-    }
-    rows, refused = {}, 0
-    for name, columns in HISTORY.items():
-        ordered = tables[name].select(*(column.name for column in columns))
-        staged = folder.stage(name, ordered, HISTORY_KEYS[name])
-        kept = staged.select(*ordered.columns)
-        if name == "quarantine":
-            refused = kept.count()
-            kept = kept.orderBy(*HISTORY_KEYS[name]).limit(QUARANTINE_KEPT)
-        rows[name] = _rows(kept, *HISTORY_KEYS[name])
-    slowest = transforms.slowest(recovered).orderBy("max_s", ascending=False).limit(SLOWEST_KEPT)
-    details: Mapping[str, Rows] = {
-        "deploys": _rows(transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"),
-        "slowest": _rows(slowest, "group_id", "topic", "partition"),
-    }
-    lost = outcome.where("dt is null").groupBy().sum("assigned").collect()[0][0]
-    return Report(rows, details, int(lost or 0), refused)
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """``frame`` computed once for all that is done with it inside the block."""
-    kept = frame.persist()
+def standing(folder: Results) -> Report | None:
+    """What ``folder`` says of the last run: its tables and headline; None where it is not whole."""
+    if folder.exists(REPLACING) or not folder.exists("report.json") or not folder.exists(SUMMARY):
+        return None
     try:
-        yield kept
-    finally:
-        kept.unpersist()
+        tables, told = json.loads(folder.read("report.json")), json.loads(folder.read(SUMMARY))
+        return Report({name: tables[name] for name in HISTORY}, {}, told["without_decision"], told["refused"],
+                      About.from_json(told["about"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
-def _rows(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
-    """All rows, by key; sorted here, for Spark would read the table twice more to sort it."""
-    rows = [row.asDict() for row in frame.collect()]
-    return sorted(rows, key=lambda row: tuple(row[key] for key in keys))
+def _changed_days(table: str, report: Report, folder: Results) -> set[str] | None:
+    """The days of ``table`` whose rows are not those that stand; None: the whole table must be written."""
+    if folder.exists(REPLACING) or not folder.exists("report.json") or not folder.exists(table):
+        return None
+    before: dict[str, list[Any]] = {}
+    now: dict[str, list[Any]] = {}
+    try:
+        stands = json.loads(folder.read("report.json"))[table]
+    except (ValueError, KeyError, TypeError):
+        return None
+    told = json.loads(report.to_json())[table]
+    if not stands or not told:
+        return None
+    for rows, days in ((stands, before), (told, now)):
+        for row in rows:
+            days.setdefault(row["dt"], []).append(row)
+    there = {name.removeprefix("dt=") for name in folder.children(table) if name.startswith("dt=")}
+    return {day for day in before.keys() | now.keys() | there
+            if before.get(day) != now.get(day) or (day in now) != (day in there)}
 
 
-def _put(folder: Folder, name: str, content: bytes | None) -> None:
+def _put(folder: Results, name: str, content: bytes | None) -> None:
     """A picture, or none where the last run left one."""
     if content is None:
         folder.remove(name)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from faust_assigner.pipeline.schema import HISTORY
+from faust_assigner import __version__
+from faust_assigner.pipeline.schema import HISTORY, is_leader_topic
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.ledgers.current import Current
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -19,6 +23,8 @@ TEMPLATE = Path(__file__).with_name("report.html")
 ROWS_SHOWN = 50
 
 TITLES: Mapping[str, str] = {
+    "rebalances": "Rebalances",
+    "owners": "Who owns what now",
     "movement": "Movement per policy and day",
     "balance": "Balance per policy and day",
     "deploys": "Movement per deploy",
@@ -28,9 +34,14 @@ TITLES: Mapping[str, str] = {
     "quarantine": "Refused lines",
 }
 NOTES: Mapping[str, str] = {
-    "movement": "Over active placements. A cold move landed on a member without the partition's state.",
-    "balance": "Spread: most minus fewest active partitions of a member, per decision.",
-    "deploys": "A deploy is what the decisions' config calls <code>deploy</code>.",
+    "rebalances": "One row each, the newest first. A task is a partition number of topics that travel "
+                  "together. Why: tasks whose owner was gone, and tasks that moved for balance. The longest "
+                  "recovery is how long the slowest partition of that rebalance took to come back.",
+    "owners": "As the newest decision of each group left it: tasks, and topic partitions by topic.",
+    "movement": "In topic partitions, over active placements. A cold move landed on a member without the "
+                "partition's state.",
+    "balance": "Spread: most minus fewest active topic partitions of a member, per decision.",
+    "deploys": "In topic partitions. A deploy is what the decisions' config calls <code>deploy</code>.",
     "recovery": "Seconds from start to end of each measured recovery; exact percentiles.",
     "slowest": "The worst time of each partition over the whole ledger.",
     "skew": "Share of the topic's records that day, largest first.",
@@ -39,16 +50,52 @@ NOTES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class About:
+    """Of what a report is: where its lines were read, its first and last decision, what they moved in all.
+
+    A *task* is a partition number of topics that travel together (those of one partition count); Faust's own
+    leader topic is none. The tables count topic partitions.
+    """
+
+    sources: tuple[str, ...] = ()
+    first: datetime | None = None
+    last: datetime | None = None
+    tasks_moved: int = 0
+    tasks_cold: int = 0
+    version: str = __version__
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, times in seconds."""
+        times = {name: None if moment is None else moment.timestamp()
+                 for name, moment in (("first", self.first), ("last", self.last))}
+        return {**asdict(self), "sources": list(self.sources), **times}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> About:
+        """The inverse of :meth:`to_json`."""
+        times = {name: None if told[name] is None else datetime.fromtimestamp(told[name], UTC)
+                 for name in ("first", "last")}
+        return cls(**{**told, "sources": tuple(told["sources"]), **times})
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(what, value) for the head of the page."""
+        period = f"{_cell(self.first)} to {_cell(self.last)} UTC" if self.first else "no decision"
+        return [("period", period), ("read from", ", ".join(self.sources)),
+                ("written by", f"faust-assigner {self.version}")]
+
+
+@dataclass(frozen=True)
 class Report:
     """The history tables as rows in key order, and what only the page shows."""
 
     tables: Mapping[str, Rows]
-    #: ``deploys`` and ``slowest``: further tables of the page.
+    #: ``rebalances``, ``owners``, ``deploys`` and ``slowest``: further tables of the page.
     details: Mapping[str, Rows] = field(default_factory=dict)
     #: Active placements whose decision the ledger does not hold.
     without_decision: int = 0
     #: Lines that no table took, also those beyond what ``tables`` holds of them.
     refused: int = 0
+    about: About = field(default_factory=About)
 
     def total(self, table: str, column: str) -> int:
         """The sum of a column over all rows of a table."""
@@ -61,17 +108,17 @@ class Report:
 
     def headline(self) -> list[tuple[str, str]]:
         """The few numbers a person looks for first, as (what, value)."""
-        moved, cold = self.total("movement", "moved"), self.total("movement", "cold_moves")
         spreads = [float(row["max_spread"]) for row in self.tables["balance"]]
         slowest = [float(row["max_s"]) for row in self.tables["recovery"]]
         shares = [float(row["share"]) for row in self.tables["skew"]]
         return [
             ("decisions", f"{self.total('movement', 'decisions'):,}"),
-            ("active placements", f"{self.total('movement', 'assigned'):,}"),
-            ("moved", f"{moved:,}"),
-            ("moved cold", f"{cold:,}"),
-            ("standby hits", f"{self.total('movement', 'standby_hits'):,}"),
-            ("worst spread", f"{max(spreads):g}" if spreads else "-"),
+            ("tasks moved", f"{self.about.tasks_moved:,}"),
+            ("tasks moved cold", f"{self.about.tasks_cold:,}"),
+            ("topic partitions placed", f"{self.total('movement', 'assigned'):,}"),
+            ("topic partitions moved", f"{self.total('movement', 'moved'):,}"),
+            ("standby hits (topic partitions)", f"{self.total('movement', 'standby_hits'):,}"),
+            ("worst spread (topic partitions)", f"{max(spreads):g}" if spreads else "-"),
             ("idle members", f"{self.total('balance', 'idle_members'):,}"),
             ("recoveries", f"{self.total('recovery', 'recoveries'):,}"),
             ("slowest recovery", f"{max(slowest):,.3f} s" if slowest else "-"),
@@ -79,6 +126,47 @@ class Report:
             ("refused lines", f"{self.refused:,}"),
             ("placements without decision", f"{self.without_decision:,}"),
         ]
+
+
+def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision and what it did (the columns of ``transforms.outcomes``) as a row of the page."""
+    moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
+    causes = [f"{count} {cause}" for count, cause in
+              ((orphaned, "owner gone"), (moved - orphaned, "for balance")) if count]
+    longest = outcome["longest_recovery_s"]
+    return {"time": outcome["ts"], "group": outcome["group_id"], "trigger": outcome["trigger"],
+            "members": outcome["members"], "tasks moved": moved, "cold": outcome["tasks_cold"],
+            "why": ", ".join(causes), "topic partitions moved": outcome["moved"],
+            "solve ms": float(outcome["solve_ms"]), "longest recovery s": "" if longest is None else longest,
+            "policy": outcome["policy"]}
+
+
+def owner_rows(groups: Iterable[Current]) -> list[dict[str, Any]]:
+    """A row for each member of the newest decisions."""
+    rows = []
+    for group in groups:
+        for member in group.members:
+            mine = {topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)}
+            tasks = {(group.partitions[topic], int(number)) for topic, numbers in mine.items()
+                     for number in numbers}
+            rows.append({
+                "group": group.group_id, "member": member.instance_id or member.member_id,
+                "rack": member.rack_id or "", "tasks": len(tasks),
+                "active topic partitions": "; ".join(f"{topic} {_spans(numbers)}"
+                                                     for topic, numbers in sorted(mine.items())),
+                "standby topic partitions": sum(len(list(numbers)) for numbers in member.standbys.values())})
+    return rows
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """``0-3, 7``."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +181,8 @@ def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
     environment.filters["cell"] = _cell
     sections = [_section(name, report, plots.get(name)) for name in TITLES]
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return page.render(title=title, headline=report.headline(), sections=sections).encode("utf-8")
+    return page.render(title=title, about=report.about.lines(), headline=report.headline(),
+                       sections=sections).encode("utf-8")
 
 
 def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
@@ -111,6 +200,8 @@ def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
 def _worst_first(name: str, rows: Rows) -> list[Mapping[str, Any]]:
     if name == "skew":
         return sorted(rows, key=lambda row: -float(row["share"]))
+    if name == "rebalances":
+        return list(reversed(rows))
     if name == "slowest":
         return sorted(rows, key=lambda row: -float(row["max_s"]))
     return list(rows)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.history.stream_lines import HOME, compact, write_batch
+from faust_assigner.pipeline.history.stream_lines import HOME, TAKEN, compact, write_batch
 from faust_assigner.pipeline.ledgers.sources import stream_ledger
 from faust_assigner.pipeline.ledgers.topics import split_sources
 from faust_assigner.pipeline.sinks import Folder
@@ -25,13 +25,16 @@ SOURCES = f"{HOME}/sources.json"
 
 
 def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str,
-                   properties: Mapping[str, str] | None = None) -> None:
-    """Take everything that is there and was not taken before, then return."""
+                   properties: Mapping[str, str] | None = None) -> bool:
+    """Take everything that is there and was not taken before; whether there was any."""
+    before = folder.children(TAKEN)
     frame = _frame(spark, ledgers, folder, connector, properties or {})
     writer = frame.writeStream.foreachBatch(_taker(folder))
     query = writer.option("checkpointLocation", folder.path(CHECKPOINT)).trigger(availableNow=True).start()
     query.awaitTermination()
+    news = folder.children(TAKEN) != before
     compact(spark, folder)
+    return news
 
 
 def take_forever(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
-from faust_assigner.pipeline.schema import PARSED_SCHEMA
+from faust_assigner.pipeline.schema import parsed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +23,7 @@ HOME = "_stream"
 TAKEN = f"{HOME}/lines"
 COMPACTED = f"{HOME}/compacted"
 MARKER = "_COMPLETE"
-BATCHED_SCHEMA = T.StructType([*PARSED_SCHEMA, T.StructField("batch", T.LongType())])
+BATCHED_SCHEMA = T.StructType([*parsed_schema(), T.StructField("batch", T.LongType())])
 #: More folders of micro-batches than this are made one. Rewriting costs about what a report does.
 COMPACT_AFTER = 100
 

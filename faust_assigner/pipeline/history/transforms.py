@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
+from faust_assigner.pipeline.schema import LEADER_TOPIC
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 DECISION_KEY = ("group_id", "decision_id")
 #: The key of ``config`` that names a release; decisions without it count under this label.
 DEPLOY = "deploy"
+TASKS = ("tasks_moved", "tasks_cold", "tasks_orphaned")
 UNNAMED = "(unnamed)"
 
 
@@ -34,14 +37,15 @@ def rows(parsed: DataFrame, table: str) -> DataFrame:
 
 
 def decisions(parsed: DataFrame) -> DataFrame:
-    """``group_id, decision_id, dt, ts, policy, deploy, members``: each decision once.
+    """``group_id, decision_id, dt, ts, policy, deploy, members, trigger, solve_ms``: each decision once.
 
     Of lines that disagree under one id the earliest stands (then the smallest), whoever wrote first.
     """
     deploy = F.coalesce(F.col("config")[DEPLOY], F.lit(UNNAMED)).alias(DEPLOY)
     told = rows(parsed, "decision").select(
         *DECISION_KEY,
-        F.struct("ts", "policy", deploy, F.col("members.member_id").alias("members")).alias("said"),
+        F.struct("ts", "policy", deploy, F.col("members.member_id").alias("members"), "trigger", "solve_ms",
+                 ).alias("said"),
     )
     return (
         told.groupBy(*DECISION_KEY).agg(F.min("said").alias("said"))
@@ -83,14 +87,44 @@ def outcomes(decided: DataFrame, placed: DataFrame) -> DataFrame:
         F.coalesce("members", F.array()),
         lambda member: F.coalesce(F.try_element_at("loads", member), F.lit(0)),
     )
-    even = joined.withColumn("held_by", held)
-    counts = (("assigned", "held"), ("moved", "moved"), ("cold_moves", "cold"), ("standby_hits", "hits"))
+    even = joined.withColumn("held_by", held).join(_tasks(decided, placed), list(DECISION_KEY), "left")
+    counts = (("assigned", "held"), ("moved", "moved"), ("cold_moves", "cold"), ("standby_hits", "hits"),
+              *((name, name) for name in TASKS))
     return even.select(
-        *DECISION_KEY, "dt", "ts", "policy", "deploy",
+        *DECISION_KEY, "dt", "ts", "policy", "deploy", "trigger", "solve_ms",
+        F.size(F.coalesce("members", F.array())).alias("members"),
         *(F.coalesce(column, F.lit(0)).cast("long").alias(name) for name, column in counts),
         F.coalesce(F.array_max("held_by") - F.array_min("held_by"), F.lit(0)).alias("spread"),
         F.size(F.filter("held_by", lambda load: load == 0)).alias("idle"),
     )
+
+
+def _tasks(decided: DataFrame, placed: DataFrame) -> DataFrame:
+    """``TASKS`` for each decision that moved any: tasks that moved, cold ones, those whose owner was gone.
+
+    Topics of one partition count travel together: a task is a count and a number.
+    """
+    topic = Window.partitionBy(*DECISION_KEY, "topic")
+    sized = placed.withColumn("count", F.max("partition").over(topic))
+    moved = sized.where(F.col("moved") & ~F.col("topic").endswith(LEADER_TOPIC)).join(
+        decided.select(*DECISION_KEY, "members"), list(DECISION_KEY))
+    task = F.struct("count", "partition")
+    stays = F.coalesce(F.array_contains("members", F.col("prev_member_id")), F.lit(False))
+    return moved.groupBy(*DECISION_KEY).agg(
+        F.count_distinct(task).alias("tasks_moved"),
+        F.count_distinct(F.when(F.col("cold"), task)).alias("tasks_cold"),
+        F.count_distinct(F.when(~stays, task)).alias("tasks_orphaned"))
+
+
+def longest_recoveries(recovered: DataFrame) -> DataFrame:
+    """``longest_recovery_s`` for each decision after which anything had to be brought up."""
+    return recovered.groupBy(*DECISION_KEY).agg(F.max("seconds").alias("longest_recovery_s"))
+
+
+def sums() -> list[Column]:
+    """Of all decisions: the first and the last (milliseconds), and the tasks they moved."""
+    return [F.unix_millis(F.min("ts")).alias("first"), F.unix_millis(F.max("ts")).alias("last"),
+            F.sum("tasks_moved").alias("tasks_moved"), F.sum("tasks_cold").alias("tasks_cold")]
 
 
 def movement(outcome: DataFrame) -> DataFrame:

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from faust_assigner.ledger import TABLES, Refusal, parse
 from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, read_lines
+from faust_assigner.pipeline.ledgers.refusals import REASON_CHARACTERS
 from faust_assigner.pipeline.schema import PARSED_ARROW
 
 #: A batch is handed on at either bound, so that a task's memory stays small with long lines too.
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
-REASON_CHARACTERS = 300
 
 class _Batch:
     """Rows on their way into one Arrow batch, kept by column."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from faust_assigner.errors import ConfigError, FaustAssignerError
+
+REASON_CHARACTERS = 300
 
 
 class TooManyRefused(FaustAssignerError, ValueError):
@@ -23,11 +25,16 @@ class Refused:
     accepted: int = 0
     lines: int = 0
     first: str | None = None
+    #: (file, line, reason) of the first ``keep`` of them.
+    kept: list[tuple[str, int, str]] = field(default_factory=list)
+    keep: int = 0
 
-    def refuse(self, place: str, reason: str) -> None:
+    def refuse(self, file: str, line: int, reason: str) -> None:
         """One more line that no table took."""
         self.lines += 1
-        self.first = self.first or f"{place}: {reason}"
+        self.first = self.first or f"{file}:{line}: {reason}"
+        if len(self.kept) < self.keep:
+            self.kept.append((file, line, reason[:REASON_CHARACTERS]))
 
     def __str__(self) -> str:
         return f"{self.lines:,} of {self.accepted + self.lines:,} lines refused" + (

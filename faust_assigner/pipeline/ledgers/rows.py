@@ -51,6 +51,6 @@ def _rows_of(file: LedgerFile, refused: Refused) -> Iterator[Row]:
                 refused.accepted += 1
                 yield found
             elif isinstance(found, Refusal):
-                refused.refuse(f"{file.name}:{number}", found.reason)
+                refused.refuse(file.name, number, found.reason)
     except LedgerDamaged as error:
-        refused.refuse(f"{file.name}:{number + 1}", str(error))
+        refused.refuse(file.name, number + 1, str(error))

@@ -34,7 +34,7 @@ from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.quarantine import refused_of
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topics import TopicSource, read_topic, split_sources, stream_topic
-from faust_assigner.pipeline.schema import PARSED_SCHEMA
+from faust_assigner.pipeline.schema import parsed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +64,7 @@ class LedgerDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """The parsed schema."""
-        return PARSED_SCHEMA
+        return parsed_schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What is there and what will be appended."""
@@ -112,23 +112,32 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """``start`` with every file that is new, has grown or was replaced brought up to date.
+        """``start`` with every file that is new, has grown or was replaced, less those that are gone.
 
         A path that is gone (rotated away, or not there yet) is no error while the stream runs.
         """
-        offset = dict(start)
-        for file in self._ceiling if self._ceiling is not None else self._listed():
+        files, all_answered = self._listed() if self._ceiling is None else (self._ceiling, True)
+        there: dict[str, Any] = {}
+        for file in files:
             known = Progress(**start[file.name]) if file.name in start else None
             with contextlib.suppress(FileNotFoundError):
-                offset[file.name] = advance(file, known).to_json()
-        return dict(sorted(offset.items()))
+                there[file.name] = advance(file, known).to_json()
+        if all(start.get(name) == entry for name, entry in there.items()):
+            return start
+        # Only with news, and only when every path could be listed: a mount that is away for a moment is
+        # no reason to read everything again. What is gone for good would grow the offset for ever.
+        kept = {} if all_answered else start
+        return dict(sorted({**kept, **there}.items()))
 
-    def _listed(self) -> list[LedgerFile]:
+    def _listed(self) -> tuple[list[LedgerFile], bool]:
+        """(the files there are, whether every path answered)."""
         found: list[LedgerFile] = []
+        answered = 0
         for path in self.paths:
             with contextlib.suppress(LedgerPathError):
                 found += find_files([path])
-        return sorted(set(found))
+                answered += 1
+        return sorted(set(found)), answered == len(self.paths)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What lies between two offsets, as loads of about equal size."""
@@ -217,7 +226,7 @@ def read_chunks(spark: SparkSession, loads: Sequence[tuple[Chunk, ...]]) -> Data
                 yield from parse_chunks(loads[number])
 
     # A range has one row per partition and so one load per task: no shuffle has to spread them.
-    return spark.range(0, len(loads), 1, max(1, len(loads))).mapInArrow(read, PARSED_SCHEMA)
+    return spark.range(0, len(loads), 1, max(1, len(loads))).mapInArrow(read, parsed_schema())
 
 
 def _tasks(spark: SparkSession) -> int:
@@ -237,4 +246,4 @@ def _parse_topic(messages: DataFrame, topic: TopicSource) -> DataFrame:
         F.col("offset").alias("pos"),
         F.col("value"),
     )
-    return places.mapInArrow(parse_messages, PARSED_SCHEMA)
+    return places.mapInArrow(parse_messages, parsed_schema())
