@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 
 from faust_assigner.cli import options as shared
@@ -15,6 +17,8 @@ from faust_assigner.cli.failure import spoken_errors
 @click.option("--stream", is_flag=True, help="Take only what is new since the last run, with a checkpoint.")
 @click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="With --stream: go on, looking again this often.")
+@click.option("--since", metavar="TIME", help="Only what happened from then on: a day, a time, or 7d.")
+@click.option("--until", metavar="TIME", help="Only what happened before; days are UTC days.")
 @shared.fail_if_empty_option
 @shared.max_refused_option
 @shared.config_option
@@ -25,7 +29,8 @@ from faust_assigner.cli.failure import spoken_errors
               help="What reads topics: Spark's connector or aiokafka.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
 def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | None,
-            fail_if_empty: bool | None, max_refused: str | None, config: str | None, no_spark: bool,
+            since: str | None, until: str | None, fail_if_empty: bool | None, max_refused: str | None,
+            config: str | None, no_spark: bool,
             packages: str, master: str, connector: str, as_json: bool) -> None:
     """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
     if every is not None and not stream:
@@ -35,10 +40,12 @@ def history(ledgers: tuple[str, ...], out: str, stream: bool, every: float | Non
     with spoken_errors():
         from faust_assigner.pipeline.console import show_history
         from faust_assigner.pipeline.history.job import HistoryOptions, check, run, session_for
+        from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
 
         options = HistoryOptions(ledgers, out, stream, every, connector, fail_if_empty,
                                  Tolerance.parse(max_refused), shared.properties(config),
+                                 Period.parse(since, until, now=datetime.now(UTC)),
                                  tuple(filter(None, packages.split(","))))
         if no_spark:
             from faust_assigner.pipeline.history.here import publish_here

@@ -34,7 +34,7 @@ Outcome: TypeAlias = dict[str, Any]
 def publish_here(options: HistoryOptions) -> Report:
     """The same without Spark, for ledgers that fit in memory."""
     refused = Refused(keep=REFUSED_KEPT_HERE)
-    rows = list(accepted_rows(options.ledgers, refused))
+    rows = options.period.rows(list(accepted_rows(options.ledgers, refused, options.period)))
     folder = PlainFolder(options.out)
     output.check(refused, folder, options)
     report = history_of(rows, quarantine=[dict(zip(("file", "line", "reason"), row, strict=True))

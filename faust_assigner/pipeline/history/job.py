@@ -8,10 +8,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.jars import cached_connector_jars
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.session import spark_session
 
@@ -36,6 +38,7 @@ class HistoryOptions:
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    period: Period = field(default_factory=Period)
     #: Maven packages for the session, as ``spark-submit`` takes them.
     packages: tuple[str, ...] = ()
 
@@ -72,7 +75,8 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
     folder = Folder(spark, options.out)
     if options.stream:
         return _run_stream(spark, options, folder)
-    lines = read_ledger(spark, options.ledgers, connector=options.connector, properties=options.properties)
+    lines = read_ledger(spark, options.ledgers, connector=options.connector, properties=options.properties,
+                        period=options.period)
     return publish(lines, folder, options)
 
 
@@ -83,7 +87,7 @@ def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) ->
     from faust_assigner.pipeline.history.stream_lines import taken
 
     def report() -> Report:
-        return publish(taken(spark, folder), folder, options)
+        return publish(options.period.on_spark(taken(spark, folder)), folder, options)
 
     if options.every_s is not None:
         stream.take_forever(spark, options.ledgers, folder, connector=options.connector,
@@ -121,13 +125,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fail-if-empty", action=argparse.BooleanOptionalAction, default=None,
                         help="fail when no line counts; default: where a history stands already")
     parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
+    parser.add_argument("--since", help="only what happened from then on: a day, a time, or 7d")
+    parser.add_argument("--until", help="only what happened before")
     parser.add_argument("--config", help="Kafka's client properties, a file")
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     parser.add_argument("--json", action="store_true", help="print report.json")
     given = parser.parse_args(arguments)
     options = HistoryOptions(
         tuple(given.ledger), given.out, given.stream, given.every, given.connector, given.fail_if_empty,
-        Tolerance.parse(given.max_refused), client_properties(given.config, os.environ))
+        Tolerance.parse(given.max_refused), client_properties(given.config, os.environ),
+        Period.parse(given.since, given.until, now=datetime.now(UTC)))
     check(options)
     spark = session_for(options, given.master)
     try:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 9.0, 3.4, 110
+#: Inches: what is left for labels beside the legend and the axis, and a character of eight points.
+LABELS_WIDTH, CHARACTER_WIDTH = 6.4, 0.07
 #: More bars than this in one picture are noise: the heaviest partitions stay.
 HEAVIEST_SHOWN = 10
 WARM, COLD, FAINT = "#3b7dd8", "#d1495b", "#a9b4c2"
@@ -21,29 +23,35 @@ WARM, COLD, FAINT = "#3b7dd8", "#d1495b", "#a9b4c2"
 
 def draw(report: Report) -> dict[str, bytes]:
     """PNG bytes by table name; a table without rows gives no picture."""
-    painters: Mapping[str, Callable[[Axes, Rows], None]] = {
-        "movement": _movement, "balance": _balance, "recovery": _recovery, "skew": _skew,
-    }
-    return {name: _png(paint, report.tables[name]) for name, paint in painters.items() if report.tables[name]}
+    return {name: _png(figure(name, report.tables[name])) for name in _painters() if report.tables[name]}
 
 
-def _png(paint: Callable[[Axes, Rows], None], rows: Rows) -> bytes:
+def _painters() -> Mapping[str, Callable[[Axes, Rows], None]]:
+    return {"movement": _movement, "balance": _balance, "recovery": _recovery, "skew": _skew}
+
+
+def figure(table: str, rows: Rows) -> Figure:
+    """The picture of one table."""
     # The object interface and not pyplot: no global state, no display, safe in any thread.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure: Figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    drawn: Figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(drawn)
+    axes = drawn.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    paint(axes, rows)
+    _painters()[table](axes, rows)
+    return drawn
+
+
+def _png(drawn: Figure) -> bytes:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "faust-assigner"})
+    drawn.savefig(buffer, format="png", metadata={"Software": "faust-assigner"})
     return buffer.getvalue()
 
 
 def _movement(axes: Axes, rows: Rows) -> None:
-    """Per day and policy: partitions moved, of which cold."""
+    """Per day and policy: topic partitions moved, of which cold."""
     labels = _day_labels(rows, "policy")
     places = range(len(rows))
     warm = [row["moved"] - row["cold_moves"] for row in rows]
@@ -51,7 +59,7 @@ def _movement(axes: Axes, rows: Rows) -> None:
     axes.bar(places, warm, color=WARM, label="moved warm")
     axes.bar(places, cold, bottom=warm, color=COLD, label="moved cold")
     _categories(axes, labels)
-    axes.set_ylabel("active partitions moved")
+    axes.set_ylabel("topic partitions moved")
     axes.set_title("Moves")
     _legend(axes)
 
@@ -63,14 +71,14 @@ def _balance(axes: Axes, rows: Rows) -> None:
     axes.bar(places, [row["max_spread"] for row in rows], color=FAINT, label="worst")
     axes.bar(places, [row["mean_spread"] for row in rows], color=WARM, width=0.5, label="mean")
     _categories(axes, labels)
-    axes.set_ylabel("partitions")
-    axes.set_title("Spread: most minus fewest active partitions of a member")
+    axes.set_ylabel("topic partitions")
+    axes.set_title("Spread: most minus fewest active topic partitions of a member")
     _legend(axes)
 
 
 def _recovery(axes: Axes, rows: Rows) -> None:
     """Per day and cause: median, ninth decile and worst, on a logarithmic scale."""
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import NullFormatter
 
     labels = _day_labels(rows, "source")
     places = list(range(len(rows)))
@@ -80,9 +88,10 @@ def _recovery(axes: Axes, rows: Rows) -> None:
     for values, color, name in ((low, WARM, "median"), (high, "#f0a202", "90%"), (worst, COLD, "worst")):
         axes.scatter(places, values, color=color, label=name, zorder=3)
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    # Minor ticks are named only where they do not crowd: within one and a half decades.
-    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+    axes.yaxis.set_major_formatter(plain_seconds)
+    # Minor ticks are named only where they do not crowd: within one decade.
+    crowded = max(worst) > 10 * min(low)
+    axes.yaxis.set_minor_formatter(NullFormatter() if crowded else plain_seconds)
     _categories(axes, labels)
     axes.set_ylabel("seconds")
     axes.set_title("Recovery times by cause")
@@ -101,12 +110,15 @@ def _skew(axes: Axes, rows: Rows) -> None:
     shown = sorted(worst, key=lambda p: (-worst[p]["share"], p))[:HEAVIEST_SHOWN]
     even = [100 / len(sizes[partition[:2]]) for partition in shown]
     places = range(len(shown))
-    axes.bar(places, [100 * worst[partition]["share"] for partition in shown], color=WARM, label="its share")
-    axes.hlines(even, [place - 0.4 for place in places], [place + 0.4 for place in places], color=COLD,
+    # Lying bars: each has a name of its own, and names are long.
+    axes.barh(places, [100 * worst[partition]["share"] for partition in shown], color=WARM, label="its share")
+    axes.vlines(even, [place - 0.4 for place in places], [place + 0.4 for place in places], color=COLD,
                 linewidth=2, label="an even share")
-    _categories(axes, [f"{topic}/{number}\n{worst[(group, topic, number)]['dt']}"
-                       for group, topic, number in shown])
-    axes.set_ylabel("% of the topic's records that day")
+    names = [f"{_short(topic, 30)}/{number}, {worst[(group, topic, number)]['dt']}"
+             for group, topic, number in shown]
+    axes.set_yticks(list(places), names, fontsize=8)
+    axes.set_ylim(max(len(shown) - 0.4, 2.6), -0.6)
+    axes.set_xlabel("% of the topic's records that day")
     axes.set_title("Heaviest partitions, each on its worst day")
     _legend(axes)
 
@@ -121,15 +133,27 @@ def _day_labels(rows: Rows, column: str) -> list[str]:
 
 
 def _categories(axes: Axes, labels: Sequence[str]) -> None:
-    """Labels below the bars; of many, as many as stay readable."""
-    every = -(-len(labels) // 10)
+    """Labels below the bars; of many, as many as stay apart."""
+    shown = ["\n".join(_short(line, 18) for line in label.split("\n")) for label in labels]
+    longest = max(len(line) for label in shown for line in label.split("\n"))
+    room = max(1, int(LABELS_WIDTH / (longest * CHARACTER_WIDTH + 0.1)))
+    every = -(-len(labels) // room)
     places = range(0, len(labels), every)
-    axes.set_xticks(list(places), [_short(labels[place]) for place in places], fontsize=8)
+    axes.set_xticks(list(places), [shown[place] for place in places], fontsize=8)
     axes.set_xlim(-0.6, max(len(labels) - 0.4, 2.6))
 
 
-def _short(label: str) -> str:
-    return "\n".join(line if len(line) <= 18 else line[:17] + "…" for line in label.split("\n"))
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most - 1] + "…"
+
+
+def plain_seconds(value: float, _: object = None) -> str:
+    """Seconds as a person writes them, never with an exponent.
+
+    >>> plain_seconds(0.003), plain_seconds(20.0), plain_seconds(1_000_000.0)
+    ('0.003', '20', '1,000,000')
+    """
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
 def _legend(axes: Axes) -> None:

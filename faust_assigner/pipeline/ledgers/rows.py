@@ -14,6 +14,7 @@ from faust_assigner.pipeline.ledgers.files import (
     find_files,
     read_lines,
 )
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 
 
@@ -28,8 +29,12 @@ def read_here(ledgers: Sequence[str], tolerance: Tolerance) -> tuple[list[Row], 
     return rows, refused
 
 
-def accepted_rows(ledgers: Sequence[str], refused: Refused | None = None) -> Iterator[Row]:
+def accepted_rows(
+    ledgers: Sequence[str], refused: Refused | None = None, period: Period | None = None,
+) -> Iterator[Row]:
     """The accepted lines of ``ledgers`` (files, folders, globs); all are counted in ``refused``.
+
+    Files that hold nothing of ``period`` are not read; of those that do, every line is given.
 
     Raises LedgerPathError for a path that is not there, and for a topic.
     """
@@ -37,7 +42,8 @@ def accepted_rows(ledgers: Sequence[str], refused: Refused | None = None) -> Ite
     if topics:
         raise LedgerPathError(f"{topics[0]}: a topic is read on Spark, leave out --no-spark")
     refused = Refused() if refused is None else refused
-    for file in find_files([absolute(path) for path in ledgers]):
+    files = find_files([absolute(path) for path in ledgers])
+    for file in (period or Period()).files(files):
         yield from _rows_of(file, refused)
 
 

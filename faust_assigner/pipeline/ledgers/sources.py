@@ -31,6 +31,7 @@ from faust_assigner.pipeline.ledgers.files import (
     read_lines_if_there,
 )
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.quarantine import refused_of
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topics import TopicSource, read_topic, split_sources, stream_topic
@@ -178,19 +179,20 @@ def _digest(head: bytes) -> str:
 
 
 def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto",
-                properties: Mapping[str, str] | None = None) -> DataFrame:
-    """Every line of ``ledgers`` as it is now, in the parsed schema.
+                properties: Mapping[str, str] | None = None, period: Period | None = None) -> DataFrame:
+    """Every line of ``ledgers`` as it is now, in the parsed schema; of ``period`` alone where one is given.
 
     Raises:
         LedgerPathError: a path that is not there, said before anything is read.
     """
     paths, topics = split_sources(ledgers, properties)
-    frames = [_parse_topic(read_topic(spark, topic, connector=connector), topic) for topic in topics]
+    frames = [_parse_topic(read_topic(
+        spark, topic, connector=connector, period=period), topic) for topic in topics]
     if paths:
-        files = find_files([absolute(path) for path in paths])
+        files = (period or Period()).files(find_files([absolute(path) for path in paths]))
         chunks = [chunk for file in files for chunk in cut(file.name, 0, file.size)]
         frames.append(read_chunks(spark, pack(chunks, _tasks(spark))))
-    return reduce(lambda left, right: left.unionByName(right), frames)
+    return (period or Period()).on_spark(reduce(lambda left, right: left.unionByName(right), frames))
 
 
 def read_checked(

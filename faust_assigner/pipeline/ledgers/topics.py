@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
+from faust_assigner.pipeline.ledgers.period import SLACK, Period
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
 from faust_assigner.snapshots.asking import ask
 from faust_assigner.snapshots.changelog import Extent, extents
@@ -94,9 +96,17 @@ def has_connector(spark: SparkSession) -> bool:
     return True
 
 
-def read_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto") -> DataFrame:
-    """All committed records of a topic, from its first offset to its end as of now."""
-    return _load(spark, spark.read, source, connector)
+def read_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto",
+               period: Period | None = None) -> DataFrame:
+    """All committed records of a topic, from its first offset to its end as of now.
+
+    Of a ``period`` the connector's first offset is the first record from then on; aiokafka reads all.
+    """
+    bounds = {}
+    if period is not None and period.since is not None:
+        bounds = {"startingTimestamp": str(round((period.since - SLACK).timestamp() * 1000)),
+                  "startingOffsetsByTimestampStrategy": "latest"}
+    return _load(spark, spark.read, source, connector, bounds)
 
 
 def stream_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto") -> DataFrame:
@@ -104,7 +114,8 @@ def stream_topic(spark: SparkSession, source: TopicSource, *, connector: str = "
     return _load(spark, spark.readStream, source, connector)
 
 
-def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str) -> DataFrame:
+def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str,
+          bounds: Mapping[str, str] = MappingProxyType({})) -> DataFrame:
     if connector not in CONNECTORS:
         raise ConfigError(f"connector is one of {', '.join(CONNECTORS)}, not {connector!r}")
     if connector == "auto":
@@ -118,6 +129,7 @@ def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str)
             "kafka.isolation.level": "read_committed",
             # Retention may drop what a stream has not read yet; a job that dies helps nobody then.
             "failOnDataLoss": "false",
+            **bounds,
         }).load()
     else:
         spark.dataSource.register(TopicDataSource)

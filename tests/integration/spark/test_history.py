@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from faust_assigner.cli import main
+from faust_assigner.pipeline.history.here import publish_here
 from faust_assigner.pipeline.history.job import HistoryOptions, run
 from faust_assigner.pipeline.history.report import Report
 from faust_assigner.pipeline.ledgers.files import LedgerPathError, cut, pack
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.quarantine import quarantined
 from faust_assigner.pipeline.ledgers.sources import read_chunks
 from faust_assigner.pipeline.sinks import REPLACING, STAGING, Folder
@@ -301,3 +304,40 @@ def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: P
         with pytest.raises(LedgerPathError, match=r"no such ledger: .*no"):
             run(spark, HistoryOptions((str(tmp_path / "there.jsonl"), missing), str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
+
+
+def test_history_without_spark_says_the_same(
+    made: tuple[Path, Report], ledger: Ledger, tmp_path: Path,
+) -> None:
+    """report.json to the last bits, the page's further tables too."""
+    parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
+    here = publish_here(HistoryOptions(tuple(str(ledger.folder / part) for part in parts), str(tmp_path)))
+    wanted = read_report(made[0])
+    assert_tables(read_report(tmp_path), wanted)
+    assert read_report(tmp_path)["quarantine"] == wanted["quarantine"]
+    assert here.headline() == made[1].headline()
+    assert here.without_decision == made[1].without_decision == 1
+    for table in ("rebalances", "owners", "deploys"):
+        assert [dict(row) for row in here.details[table]] == [
+            {**row, **{key: value.replace(tzinfo=UTC) for key, value in row.items()
+                       if isinstance(value, datetime)}} for row in made[1].details[table]], table
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_period_is_the_same_with_and_without_spark(
+    spark: SparkSession, ledger: Ledger, tmp_path: Path,
+) -> None:
+    """Two days of many: decisions with their placements, recoveries and samples of these days alone."""
+    period = Period.parse("2026-11-22", "2026-11-24", now=datetime(2026, 12, 1, tzinfo=UTC))
+    told = []
+    for name, publish in (("spark", lambda options: run(spark, options)), ("here", publish_here)):
+        out = tmp_path / name
+        publish(HistoryOptions((str(ledger.folder / "a"),), str(out), period=period))
+        told.append(read_report(out))
+    assert_tables(told[0], told[1])
+    assert {row["dt"] for table in TABLES for row in told[0][table]} == {"2026-11-22", "2026-11-23"}
+    whole = [row for row in expected(ledger.lines)["recovery"] if row["group_id"] != "group-4"
+             and row["group_id"] != "group-5" and row["dt"] in ("2026-11-22", "2026-11-23")]
+    assert told[0]["recovery"] == [
+        {key: pytest.approx(value) if isinstance(value, float) else value for key, value in row.items()}
+        for row in whole]

@@ -19,7 +19,7 @@ from faust_assigner.pipeline.history.job import HistoryOptions, run
 from faust_assigner.pipeline.ledgers.quarantine import quarantined
 from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.sinks import Folder
-from tests.integration.spark.ledgers import Ledger, Line, bad, bad_lines, expected, random_rows
+from tests.integration.spark.ledgers import DECISION, Ledger, Line, bad, bad_lines, expected, good, random_rows
 from tests.integration.spark.test_history import assert_tables, read_report
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("no_pictures")]
@@ -166,8 +166,8 @@ WATCH = """
 import sys
 from faust_assigner.pipeline import jobs
 from faust_assigner.pipeline.history import job as history_job
-from faust_assigner.pipeline.history import output as history_output
-history_output.publish = lambda lines, folder: None
+from faust_assigner.pipeline.history import on_spark as history_on_spark
+history_on_spark.publish = lambda lines, folder, options: None
 history_job.print_line = lambda report: None
 sys.exit(jobs.main(sys.argv[1:]))
 """
@@ -209,6 +209,29 @@ def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], second:
                 written += 1
             time.sleep(0.05)
     return written
+
+
+def test_visit_without_news_touches_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    """It says again what stands; with news of one day the others' files stay as they are."""
+    ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
+    ledger.write("w.jsonl", [*random_rows("g", 5, decisions=4), bad(b"x", "JSON")])
+    options = HistoryOptions((str(ledger.folder),), str(out), stream=True)
+
+    def files() -> dict[str, tuple[int, int]]:
+        return {str(path.relative_to(out)): (path.stat().st_ino, path.stat().st_mtime_ns)
+                for path in out.rglob("*") if path.is_file() and "_stream" not in path.parts}
+
+    first, before = run(spark, options), files()
+    again = run(spark, options)
+    assert files() == before
+    assert again.headline() == first.headline()
+    assert again.to_json() == first.to_json()
+    ledger.write("late.jsonl", [good({**DECISION, "ts": "2027-01-05T00:00:00.000Z"})])
+    run(spark, options)
+    changed = {name for name, seen in files().items()
+               if before.get(name) != seen and name.endswith(".parquet")}
+    assert {str(Path(name).parent) for name in changed} == {
+        "movement/dt=2027-01-05", "balance/dt=2027-01-05", "quarantine"}
 
 
 def test_stream_refuses_to_resume_with_other_topics(spark: SparkSession, tmp_path: Path) -> None:

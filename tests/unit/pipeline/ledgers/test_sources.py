@@ -232,3 +232,33 @@ def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> No
     known = advance(file, None)
     touched = type(file)(file.name, file.size, "later")
     assert (advance(touched, known).life, advance(touched, known).at) == (0, 4)
+
+
+def test_offset_forgets_files_that_are_gone_once_there_is_news(tmp_path: Path) -> None:
+    """Else it keeps every name there ever was; without news it stays as it is, and nothing is taken."""
+    for number in range(50):
+        (tmp_path / f"w.jsonl.{number}").write_bytes(b"x\n")
+    reader = LedgerStreamReader([str(tmp_path)], 2)
+    first = reader.latestOffset({}, None)
+    for number in range(49):
+        (tmp_path / f"w.jsonl.{number}").unlink()
+    assert reader.latestOffset(first, None) == first
+    (tmp_path / "w.jsonl").write_bytes(b"y\n")
+    second = reader.latestOffset(first, None)
+    assert [Path(name).name for name in second] == ["w.jsonl", "w.jsonl.49"]
+    [load] = reader.partitions(first, second)
+    assert [Path(chunk.name).name for chunk in load.chunks()] == ["w.jsonl"]
+
+
+def test_offset_forgets_nothing_while_a_path_does_not_answer(tmp_path: Path) -> None:
+    """A mount that is away for a moment comes back with all its files: they are not read again."""
+    here, mount = tmp_path / "here", tmp_path / "mount"
+    for folder in (here, mount):
+        folder.mkdir()
+        (folder / "w.jsonl").write_bytes(b"x\n")
+    reader = LedgerStreamReader([str(here), str(mount)], 2)
+    first = reader.latestOffset({}, None)
+    mount.rename(tmp_path / "away")
+    (here / "w.jsonl").write_bytes(b"x\ny\n")
+    second = reader.latestOffset(first, None)
+    assert set(second) == set(first)

@@ -87,7 +87,8 @@ def sample(topic: str, partition: int, at_s: float, records: int, end_offset: in
     """A sample: 50 bytes a record; of a changelog, its end."""
     return encode("partition_sample", {
         "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition,
-        "end_offset": end_offset, "committed_offset": 1, "bytes_in": records * 50, "records_in": records, "cpu_ms": 0.0,
+        "end_offset": end_offset, "committed_offset": 1, "bytes_in": records * 50, "records_in": records,
+        "cpu_ms": 0.0,
         "state_bytes": 77 * end_offset})
 
 

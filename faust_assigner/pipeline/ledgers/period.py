@@ -1,0 +1,137 @@
+"""``--since`` and ``--until``: a part of a ledger in time, and which files need not be opened for it.
+
+A file is written in order of time and never after its last change: one that was last changed before the
+period holds nothing of it, and neither does one whose first line is from after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.ledger import Row, parse
+from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, LedgerFile, read_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: The column by which a row belongs to a time; an assignment belongs to its decision's.
+MOMENT = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}
+#: Clocks of workers and of the file's machine may differ by so much, and a row waits for the disk.
+SLACK = timedelta(hours=1)
+_AGO = re.compile(r"(\d{1,6})(m|h|d)")
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+@dataclass(frozen=True)
+class Period:
+    """Times from ``since`` on, before ``until``; None is no bound."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @classmethod
+    def parse(cls, since: str | None, until: str | None, *, now: datetime) -> Period:
+        """Each a day (``2026-11-21``), a time (``2026-11-21T20:00``, UTC unless it says), or ``36h`` ago.
+
+        Raises ConfigError for anything else, and for a period that ends before it begins.
+        """
+        found = cls(_moment(since, "--since", now), _moment(until, "--until", now))
+        if found.since and found.until and found.since >= found.until:
+            raise ConfigError(f"--since {since} is not before --until {until}")
+        return found
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.since or self.until)
+
+    def holds(self, moment: datetime) -> bool:
+        """Whether ``moment`` is in it."""
+        return (self.since is None or moment >= self.since) and (self.until is None or moment < self.until)
+
+    def files(self, files: Iterable[LedgerFile]) -> list[LedgerFile]:
+        """Those of ``files`` that may hold something of it; of the others at most the first line is read."""
+        return [file for file in files if self._may_hold(file)]
+
+    def _may_hold(self, file: LedgerFile) -> bool:
+        changed = _changed(file)
+        if self.since is not None and changed is not None and changed < self.since - SLACK:
+            return False
+        if self.until is None:
+            return True
+        first = _first_moment(file)
+        return first is None or first < self.until + SLACK
+
+    def rows(self, rows: Sequence[Row]) -> list[Row]:
+        """The accepted lines of it."""
+        if not self:
+            return list(rows)
+        decisions = {(row.values["group_id"], row.values["decision_id"]) for row in rows
+                     if row.table == "decision" and self.holds(row.values["ts"])}
+        return [row for row in rows if (
+            (row.values["group_id"], row.values["decision_id"]) in decisions if row.table == "assignment"
+            else self.holds(row.values[MOMENT[row.table]]))]
+
+    def on_spark(self, parsed: DataFrame) -> DataFrame:
+        """The same of a parsed DataFrame; refused lines and the closing rows of chunks stay."""
+        from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+        if not self:
+            return parsed
+        inside = F.lit(True)
+        for table, column in MOMENT.items():
+            moment = F.col(f"{table}.{column}")
+            for bound, fits in ((self.since, moment.__ge__), (self.until, moment.__lt__)):
+                if bound is not None:
+                    inside = inside & F.coalesce(fits(F.lit(bound)), F.lit(True))
+        kept = parsed.where(inside)
+        key = [F.col(f"decision.{name}").alias(f"_{name}") for name in ("group_id", "decision_id")]
+        decided = kept.where("decision is not null").select(*key).distinct()
+        placed = kept.where("assignment is not null").join(
+            F.broadcast(decided), (F.col("assignment.group_id") == F.col("_group_id"))
+            & (F.col("assignment.decision_id") == F.col("_decision_id")), "left_semi")
+        return kept.where("assignment is null").unionByName(placed)
+
+
+def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    if ago := _AGO.fullmatch(text):
+        return now - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        if len(text) == len("2026-11-21"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} {text!r}: a day, a time, or how long ago (36h, 7d)") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _changed(file: LedgerFile) -> datetime | None:
+    """When the file was last changed; None where its storage does not say."""
+    try:
+        return datetime.fromtimestamp(float(file.modified), UTC)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(file.modified)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _first_moment(file: LedgerFile) -> datetime | None:
+    """The time of the first line that has one of its own."""
+    try:
+        for _, line in read_lines(Chunk(file.name, 0, file.size)):
+            row = parse(line)
+            if isinstance(row, Row) and row.table in MOMENT:
+                found: datetime = row.values[MOMENT[row.table]]
+                return found
+    except (LedgerDamaged, FileNotFoundError):
+        return None
+    return None

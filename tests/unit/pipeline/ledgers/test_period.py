@@ -1,0 +1,87 @@
+"""A part of a ledger in time: which files are opened for it, and which rows are of it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.ledger import encode
+from faust_assigner.pipeline.ledgers import rows as rows_module
+from faust_assigner.pipeline.ledgers.files import Chunk, find_files
+from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.ledgers.rows import accepted_rows
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def decided(day: int, name: str) -> bytes:
+    """A decision on a day of the month, and a placement of it."""
+    at = (DAY + timedelta(days=day - 1, hours=12)).timestamp()
+    return encode("decision", {
+        "group_id": "g", "decision_id": name, "ts": at, "generation": day, "trigger": "join", "policy": "p",
+        "config": {}, "members": [], "solve_ms": 1.0}) + encode("assignment", {
+            "group_id": "g", "decision_id": name, "topic": "t", "partition": 0, "role": "active",
+            "member_id": "m", "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """Three files of a worker, of five days each; each was last changed when its last line was written."""
+    for number in range(3):
+        days = range(1 + 5 * number, 6 + 5 * number)
+        path = tmp_path / f"w.jsonl.{number + 1}"
+        path.write_bytes(b"".join(decided(day, f"d{day}") for day in days))
+        changed = (DAY + timedelta(days=days[-1] - 1, hours=12)).timestamp()
+        os.utime(path, (changed, changed))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("since", "until", "opened", "days"), [
+    (None, None, "123", range(1, 16)), ("2026-11-11", None, "3", range(11, 16)),
+    (None, "2026-11-06", "1", range(1, 6)), ("2026-11-07", "2026-11-10", "2", range(7, 10)),
+    ("2026-11-05T13:00", "2026-11-06T11:00", "1", range(0)), ("10d", None, "3", range(11, 16)),
+])
+def test_files_outside_are_not_read_and_rows_outside_are_left_out(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, since: str | None, until: str | None, opened: str,
+    days: range,
+) -> None:
+    """By when a file was last changed, and by its first line; an assignment goes where its decision is."""
+    read: list[str] = []
+
+    def noted(chunk: Chunk) -> object:
+        read.append(chunk.name[-1])
+        return original(chunk)
+
+    original = rows_module.read_lines
+    monkeypatch.setattr(rows_module, "read_lines", noted)
+    period = Period.parse(since, until, now=NOW)
+    kept = period.rows(list(accepted_rows([str(ledger)], None, period)))
+    # A clock may be wrong by an hour: a file that ends an hour before is opened to be sure.
+    assert "".join(read).startswith(opened)
+    assert len(read) <= len(opened) + 1
+    assert [row.values["decision_id"] for row in kept] == [f"d{day}" for day in days for _ in range(2)]
+
+
+def test_a_file_whose_age_is_not_told_is_read() -> None:
+    """Some storages know no time of change: nothing is left out for that."""
+    import fsspec
+
+    fsspec.filesystem("memory").pipe_file("/period/w.jsonl", decided(1, "d1"))
+    (file,) = find_files(["memory://period"])
+    file = type(file)(file.name, file.size, "")
+    assert Period(since=NOW).files([file]) == [file]
+    assert Period(until=DAY - timedelta(days=9)).files([file]) == []
+
+
+@pytest.mark.parametrize(("since", "until"), [
+    ("yesterday", None), (None, "2026-13-01"), ("2026-11-02", "1d2"), ("2026-11-02", "2026-11-01"),
+    ("2026-11-01", "2026-11-01")])
+def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None:
+    """With the option's name."""
+    with pytest.raises(ConfigError, match="--since|--until"):
+        Period.parse(since, until, now=NOW)
