@@ -19,7 +19,16 @@ from faust_assigner.pipeline.history.job import HistoryOptions, run
 from faust_assigner.pipeline.ledgers.quarantine import quarantined
 from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.sinks import Folder
-from tests.integration.spark.ledgers import DECISION, Ledger, Line, bad, bad_lines, expected, good, random_rows
+from tests.integration.spark.ledgers import (
+    DECISION,
+    Ledger,
+    Line,
+    bad,
+    bad_lines,
+    expected,
+    good,
+    random_rows,
+)
 from tests.integration.spark.test_history import assert_tables, read_report
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("no_pictures")]

@@ -83,5 +83,5 @@ def test_a_file_whose_age_is_not_told_is_read() -> None:
     ("2026-11-01", "2026-11-01")])
 def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None:
     """With the option's name."""
-    with pytest.raises(ConfigError, match="--since|--until"):
+    with pytest.raises(ConfigError, match=r"--since|--until"):
         Period.parse(since, until, now=NOW)
