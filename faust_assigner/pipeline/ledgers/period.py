@@ -1,7 +1,8 @@
 """``--since`` and ``--until``: a part of a ledger in time, and which files need not be opened for it.
 
-A file is written in order of time and never after its last change: one that was last changed before the
-period holds nothing of it, and neither does one whose first line is from after it.
+Workers write their files in order of time: one that was last changed before the period holds nothing of it,
+and neither does one whose first line is from after it. (A file put together from several in another order is
+no such file: give the parts.)
 """
 
 from __future__ import annotations
