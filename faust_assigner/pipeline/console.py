@@ -43,7 +43,7 @@ def show_history(report: Report, out: str) -> None:
         rows = [[_text(row[column]) for column in columns] for row in report.tables[name]]
         if rows:
             print()
-            show(name.capitalize() + _cut(len(rows)), columns, rows[-ROWS_PRINTED:])
+            show(_TITLES.get(name, name.capitalize()) + _cut(len(rows)), columns, rows[-ROWS_PRINTED:])
     refused = report.tables["quarantine"]
     if refused:
         print()
@@ -52,6 +52,7 @@ def show_history(report: Report, out: str) -> None:
     print(f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table")
 
 
+_TITLES = {"movement": "Movement, in topic partitions", "balance": "Balance, in topic partitions"}
 _PRINTED = {
     "movement": ("group_id", "dt", "policy", "decisions", "assigned", "moved", "cold_moves", "standby_hits"),
     "balance": ("group_id", "dt", "policy", "max_spread", "mean_spread", "idle_members"),

@@ -62,4 +62,4 @@ def _lineage(error: BaseException) -> str:
 
 def _extra(module: str | None) -> str:
     """The extra that brings ``module``."""
-    return "spark" if module in ("pyspark", "py4j", "pandas", "matplotlib", "jinja2") else "ledger"
+    return "spark" if str(module).partition(".")[0] in ("pyspark", "py4j", "pandas") else "ledger"

@@ -15,7 +15,8 @@ ROWS = {
     "decision": {
         "group_id": "shop", "decision_id": "7-ab", "ts": 1795232422.123, "generation": 7, "trigger": "join",
         "policy": "faust-assigner", "config": {"replicas": "1"},
-        "members": [{"member_id": "m", "rack": "r1", "capacity": 2.0, "epoch": 6}], "solve_ms": 0.5},
+        "members": [{"member_id": "m", "rack": "r1", "capacity": 2.0, "epoch": 6, "instance_id": "w1"}],
+        "solve_ms": 0.5, "session_timeout_s": 60.0},
     "assignment": {
         "group_id": "shop", "decision_id": "7-ab", "topic": "orders", "partition": 3, "role": "standby",
         "member_id": "m", "prev_member_id": "n", "moved": True, "standby_hit": False, "cold": True},

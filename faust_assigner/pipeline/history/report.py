@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,7 +11,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from faust_assigner import __version__
 from faust_assigner.pipeline.schema import HISTORY, is_leader_topic
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class About:
     last: datetime | None = None
     tasks_moved: int = 0
     tasks_cold: int = 0
-    version: str = __version__
+    version: str = field(default_factory=lambda: installed_version())
 
     def to_json(self) -> dict[str, Any]:
         """The fields, times in seconds."""
@@ -126,6 +126,14 @@ class Report:
             ("refused lines", f"{self.refused:,}"),
             ("placements without decision", f"{self.without_decision:,}"),
         ]
+
+
+def installed_version() -> str:
+    """This package's version, as pip knows it."""
+    try:
+        return importlib.metadata.version("faust-assigner")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:

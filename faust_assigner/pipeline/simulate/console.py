@@ -8,7 +8,7 @@ from typing import Any
 from faust_assigner.pipeline.console import show
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
-_METRICS = (("moved", "moves"), ("cold_moves", "cold"),
+_METRICS = (("moved", "tasks moved"), ("cold_moves", "of them cold"),
             ("unavailable_s_per_partition", "s stopped/partition"),
             ("worst_gap_s", "worst gap s"), ("worst_load", "worst load"))
 
@@ -43,7 +43,7 @@ def show_what_if(report: Mapping[str, Any]) -> None:
     """One change with each number of standbys, and the racks afterwards."""
     rows = report["what_if"]
     show(f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
-         ("standbys", "moves", "warm", "cold", "MB to restore", "s stopped at most", "s until restored",
+         ("standbys", "tasks moved", "warm", "cold", "MB to restore", "s stopped at most", "s until restored",
           "peak lag", "idle members", "pairs in one rack"),
          [(str(row["standbys"]), str(row["moves"]), str(row["warm"]), str(row["cold"]),
            f"{row['bytes_to_restore'] / 1e6:.1f}", f"{row['stopped_s']:.1f}", f"{row['restored_s']:.1f}",
@@ -63,7 +63,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
     if report["shadow"]:
         print()
         show("In shadow: the newest decision again, counted and weighted (loads are relative to the mean)",
-             ("group", "heaviest now", "counted", "weighted", "moves counted", "moves weighted"),
+             ("group", "heaviest now", "counted", "weighted", "tasks moved counted", "tasks moved weighted"),
              [(found["group_id"], f"{found['before']:.2f}", f"{found['counted']:.2f}",
                f"{found['weighted']:.2f}", str(found["counted_moves"]), str(found["weighted_moves"]))
               for found in report["shadow"]])
