@@ -32,21 +32,22 @@ class Log:
     def __init__(self, bootstrap: str) -> None:
         self.cluster = Cluster(bootstrap)
         self.topic = f"app-{uuid.uuid4().hex[:8]}-changelog"
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.create()
+        self.create(AdminClient({"bootstrap.servers": bootstrap}))
 
-    def create(self) -> None:
+    def create(self, admin: AdminClient) -> None:
         """As Faust does."""
         new = NewTopic(self.topic, 1, 1, config={"cleanup.policy": "compact"})
-        self.admin.create_topics([new])[self.topic].result(30)
+        admin.create_topics([new])[self.topic].result(30)
 
     def recreate(self) -> None:
         """Delete and make again; brokers take a moment to forget a topic."""
-        self.admin.delete_topics([self.topic])[self.topic].result(30)
+        # Of its own: a client that outlives the test holds a connection.
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        admin.delete_topics([self.topic])[self.topic].result(30)
         deadline = time.monotonic() + 30
-        while self.topic in self.admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
+        while self.topic in admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
             time.sleep(0.1)
-        self.create()
+        self.create(admin)
 
     def write(self, life: str, count: int) -> None:
         """``count`` keys of their own for every life of the topic."""
