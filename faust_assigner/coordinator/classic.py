@@ -35,7 +35,7 @@ from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
 
-PARKED_DUPLICATES: Final = 8  # retries of one parked request that are still answered
+PARKED_DUPLICATES: Final = 8  # copies of one request that stay parked; of more, the oldest is told to try again
 
 
 def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
@@ -130,14 +130,12 @@ class ClassicGroup(GroupRounds):
 
     def _replace_static(self, event: JoinGroup, old_id: str) -> None:
         old_leader = self.roster.leader or ""
-        member = self.roster[old_id]
-        self._answer_parked(member, Code.FENCED_INSTANCE_ID)
-        before = replace(member)
-        self.roster.rename(old_id, event.new_member_id)
+        before = self.roster[old_id]
+        self._answer_parked(before, Code.FENCED_INSTANCE_ID)
+        member = replace(before, member_id=event.new_member_id, is_new=False)
+        self._put(before, member)
         self._update(member, event)
         self._renew_session(member)
-        if old_id in self._unsynced:
-            self._unsynced = (self._unsynced - {old_id}) | {member.member_id}
         self._say("static_member_replaced", member.member_id, old_id)
         if self.state is State.STABLE and self.roster.select_protocol() == self.protocol_name:
             self._save(
@@ -146,6 +144,11 @@ class ClassicGroup(GroupRounds):
         else:
             self._membership_changed()
 
+    def _put(self, old: Member, new: Member) -> None:
+        self.roster.put(old.member_id, new)
+        if old.member_id in self._unsynced:
+            self._unsynced = self._unsynced - {old.member_id} | {new.member_id}
+
     def _static_saved(
         self, event: JoinGroup, member: Member, before: Member, old_leader: str, error: Code
     ) -> None:
@@ -153,9 +156,7 @@ class ClassicGroup(GroupRounds):
             return  # a rebalance that began meanwhile has answered, or will
         member.join_tokens = ()
         if error is not Code.NONE:
-            self.roster.rename(member.member_id, before.member_id)
-            member.protocols, member.session_timeout_ms = before.protocols, before.session_timeout_ms
-            member.rebalance_timeout_ms = before.rebalance_timeout_ms
+            self._put(member, before)
             self._refuse_join(event, error)
         elif event.can_skip_assignment:
             leads = self.roster.leader == member.member_id
@@ -199,7 +200,10 @@ class ClassicGroup(GroupRounds):
         member.session_timeout_ms = event.session_timeout_ms
         member.rebalance_timeout_ms = event.rebalance_timeout_ms
         member.client_id, member.client_host = event.client_id, event.client_host
-        member.join_tokens = (*member.join_tokens, event.token)[-PARKED_DUPLICATES:]
+        tokens = (*member.join_tokens, event.token)
+        member.join_tokens = tokens[-PARKED_DUPLICATES:]
+        for token in tokens[:-PARKED_DUPLICATES]:
+            self._out.append(fx.JoinReply(token, Code.REBALANCE_IN_PROGRESS, member.member_id))
 
     def _refuse_join(self, event: JoinGroup, error: Code, member_id: str | None = None) -> None:
         shown = event.member_id if member_id is None else member_id
@@ -232,7 +236,10 @@ class ClassicGroup(GroupRounds):
             return
         self._synced(event.member_id)
         member = self.roster[event.member_id]
-        member.sync_tokens = (*member.sync_tokens, event.token)[-PARKED_DUPLICATES:]
+        tokens = (*member.sync_tokens, event.token)
+        member.sync_tokens = tokens[-PARKED_DUPLICATES:]
+        for token in tokens[:-PARKED_DUPLICATES]:
+            self._out.append(fx.SyncReply(token, Code.REBALANCE_IN_PROGRESS))
         if event.member_id == self.roster.leader:
             given = {m.member_id: event.assignments.get(m.member_id, b"") for m in self.roster}
             generation = self.generation

@@ -115,17 +115,13 @@ class Roster:
             self.leader = next(iter(self.members), None)
         return member
 
-    def rename(self, old_id: str, new_id: str) -> Member:
-        """A static member returns under a new id: same place in line, same assignment, same leadership."""
-        member = self.members[old_id]
-        member.member_id = new_id
-        member.is_new = False
-        self.members = {m.member_id: m for m in self.members.values()}
+    def put(self, old_id: str, member: Member) -> None:
+        """A member takes the place of another: its place in line, its instance id, its leadership."""
+        self.members = {m.member_id: m for m in (member if k == old_id else m for k, m in self.members.items())}
         if member.instance_id is not None:
-            self.instances[member.instance_id] = new_id
+            self.instances[member.instance_id] = member.member_id
         if self.leader == old_id:
-            self.leader = new_id
-        return member
+            self.leader = member.member_id
 
     def elect_joined_leader(self) -> bool:
         """Keep a leader that rejoined, else the first that did; False when nobody rejoined."""

@@ -17,6 +17,7 @@ from faust_assigner.coordinator.members import Member, Roster
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+LEAST_WAIT_MS: Final = 1_000  # a timer set to what absent members asked for could ring without end
 
 
 class GroupRounds:
@@ -153,7 +154,7 @@ class GroupRounds:
             self._out.append(fx.SaveGroup(self.record()))
         elif not self.roster.elect_joined_leader():
             # Only static members are left and none has rejoined: wait until their sessions decide.
-            self._join_deadline_ms = self._now + self.roster.rebalance_timeout_ms()
+            self._join_deadline_ms = self._now + max(self.roster.rebalance_timeout_ms(), LEAST_WAIT_MS)
         else:
             self._begin_generation()
 

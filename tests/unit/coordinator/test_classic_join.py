@@ -90,6 +90,14 @@ def test_the_protocol_is_one_that_all_support_and_most_prefer() -> None:
     assert {bench.joined(token).protocol_name for token in tokens} == {"c"}
 
 
+def test_a_protocol_that_one_member_lacks_never_wins() -> None:
+    """Two of three like 'a' best; the third does not speak it."""
+    bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
+    tokens = [bench.join(protocols=tuple(Protocol(p, b"") for p in offer)) for offer in ("ab", "ab", "b")]
+    bench.pass_time(10_000)
+    assert {bench.joined(token).protocol_name for token in tokens} == {"b"}
+
+
 def test_only_the_leader_gets_the_members() -> None:
     """The leader sees everyone's metadata under the chosen protocol, followers see nobody."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
@@ -178,6 +186,16 @@ def test_both_copies_of_a_parked_join_get_the_same_answer() -> None:
     bench.join(follower)
     first, second = (bench.joined(token) for token in copies)
     assert (first.generation, first.members) == (second.generation, second.members)
+
+
+def test_of_many_copies_of_a_parked_join_the_oldest_is_told_to_try_again() -> None:
+    """Eight stay parked; nobody waits for an answer that cannot come."""
+    bench = Bench()
+    leader, follower = bench.stable(2)
+    oldest, *copies = [bench.join(leader) for _ in range(9)]
+    assert bench.joined(oldest).error is Code.REBALANCE_IN_PROGRESS
+    bench.join(follower)
+    assert {bench.joined(token).error for token in copies} == {Code.NONE}
 
 
 def test_members_that_do_not_rejoin_in_time_are_dropped() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Leaver, Protocol
+from faust_assigner.coordinator.events import Leaver, Protocol, Tick
 from tests.support.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
@@ -158,6 +158,67 @@ def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
     assert reply.error is Code.NOT_COORDINATOR
     assert bench.group.record() == before
     assert {bench.heartbeat(m) for m in ids} == {Code.NONE}
+
+
+def test_of_a_replacement_that_cannot_be_stored_nothing_is_kept() -> None:
+    """Neither who its client is nor that it owes a sync: the old incarnation syncs, and nobody is disturbed."""
+    bench = Bench()
+    leader, follower = bench.stable(2, instances=True)
+    news = (Protocol("range", b"news"),)
+    for n, member_id in enumerate((leader, follower)):
+        instance = bench.group.roster[member_id].instance_id
+        bench.join(member_id, instance_id=instance, protocols=news, client_host=f"/{n}")
+    bench.sync(bench.group.roster.leader or "", given={follower: b"F"})
+    before, generation = bench.group.record(), bench.group.generation
+    bench.save_error = Code.NOT_COORDINATOR
+    bench.join(instance_id=bench.group.roster[follower].instance_id, protocols=news, client_host="/elsewhere")
+    bench.save_error = Code.NONE
+    assert bench.group.record() == before
+    bench.sync(follower)
+    for _ in range(2 * REBALANCE_MS // 5_000):
+        bench.pass_time(5_000)
+        assert {bench.heartbeat(m) for m in (leader, follower)} == {Code.NONE}
+    assert (bench.group.state, bench.group.generation) == (State.STABLE, generation)
+
+
+def test_a_static_leader_that_missed_the_join_phase_leads_no_longer() -> None:
+    """It stays a member; who leads must be there to assign."""
+    bench = Bench()
+    leader, follower = bench.stable(2, instances=True)
+    bench.group.roster[leader].session_timeout_ms = 10 * REBALANCE_MS
+    bench.heartbeat(leader)
+    token = bench.join(follower, instance_id=bench.group.roster[follower].instance_id,
+                       protocols=(Protocol("range", b"news"),))  # fmt: skip
+    bench.pass_time(REBALANCE_MS)
+    assert bench.joined(token).leader == follower
+    assert leader in bench.group.roster
+
+
+def test_an_instance_whose_member_left_is_unknown() -> None:
+    """And may come back as a newcomer."""
+    bench = Bench()
+    ids = bench.stable(2, instances=True)
+    instance = bench.group.roster[ids[1]].instance_id
+    bench.leave(Leaver(ids[1], instance))
+    assert bench.heartbeat(ids[1], instance_id=instance) is Code.UNKNOWN_MEMBER_ID
+    bench.join(instance_id=instance)
+    assert len(bench.group.roster) == 2
+
+
+def test_absent_static_members_without_patience_do_not_keep_the_timer_ringing() -> None:
+    """Rebalance timeout 0: the join phase looks again once a second, until their sessions decide."""
+    bench = Bench()
+    bench.stable(2, instances=True)
+    for member in bench.group.roster:
+        member.rebalance_timeout_ms = 0
+    bench.leave(Leaver("", "i1"))
+    rings = 0
+    while bench.group.state is State.PREPARING and rings < 100:
+        bench.now = max(bench.now, bench.group.next_deadline_ms or 0)
+        bench.feed(Tick())
+        rings += 1
+    assert rings <= SESSION_MS // 1_000 + 1
+    assert bench.group.state is State.EMPTY
 
 
 def test_two_bounces_in_a_row_leave_one_member_per_instance() -> None:

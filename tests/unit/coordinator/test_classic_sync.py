@@ -36,6 +36,16 @@ def test_followers_wait_for_the_leader_and_get_what_it_assigned() -> None:
     assert (_synced(bench, token).assignment, _synced(bench, parked).assignment) == (b"L", b"F")
 
 
+def test_of_many_copies_of_a_parked_sync_the_oldest_is_told_to_try_again() -> None:
+    """Eight stay parked; nobody waits for an answer that cannot come."""
+    bench = Bench()
+    leader, follower = _completing(bench)
+    oldest, *copies = [bench.sync(follower) for _ in range(9)]
+    assert _synced(bench, oldest).error is Code.REBALANCE_IN_PROGRESS
+    bench.sync(leader, given={follower: b"F"})
+    assert {_synced(bench, token).assignment for token in copies} == {b"F"}
+
+
 def test_a_follower_that_syncs_after_the_leader_is_answered_at_once() -> None:
     """The group is Stable already."""
     bench = Bench()

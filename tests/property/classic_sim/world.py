@@ -1,0 +1,295 @@
+"""A seeded world around one group: who does what when, what is lost, repeated and late, and what breaks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from faust_assigner.coordinator.classic import State
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    SyncGroup,
+)
+from tests.property.classic_sim import acts
+from tests.property.classic_sim.acts import Act, Ask, Wait
+from tests.property.classic_sim.book import Violation
+from tests.property.classic_sim.clients import Client
+from tests.property.classic_sim.trial import Trial
+
+MAX_CLIENTS = 5
+RETENTION_MS = 20_000
+
+
+class World:
+    """One run; ``acts`` is all that happened so far."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        draw = self.random
+        self.setting = acts.Setting(
+            delay_ms=draw.choice([0, 0, 500, 3_000]),
+            max_size=draw.choice([2, 3, 100]),
+            max_pending=draw.choice([1, 100]),
+            topics={},
+        )
+        self.trial = Trial(self.setting)
+        self.acts: list[Act] = []
+        self.clients: list[Client] = []
+        self.asked: dict[int, Client] = {}
+        self.tickets = 0
+        self.names = 0
+        self.faults = True
+
+    # -- doing things --------------------------------------------------------------------------------
+
+    def do(self, act: Act) -> None:
+        """One act; its answers reach their clients, or are lost."""
+        self.acts.append(act)
+        for ticket, reply in self.trial.do(act).items():
+            client = self.asked.pop(ticket, None)
+            if client is None or client.waiting != ticket or not client.alive:
+                continue
+            client.waiting = None
+            if not (self.faults and self.random.random() < 0.05):
+                client.react(reply)
+
+    def ticket(self) -> int:
+        """A number for a request."""
+        self.tickets += 1
+        return self.tickets
+
+    def send(self, client: Client | None, event: Any) -> None:
+        """One request, perhaps lost on the way, perhaps repeated."""
+        if client is not None:
+            if self.faults and self.random.random() < 0.05:
+                return
+            client.waiting = event.token
+            self.asked[event.token] = client
+        self.do(Ask(event))
+        if self.faults and self.random.random() < 0.05:
+            copies = self.random.choice([1, 1, 1, 10])
+            for _ in range(copies):
+                again = replace(event, token=self.ticket())
+                if isinstance(again, JoinGroup):
+                    again = replace(again, new_member_id=f"again-{again.token}")
+                self.do(Ask(again))
+
+    def commit(self, event: CommitOffsets, *, group: str = "g") -> None:
+        """An OffsetCommit, sometimes with a partition that is not there or a note that is too long."""
+        draw = self.random
+        places = [(topic, p) for topic in ("a", "b") for p in (0, 1)] + [("nowhere", 0), ("a", 7)]
+        weights = [9, 9, 9, 9, 1, 1]
+        chosen = draw.choices(places, weights, k=draw.randint(1, 3))
+        note = draw.choice(["", "", "note", "x" * 17])
+        offsets = {place: draw.randrange(1_000) for place in chosen}
+        retention = draw.choice([-1, -1, -1, 5_000])
+        self.do(acts.Commit(event, offsets, note, retention, draw.choice([8, 9]), group))
+
+    def advance(self, client: Client) -> None:
+        """What this client does next."""
+        if not client.alive or client.waiting is not None:
+            return
+        ticket = self.ticket()
+        if client.next == "join":
+            if self.faults and self.random.random() < 0.2:
+                client.change()
+            self.send(client, client.join(ticket))
+        elif client.next == "sync":
+            if self.faults and client.stubborn:
+                self.send(client, client.heartbeat(ticket))
+            else:
+                self.send(client, client.sync(ticket))
+        elif self.random.random() < 0.7:
+            self.send(client, client.heartbeat(ticket))
+        else:
+            self.commit(client.commit(ticket))
+
+    # -- what goes wrong -----------------------------------------------------------------------------
+
+    def fault(self) -> None:
+        """One thing that goes wrong."""
+        kind = self.random.choice(FAULTS)
+        client = self.random.choice(self.clients) if self.clients else None
+        if kind in WITHOUT_CLIENT:
+            WITHOUT_CLIENT[kind](self)
+        elif client is not None:
+            WITH_CLIENT[kind](self, client)
+
+    def jump(self) -> None:
+        """Nobody says anything for long."""
+        self.do(Wait(self.random.choice([3_000, 6_000, 12_000, 60_000])))
+
+    def stall(self) -> None:
+        """The broker itself is away: timers ring late, requests are seen first."""
+        self.do(acts.Stall(self.random.choice([10, 3_000, 12_000])))
+
+    def restart(self) -> None:
+        """The broker dies and comes back; connections break."""
+        self.asked.clear()
+        for client in self.clients:
+            client.waiting = None
+            client.next = "join" if client.next == "sync" else client.next
+        sizes = [self.setting.max_size] * 3 + [2]
+        self.do(acts.Restart(self.random.choice(sizes)))
+
+    def disk(self) -> None:
+        """The next write that matters fails."""
+        self.do(acts.DiskFails())
+
+    def offsets(self) -> None:
+        """Administrators and time at work."""
+        topic = self.random.choice(["a", "b"])
+        act: Act = self.random.choice(
+            [acts.Sweep(RETENTION_MS), acts.Sweep(RETENTION_MS), acts.Sweep(1_000), acts.DropTopic(topic),
+             acts.DeleteOffsets(topic)])  # fmt: skip
+        self.do(act)
+
+    def delete(self) -> None:
+        """An administrator deletes the group, as far as that is allowed."""
+        self.do(Ask(DeleteGroup(self.ticket())))
+
+    def tool(self) -> None:
+        """Somebody outside commits: to this group, and to one that has no members ever."""
+        event = CommitOffsets(self.ticket())
+        self.commit(event, group=self.random.choice(["g", "tool"]))
+
+    def bad_join(self) -> None:
+        """A JoinGroup that nobody should let in."""
+        client = Client("bad", None, self.random, {})
+        event = client.join(self.ticket())
+        change: dict[str, Any] = self.random.choice(
+            [{"session_timeout_ms": 5_999}, {"session_timeout_ms": 1_800_001}, {"protocols": ()},
+             {"protocol_type": ""}, {"protocol_type": "connect"}, {"member_id": "stranger"},
+             {"member_id": "stranger", "instance_id": "i0"}])  # fmt: skip
+        seen = self.trial.look()
+        if change.get("protocol_type") == "connect" and not seen.members:
+            return  # it would be the first member, of a group of another type
+        self.do(Ask(replace(event, **change)))
+
+    def crash(self, client: Client) -> None:
+        """Gone without a word."""
+        self.clients.remove(client)
+
+    def bounce(self, client: Client) -> None:
+        """A process that is restarted, perhaps with another configuration."""
+        client.lost()
+        if self.random.random() < 0.3:
+            client.change()
+
+    def leave(self, client: Client) -> None:
+        """A member leaves: by id, by instance id alone, together with strangers."""
+        if self.random.random() < 0.8:
+            self.clients.remove(client)
+        draw = self.random
+        by_instance = client.instance_id is not None and draw.random() < 0.5
+        leavers = [Leaver("" if by_instance else client.member_id, client.instance_id)]
+        others = [Leaver("stranger"), Leaver("", "i9"), Leaver("stranger", "i0")]
+        others += [Leaver(m) for m in sorted(self.trial.look().pending)]
+        others += [Leaver(c.member_id, c.instance_id) for c in self.clients]
+        if draw.random() < 0.5:
+            leavers += draw.sample(others, draw.randint(1, min(3, len(others))))
+        self.do(Ask(LeaveGroup(self.ticket(), tuple(leavers))))
+
+    def give_back(self) -> None:
+        """Ids that were handed out are given back."""
+        pending = sorted(self.trial.look().pending)
+        self.do(Ask(LeaveGroup(self.ticket(), tuple(Leaver(m) for m in (*pending, "stranger")))))
+
+    def zombie(self, client: Client) -> None:
+        """A second process with the same instance id."""
+        if client.instance_id is not None:
+            again = replace(client, name=client.name + "z")
+            again.lost()
+            self.clients.append(again)
+
+    def lie(self, client: Client) -> None:
+        """A request with a generation, member or instance that is wrong, missing, old or from the future."""
+        seen, draw = self.trial.look(), self.random
+        now = seen.generation
+        generation = draw.choice([-2, -1, 0, now, now, now - 1, now + 1, 2**31 - 1])
+        member_id = draw.choice([client.member_id, client.member_id, "", "stranger", *seen.pending])
+        instance = draw.choice([None, client.instance_id, "nobody", *sorted(seen.instances)])
+        event: Event = draw.choice([
+            SyncGroup(self.ticket(), member_id, generation, instance,
+                      protocol_name=draw.choice([None, None, "range", "other"]), assignments={"x": b"lie"}),
+            Heartbeat(self.ticket(), member_id, generation, instance),
+            CommitOffsets(self.ticket(), member_id, generation, instance),
+        ])  # fmt: skip
+        if isinstance(event, CommitOffsets):
+            self.commit(event)
+        else:
+            self.send(None, event)
+
+    # -- a run ---------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """One round of everybody."""
+        if len(self.clients) < MAX_CLIENTS and self.random.random() < 0.1:
+            used = {c.instance_id for c in self.clients}
+            free = [f"i{n}" for n in range(MAX_CLIENTS) if f"i{n}" not in used]
+            self.names += 1
+            instance = free[0] if self.random.random() < 0.4 else None
+            topics: Any = self.setting.topics
+            self.clients.append(Client(f"c{self.names}", instance, self.random, topics))
+        if self.random.random() < 0.15:
+            self.fault()
+        for client in self.random.sample(self.clients, len(self.clients)):
+            if self.random.random() < client.pace:
+                self.advance(client)
+        self.do(Wait(self.random.choice([0, 1, 100, 1_000])))
+
+    def settle(self) -> None:
+        """B10: when faults stop, the group is stable within the rebalance and session timeouts."""
+        self.faults = False
+        instances: set[str] = set()
+        for client in self.clients:
+            client.alive = client.alive and client.instance_id not in instances
+            client.stubborn = False
+            instances |= {client.instance_id} if client.instance_id else set()
+        limit = self.trial.now + 2 * (60_000 + 45_000) + 300_000
+        while self.trial.now < limit:
+            for client in self.clients:
+                if client.waiting is not None and client.waiting not in self.trial.waiting:
+                    client.waiting = None
+                self.advance(client)
+            self.do(Wait(1_000))
+            if self._settled():
+                return
+        raise Violation(f"B10: {self.trial.look()} long after the faults stopped")
+
+    def _settled(self) -> bool:
+        living = [c for c in self.clients if c.alive]
+        seen = self.trial.look()
+        quiet = seen.state in (State.STABLE, State.EMPTY, State.DEAD)
+        working = all(c.next == "work" and c.waiting is None for c in living)
+        return quiet and working and seen.members.keys() <= {c.member_id for c in living}
+
+
+Fault = Callable[[World], None]
+WITHOUT_CLIENT: dict[str, Fault] = {
+    "jump": World.jump,
+    "stall": World.stall,
+    "restart": World.restart,
+    "disk": World.disk,
+    "offsets": World.offsets,
+    "delete": World.delete,
+    "tool": World.tool,
+    "bad join": World.bad_join,
+    "give back": World.give_back,
+}
+WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
+    "crash": World.crash,
+    "bounce": World.bounce,
+    "leave": World.leave,
+    "zombie": World.zombie,
+    "lie": World.lie,
+}
+FAULTS = [*WITHOUT_CLIENT, *WITH_CLIENT, "lie", "lie", "bounce"]
