@@ -35,7 +35,7 @@ from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
 
-PARKED_DUPLICATES: Final = 8  # copies of one request that stay parked; of more, the oldest is told to try again
+PARKED_DUPLICATES: Final = 8  # copies of one parked request; of more, the oldest is told to try again
 
 
 def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:

@@ -117,7 +117,8 @@ class Roster:
 
     def put(self, old_id: str, member: Member) -> None:
         """A member takes the place of another: its place in line, its instance id, its leadership."""
-        self.members = {m.member_id: m for m in (member if k == old_id else m for k, m in self.members.items())}
+        line = [member if m.member_id == old_id else m for m in self]
+        self.members = {m.member_id: m for m in line}
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         if self.leader == old_id:

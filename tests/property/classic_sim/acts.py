@@ -1,4 +1,4 @@
-"""What can be done to a broker's groups. Acts are values: a run is a list of them, and any sub-list is a run."""
+"""What can be done to a broker's groups. A run is a list of these values, and any sub-list is a run too."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""Clients that follow the protocol, more or less: some are slow, some deaf, some do not rejoin when told to."""
+"""Clients that follow the protocol, more or less: some are slow, some do not rejoin when told to."""
 
 from __future__ import annotations
 
 import random
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, Heartbeat, JoinGroup, Protocol, SyncGroup
 
 SESSIONS_MS = (6_000, 10_000, 45_000)
-REBALANCES_MS = (3_000, 12_000, 60_000)
+PATIENT_MS = 400_000  # more than a parked newcomer is waited for
+REBALANCES_MS = (3_000, 3_000, 12_000, 12_000, 60_000, 60_000, PATIENT_MS)
 NAMES = ("range", "sticky", "cooperative")
 FATAL = (Code.GROUP_MAX_SIZE_REACHED, Code.FENCED_INSTANCE_ID, Code.INCONSISTENT_GROUP_PROTOCOL,
          Code.INVALID_SESSION_TIMEOUT)  # fmt: skip
@@ -47,7 +48,7 @@ class Client:
     stubborn: bool = False  # goes on with heartbeats when told to rejoin
     known_id: bool = True
     skips: bool = False
-    changes: int = field(default=0)
+    changes: int = 0
 
     def __post_init__(self) -> None:
         draw = self.random
@@ -91,12 +92,12 @@ class Client:
             self.instance_id,
             client_id=self.name,
             client_host=f"/{ticket % 3}",
-            needs_known_id=self.instance_id is None and self.known_id,
+            needs_known_id=self.known_id,
             can_skip_assignment=self.skips,
         )
 
     def sync(self, ticket: int) -> SyncGroup:
-        """Its SyncGroup: with assignments where it leads, now and then without leading, with gaps and ghosts."""
+        """Its SyncGroup. Assignments may have gaps and ghosts, and come from one that does not lead."""
         listed = self.listed if self.leads else ("ghost", self.member_id)
         given: dict[str, bytes] = {}
         if self.leads or self.random.random() < 0.2:

@@ -1,4 +1,4 @@
-"""Committed offsets as a plain model: what was acknowledged is there, what was fenced is not, KIP-211 expires."""
+"""Committed offsets as a plain model: the acknowledged are there, the fenced are not; KIP-211 expires."""
 
 from __future__ import annotations
 

@@ -24,5 +24,6 @@ async def _run(seed: int, steps: int) -> int:
     except Violation as violation:
         short = shrink(world.setting, world.acts)
         told = transcript(world.setting, short)
-        raise Violation(f"seed {seed}: {violation}\n{len(short)} of {len(world.acts)} acts:\n{told}") from None
+        head = f"seed {seed}: {violation}\n{len(short)} of {len(world.acts)} acts:"
+        raise Violation(f"{head}\n{told}") from None
     return world.trial.stables

@@ -1,4 +1,4 @@
-"""A group as its surroundings could see it at one moment: values only, requests by the simulator's tickets."""
+"""A group as it is seen at one moment: values only, requests by the simulator's tickets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MemberSeen:
 
     def metadata(self, name: str | None) -> bytes:
         """What it said under that protocol."""
-        return dict((p.name, p.metadata) for p in reversed(self.protocols)).get(name or "", b"")
+        return {p.name: p.metadata for p in reversed(self.protocols)}.get(name or "", b"")
 
 
 @dataclass(frozen=True, slots=True)

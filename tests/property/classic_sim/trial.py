@@ -1,6 +1,6 @@
 """The broker's groups under test: acts in, answers out, every promise checked on the way.
 
-The real group service and offset handlers run on a store in memory, with virtual time. Nothing here is random.
+The real group service and handlers run on a store in memory, with virtual time. Nothing here is random.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import DeleteGroup, Event, Tick
 from tests.property.classic_sim import acts, rules
 from tests.property.classic_sim.acts import Act
-from tests.property.classic_sim.book import Violation, must
+from tests.property.classic_sim.book import Violation, must, slowest
 from tests.property.classic_sim.offsets import Offsets
 from tests.property.classic_sim.promises import Promises
 from tests.property.classic_sim.seen import GroupSeen, look
@@ -32,6 +32,7 @@ from tests.property.classic_sim.seen import GroupSeen, look
 GROUP = "g"
 TOPICS = {"a": 2, "b": 2}
 LONGEST_NOTE = 16
+MOST_RINGS = 100  # in one wait; a timer that rings more often has been set to the past
 
 
 class WeakStore(MemoryStore):
@@ -108,6 +109,10 @@ class Trial:
         """The group now."""
         return look(self.service.get(GROUP), self.tickets)
 
+    def patience(self) -> int:
+        """The group's rebalance timeout, ms."""
+        return slowest(self.look())
+
     def do(self, act: Act) -> dict[int, fx.Reply]:
         """Carry out one act; the answers by ticket. Whatever the machine raises is a violation too."""
         try:
@@ -173,7 +178,7 @@ class Trial:
 
         def answered(reply: fx.Reply) -> None:
             self.waiting.discard(ticket)
-            self._collect[ticket] = replace(reply, token=ticket)  # type: ignore[type-var]
+            self._collect[ticket] = replace(reply, token=ticket)
 
         self._collect = replies
         self.waiting.add(ticket)
@@ -187,7 +192,7 @@ class Trial:
 
     def _wait(self, ms: int) -> dict[int, fx.Reply]:
         end, replies = self.now + ms, dict[int, fx.Reply]()
-        for _ in range(1_000):
+        for _ in range(MOST_RINGS):
             due = self.alarms.get(GROUP)
             if due is None or due > end:
                 break

@@ -21,7 +21,7 @@ from faust_assigner.coordinator.events import (
 from tests.property.classic_sim import acts
 from tests.property.classic_sim.acts import Act, Ask, Wait
 from tests.property.classic_sim.book import Violation
-from tests.property.classic_sim.clients import Client
+from tests.property.classic_sim.clients import PATIENT_MS, SESSIONS_MS, Client
 from tests.property.classic_sim.trial import Trial
 
 MAX_CLIENTS = 5
@@ -147,10 +147,8 @@ class World:
     def offsets(self) -> None:
         """Administrators and time at work."""
         topic = self.random.choice(["a", "b"])
-        act: Act = self.random.choice(
-            [acts.Sweep(RETENTION_MS), acts.Sweep(RETENTION_MS), acts.Sweep(1_000), acts.DropTopic(topic),
-             acts.DeleteOffsets(topic)])  # fmt: skip
-        self.do(act)
+        sweeps: list[Act] = [acts.Sweep(RETENTION_MS), acts.Sweep(RETENTION_MS), acts.Sweep(1_000)]
+        self.do(self.random.choice([*sweeps, acts.DropTopic(topic), acts.DeleteOffsets(topic)]))
 
     def delete(self) -> None:
         """An administrator deletes the group, as far as that is allowed."""
@@ -179,7 +177,10 @@ class World:
         self.clients.remove(client)
 
     def bounce(self, client: Client) -> None:
-        """A process that is restarted, perhaps with another configuration."""
+        """A process that is restarted, perhaps with another configuration; of those, one that owes a sync."""
+        if self.trial.look().state is State.STABLE:
+            owing = [c for c in self.clients if c.next == "sync" and c.instance_id is not None]
+            client = owing[0] if owing else client
         client.lost()
         if self.random.random() < 0.3:
             client.change()
@@ -203,6 +204,26 @@ class World:
         pending = sorted(self.trial.look().pending)
         self.do(Ask(LeaveGroup(self.ticket(), tuple(Leaver(m) for m in (*pending, "stranger")))))
 
+    def last_word(self, client: Client) -> None:
+        """One more request of any kind, and then nothing: its session is counted from here."""
+        said = self.random.choice([client.join, client.sync, client.heartbeat, None])
+        self.clients.remove(client)
+        if said is None:
+            self.commit(client.commit(self.ticket()))
+        else:
+            self.do(Ask(said(self.ticket())))
+
+    def siege(self) -> None:
+        """Members go on with heartbeats for minutes, and nobody else does anything."""
+        if self.trial.look().state is not State.PREPARING or self.trial.patience() < PATIENT_MS:
+            return
+        for _ in range(PATIENT_MS // 5_000):
+            seen = self.trial.look()
+            for m in seen.members.values():
+                beat = Heartbeat(self.ticket(), m.member_id, seen.generation, m.instance_id)
+                self.do(Ask(beat))
+            self.do(Wait(5_000))
+
     def zombie(self, client: Client) -> None:
         """A second process with the same instance id."""
         if client.instance_id is not None:
@@ -217,12 +238,13 @@ class World:
         generation = draw.choice([-2, -1, 0, now, now, now - 1, now + 1, 2**31 - 1])
         member_id = draw.choice([client.member_id, client.member_id, "", "stranger", *seen.pending])
         instance = draw.choice([None, client.instance_id, "nobody", *sorted(seen.instances)])
-        event: Event = draw.choice([
+        lies: list[Event] = [
             SyncGroup(self.ticket(), member_id, generation, instance,
                       protocol_name=draw.choice([None, None, "range", "other"]), assignments={"x": b"lie"}),
             Heartbeat(self.ticket(), member_id, generation, instance),
             CommitOffsets(self.ticket(), member_id, generation, instance),
-        ])  # fmt: skip
+        ]
+        event = draw.choice(lies)
         if isinstance(event, CommitOffsets):
             self.commit(event)
         else:
@@ -254,7 +276,7 @@ class World:
             client.alive = client.alive and client.instance_id not in instances
             client.stubborn = False
             instances |= {client.instance_id} if client.instance_id else set()
-        limit = self.trial.now + 2 * (60_000 + 45_000) + 300_000
+        limit = self.trial.now + 2 * (PATIENT_MS + max(SESSIONS_MS))
         while self.trial.now < limit:
             for client in self.clients:
                 if client.waiting is not None and client.waiting not in self.trial.waiting:
@@ -284,11 +306,13 @@ WITHOUT_CLIENT: dict[str, Fault] = {
     "tool": World.tool,
     "bad join": World.bad_join,
     "give back": World.give_back,
+    "siege": World.siege,
 }
 WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
     "crash": World.crash,
     "bounce": World.bounce,
     "leave": World.leave,
+    "last word": World.last_word,
     "zombie": World.zombie,
     "lie": World.lie,
 }

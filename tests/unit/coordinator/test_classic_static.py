@@ -161,7 +161,7 @@ def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
 
 
 def test_of_a_replacement_that_cannot_be_stored_nothing_is_kept() -> None:
-    """Neither who its client is nor that it owes a sync: the old incarnation syncs, and nobody is disturbed."""
+    """Not its client, and not a sync that it would owe: the old one syncs, and nobody is disturbed."""
     bench = Bench()
     leader, follower = bench.stable(2, instances=True)
     news = (Protocol("range", b"news"),)
