@@ -68,7 +68,7 @@ kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once,
 	$(RUN) -m faust_assigner.testing.kafka
 
 SEEDS ?= 100000
-sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; prints the seed of a failure
+sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; a failure prints its seed and a short transcript
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
 
 RUNS ?= 1

@@ -8,7 +8,7 @@ from tests.property.classic_sim import acts
 from tests.property.classic_sim.book import Violation
 from tests.property.classic_sim.trial import Trial
 
-TRIES = 400
+TRIES = 200
 
 
 def broken(setting: acts.Setting, run: Sequence[acts.Act]) -> tuple[int, Violation] | None:

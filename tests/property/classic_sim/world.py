@@ -25,7 +25,7 @@ from tests.property.classic_sim.clients import PATIENT_MS, SESSIONS_MS, Client
 from tests.property.classic_sim.trial import Trial
 
 MAX_CLIENTS = 5
-RETENTION_MS = 20_000
+RETENTIONS_MS = (1_000, 5_000, 20_000)
 
 
 class World:
@@ -145,10 +145,10 @@ class World:
         self.do(acts.DiskFails())
 
     def offsets(self) -> None:
-        """Administrators and time at work."""
+        """An administrator tidies up."""
         topic = self.random.choice(["a", "b"])
-        sweeps: list[Act] = [acts.Sweep(RETENTION_MS), acts.Sweep(RETENTION_MS), acts.Sweep(1_000)]
-        self.do(self.random.choice([*sweeps, acts.DropTopic(topic), acts.DeleteOffsets(topic)]))
+        choices: list[Act] = [acts.DropTopic(topic), acts.DeleteOffsets(topic), acts.DeleteOffsets(topic)]
+        self.do(self.random.choice(choices))
 
     def delete(self) -> None:
         """An administrator deletes the group, as far as that is allowed."""
@@ -179,8 +179,9 @@ class World:
     def bounce(self, client: Client) -> None:
         """A process that is restarted, perhaps with another configuration; of those, one that owes a sync."""
         if self.trial.look().state is State.STABLE:
-            owing = [c for c in self.clients if c.next == "sync" and c.instance_id is not None]
-            client = owing[0] if owing else client
+            client = next(iter(self._owing()), client)
+        if self.random.random() < 0.2:
+            self.disk()
         client.lost()
         if self.random.random() < 0.3:
             client.change()
@@ -214,15 +215,26 @@ class World:
             self.do(Ask(said(self.ticket())))
 
     def siege(self) -> None:
-        """Members go on with heartbeats for minutes, and nobody else does anything."""
-        if self.trial.look().state is not State.PREPARING or self.trial.patience() < PATIENT_MS:
-            return
-        for _ in range(PATIENT_MS // 5_000):
+        """As long as phases last members send heartbeats and no more; one that owes a sync has bounced."""
+        state, patience = self.trial.look().state, self.trial.patience()
+        if state is State.STABLE and patience < PATIENT_MS:
+            for client in self._owing()[:1]:
+                client.lost()
+                self.do(Ask(client.join(self.ticket())))
+            self._hold(patience)
+        elif state is State.PREPARING and patience == PATIENT_MS:
+            self._hold(patience)
+
+    def _owing(self) -> list[Client]:
+        idle = [c for c in self.clients if c.next == "sync" and c.waiting is None]
+        return [c for c in idle if c.instance_id is not None]
+
+    def _hold(self, ms: int) -> None:
+        for _ in range(ms // 3_000):
             seen = self.trial.look()
             for m in seen.members.values():
-                beat = Heartbeat(self.ticket(), m.member_id, seen.generation, m.instance_id)
-                self.do(Ask(beat))
-            self.do(Wait(5_000))
+                self.do(Ask(Heartbeat(self.ticket(), m.member_id, seen.generation, m.instance_id)))
+            self.do(Wait(3_000))
 
     def zombie(self, client: Client) -> None:
         """A second process with the same instance id."""
@@ -261,11 +273,13 @@ class World:
             instance = free[0] if self.random.random() < 0.4 else None
             topics: Any = self.setting.topics
             self.clients.append(Client(f"c{self.names}", instance, self.random, topics))
-        if self.random.random() < 0.15:
+        if self.random.random() < 0.2:
             self.fault()
         for client in self.random.sample(self.clients, len(self.clients)):
             if self.random.random() < client.pace:
                 self.advance(client)
+        if self.random.random() < 0.1:
+            self.do(acts.Sweep(self.random.choice(RETENTIONS_MS)))
         self.do(Wait(self.random.choice([0, 1, 100, 1_000])))
 
     def settle(self) -> None:
