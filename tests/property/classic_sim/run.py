@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.property.classic_sim.book import Violation
 from tests.property.classic_sim.shrink import shrink, transcript
 from tests.property.classic_sim.world import World
@@ -11,11 +9,6 @@ from tests.property.classic_sim.world import World
 
 def run(seed: int, steps: int = 60) -> int:
     """One run; how many stable states were checked. Raises Violation with the seed and a short transcript."""
-    return asyncio.run(_run(seed, steps))
-
-
-async def _run(seed: int, steps: int) -> int:
-    # The broker's handlers answer with futures, which want a loop; nothing here ever waits for it.
     world = World(seed)
     try:
         for _ in range(steps):

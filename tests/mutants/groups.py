@@ -1,0 +1,101 @@
+"""Planted bugs of committed offsets and of the service around the groups."""
+
+from __future__ import annotations
+
+from tests.mutants.coordinator import bug
+
+_CLASSIC = "faust_assigner/coordinator/classic.py"
+_OFFSETS = "faust_assigner/coordinator/offsets.py"
+_SERVICE = "faust_assigner/broker/groups.py"
+_ADMIN = "faust_assigner/broker/api/group_admin.py"
+_COMMIT = "faust_assigner/broker/api/group_offsets.py"
+
+_SYNC = "tests/unit/coordinator/test_classic_sync.py::test_"
+_BOOK = "tests/unit/coordinator/test_classic_offsets.py::test_"
+_DESK = "tests/unit/broker/test_groups.py::test_"
+
+MUTANTS = (
+    bug(_CLASSIC, "a commit of another generation is taken",
+        "        if error is Code.NONE and event.generation != self.generation:\n"
+        "            error = Code.ILLEGAL_GENERATION\n"
+        "        if error is Code.NONE:\n"
+        "            self._heard_from(event.member_id)\n"
+        "        return error\n",
+        "        if error is Code.NONE:\n"
+        "            self._heard_from(event.member_id)\n"
+        "        return error\n",
+        f"{_SYNC}fenced_commits_get_their_exact_error"),
+    bug(_CLASSIC, "a commit is no sign of life",
+        "            self._heard_from(event.member_id)\n        return error\n",
+        "            pass\n        return error\n",
+        f"{_SYNC}a_commit_keeps_the_session_alive"),
+    bug(_CLASSIC, "a member commits what it does not own yet",
+        "            error = Code.REBALANCE_IN_PROGRESS\n"
+        "        self._out.append(fx.CommitReply(event.token, error))\n",
+        "            pass\n        self._out.append(fx.CommitReply(event.token, error))\n",
+        f"{_SYNC}a_commit_while_the_leader_assigns_is_told_to_wait"),
+    bug(_CLASSIC, "members of an empty group commit",
+        "Code.NONE if event.generation < 0 else known", "Code.NONE",
+        f"{_SYNC}outsiders_commit_to_an_empty_group"),
+    bug(_OFFSETS, "offsets of subscribed topics expire",
+        "and subscribed is not None and topic not in subscribed:", "and subscribed is not None:",
+        f"{_BOOK}offsets_of_subscribed_topics_do_not_expire_while_the_group_lives"),
+    bug(_OFFSETS, "an empty group's offsets expire by their last commit",
+        "        since = max(group.state_since_ms, entry.committed_at_ms)\n",
+        "        since = entry.committed_at_ms\n",
+        f"{_BOOK}offsets_of_an_empty_group_expire_counted_from_when_it_became_empty"),
+    bug(_OFFSETS, "an old client's own retention is ignored",
+        "    if entry.expires_at_ms is not None:\n", "    if False:\n",
+        f"{_BOOK}a_retention_asked_for_by_an_old_client_overrules_the_brokers"),
+    bug(_OFFSETS, "offsets expire while a group rebalances",
+        "    elif group.state is State.STABLE and", "    elif",
+        f"{_BOOK}nothing_expires_while_a_group_rebalances"),
+    bug(_OFFSETS, "only the first member's topics count",
+        "        topics.update(found)\n", "        topics.update(found)\n        break\n",
+        f"{_BOOK}topics_of_all_members_count"),
+    bug(_OFFSETS, "the higher offset wins over the later one",
+        "        self.entries.update(changes)\n",
+        "        for key, entry in changes.items():\n"
+        "            if key not in self.entries or entry.offset >= self.entries[key].offset:\n"
+        "                self.entries[key] = entry\n",
+        f"{_BOOK}a_later_commit_wins_even_with_a_smaller_offset"),
+    bug(_COMMIT, "a fenced commit is stored",
+        "_store(call, request) if reply.error is Code.NONE else {}", "_store(call, request)"),
+    bug(_COMMIT, "a commit that is not on disk is acknowledged",
+        "changes)\n    if stored is not Code.NONE:\n", "changes)\n    if False:\n"),
+    bug(_SERVICE, "offsets hold although they are not on disk",
+        "            return Code.NOT_COORDINATOR\n        book.commit(changes)\n",
+        "            book.commit(changes)\n"
+        "            return Code.NOT_COORDINATOR\n"
+        "        book.commit(changes)\n",
+        f"{_DESK}a_group_that_cannot_be_written_is_not_acknowledged"),
+    bug(_SERVICE, "offsets are in memory alone",
+        "            self._store.write(pairs)\n", "            pass\n",
+        f"{_DESK}groups_and_offsets_come_back_from_disk"),
+    bug(_SERVICE, "a failed save of a group is taken for a good one",
+        "could not be stored: %s\", record.group_id, error)\n            return Code.NOT_COORDINATOR\n",
+        "could not be stored: %s\", record.group_id, error)\n            return Code.NONE\n",
+        f"{_DESK}a_group_that_cannot_be_written_is_not_acknowledged"),
+    bug(_SERVICE, "offsets of a deleted group come back at the next start",
+        "[*deletes, group_store.group_key(group_id)]", "[group_store.group_key(group_id)]",
+        f"{_DESK}an_expired_group_is_gone_from_disk_too"),
+    bug(_SERVICE, "offsets that were deleted come back at the next start",
+        "            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])\n",
+        ""),
+    bug(_SERVICE, "offsets outlive their topic",
+        "        for topic in {topic for topic, _ in changes}:\n", "        for topic in ():\n",
+        f"{_DESK}a_deleted_topic_takes_its_offsets_from_every_group"),
+    bug(_SERVICE, "offsets from before a start outlive their topic",
+        "            self._readers.setdefault(key[0], set()).add(group_id)\n", ""),
+    bug(_SERVICE, "one alarm is the last",
+        "            self._feed(group, Tick())\n            self._set_alarm(group_id)\n",
+        "            self._feed(group, Tick())\n"),
+    bug(_SERVICE, "an administrator may delete offsets that are being read",
+        "        return lambda topic: topics is None or topic in topics\n",
+        "        return lambda topic: False\n"),
+    bug(_ADMIN, "assignments that do not hold any more are shown",
+        "\"member_assignment\": m.assignment if settled else b\"\",",
+        "\"member_assignment\": m.assignment,"),
+    bug(_ADMIN, "a list of groups in one state shows all",
+        "(not states or group.state.value.lower() in states) and", ""),
+)
