@@ -139,6 +139,8 @@ class World:
             client.next = "join" if client.next == "sync" else client.next
         sizes = [self.setting.max_size] * 3 + [2]
         self.do(acts.Restart(self.random.choice(sizes)))
+        if self.random.random() < 0.3:
+            self.do(acts.DropTopic(self.random.choice(["a", "b"])))
 
     def disk(self) -> None:
         """The next write that matters fails."""
