@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api import group_admin, group_offsets
 from faust_assigner.broker.groups import GroupService
-from faust_assigner.broker.store import MemoryStore, Range, StoreFailed
+from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
