@@ -56,7 +56,7 @@ check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs buil
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 docs: $(VENV)/.dev              ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
