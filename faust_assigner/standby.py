@@ -2,8 +2,8 @@
 
 The objective, in order: R' distinct members; as many racks as can be; standby loads within one;
 each member's actives spread over all its peers, so that a death overloads nobody; the fewest
-copies to restore. Between unequal racks even loads and an even spread exclude each other: there
-the spread comes first, and the loads are as even as it permits.
+copies to restore. With racks the spread comes before the loads, which are then as even as it permits:
+between unequal racks even loads and an even spread exclude each other.
 docs/explanation/algorithms.md#standbys derives the terms, :mod:`faust_assigner.standbys.shares` the numbers.
 """
 
