@@ -14,10 +14,11 @@ _SHIFTS = 8
 
 
 def refill(board: Board) -> None:
-    """Fill the last open seat of most tasks; what does not fit is left open. Cost O(M^2 + T log T).
+    """Fill the one open seat of tasks that keep another; what does not fit is left open.
 
-    Copies that crowd a pair far beyond what its owner's death allows are given up first: with so
-    many seats to fill there is a better place for them.
+    Who has no standby at all is left to the deal, who misses several to be filled one by one. Copies
+    beyond the cap of their pair are given up first: with so many seats to fill there is a better
+    place for them. Cost O(M^2 + T log T).
     """
     shares = board.shares
     if int((shares.need - board.filled).sum()) < _BULK:
