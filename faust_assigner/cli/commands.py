@@ -31,4 +31,4 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
-    """Partition assignment for Faust: an embedded broker, plans, history, snapshots, simulation."""
+    """Partition assignment for Faust: an embedded broker, history, weights, snapshots, simulation."""
