@@ -1,6 +1,7 @@
-"""The planner, in order: groups -> previous -> target actives -> this round's actives -> standbys.
+"""The planner: its stages in order, each a door at the root of the package.
 
-    subscriptions + counts -> groups -> target actives -> promotions -> standbys -> Plan
+    subscriptions + claims -> groups -> previous owners
+        -> target actives -> promotions -> followers -> standbys -> Plan
 
 Pure: no clock, no randomness, no I/O. The same members, in any order and under any hash seed, give
 the same plan.
