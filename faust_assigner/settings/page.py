@@ -23,6 +23,10 @@ and the default taken, the weights or the ledger staying off; with a wrong list 
 forwarded.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 
+The commands that speak to Kafka take its own client properties besides: `--config FILE`, the file that
+`FAUST_ASSIGNER_KAFKA_CONFIG` names, and before both `FAUST_ASSIGNER_KAFKA_X_Y` for the property `x.y`
+(`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).
+
 | environment | keyword of `faust.App` | a value is | default | unit | meaning | read in |
 | --- | --- | --- | --- | --- | --- | --- |
 """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.settings import schema, table
 from faust_assigner.settings.page import main, page
 from faust_assigner.settings.schema import Setting, read
@@ -73,11 +74,20 @@ def test_no_setting_is_missing_in_the_table() -> None:
     known = {setting.name for setting in table.SETTINGS}
     for path in sorted((ROOT / "faust_assigner").rglob("*.py")):
         text = path.read_text()
-        assert set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text)) <= known, path
+        named = set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text))
+        # Kafka's own properties are a family, told in the page's head.
+        assert {name for name in named if not name.startswith("FAUST_ASSIGNER_KAFKA_")} <= known, path
         if path.parent.name == "settings":
             continue
         literals = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
         assert not known.intersection(literal for literal in literals if isinstance(literal, str)), path
+
+
+def test_kafkas_own_properties_are_told_as_a_family() -> None:
+    """The page says how a property is written as a name of the environment, and the reader reads it so."""
+    assert "`FAUST_ASSIGNER_KAFKA_X_Y` for the property `x.y`" in page()
+    found = client_properties(None, {"FAUST_ASSIGNER_KAFKA_SASL_MECHANISM": "PLAIN"})
+    assert found["sasl.mechanism"] == "PLAIN"
 
 
 def test_the_weights_own_defaults_are_the_tables() -> None:

@@ -129,8 +129,7 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
     with troubled(tmp_path, preload=500) as it:
         topic = f"{it.load.app_id}-totals-changelog"
         asyncio.run(write_rows(it.load.bootstrap, topic, [
-            (b'"customer-0-0"', b"{no json"), (b"{no json", b"{}"), (None, b"{}"),
-            (b'"customer-1-1"', b"[1]")]))
+            (b'"customer-0-0"', b"{no json"), (b"{no json", b"{}"), (b'"customer-1-1"', b"[1]")]))
         it.start()
         it.load.start()
         assert it.until(lambda _: it.done > 60), it.log()[-3000:]
