@@ -28,6 +28,7 @@ def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_workers_tell_decisions_recoveries_and_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAUST_ASSIGNER_FOLLOW_UP_S", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_kill_of_everybody_moves_nothing(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def wait_for_total(workers: list[Worker], total: int) -> None:
     pytest.fail(f"wanted {total}, the workers have {[w.latest() for w in workers]}\n{tails}")
 
 
+@pytest.mark.slow
 def test_faust_workers_share_a_table_recover_it_and_outlive_the_broker(tmp_path: Path) -> None:
     """Two workers count; one is killed, the other recovers its part; the broker restarts below it."""
     (tmp_path / "tally.py").write_text(APP)

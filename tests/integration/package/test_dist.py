@@ -10,6 +10,9 @@ import pytest
 
 from tests.support import dist
 
+#: A build writes beside the sources: one at a time.
+pytestmark = pytest.mark.xdist_group("dist")
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:

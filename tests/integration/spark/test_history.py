@@ -210,6 +210,7 @@ def test_crash_between_two_tables_leaves_a_mark_until_all_are_of_one_run(
     assert not (tmp_path / REPLACING).exists()
 
 
+@pytest.mark.slow
 def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSession, tmp_path: Path) -> None:
     """An empty folder is a history in which nothing happened; an older history's days are gone."""
     (tmp_path / "ledger").mkdir()
@@ -222,6 +223,7 @@ def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSessio
     assert "No rows" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_command_prints_a_summary(command: Callable[..., Result], ledger: Ledger, tmp_path: Path) -> None:
     """Plain lines where there is no terminal; refused lines are no failure."""
@@ -235,6 +237,7 @@ def test_command_prints_a_summary(command: Callable[..., Result], ledger: Ledger
         assert said in plain.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_ledger_that_says_nothing_leaves_the_history_that_stands(
     command: Callable[..., Result], ledger: Ledger, tmp_path: Path
@@ -258,6 +261,7 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
     assert read_report(tmp_path / "out")["movement"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_more_refused_lines_than_are_taken_fail(command: Callable[..., Result], tmp_path: Path) -> None:
     """A number or a share; the first reason is said, nothing is written."""
@@ -271,6 +275,7 @@ def test_more_refused_lines_than_are_taken_fail(command: Callable[..., Result], 
     assert command(*asked, "75%").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_of_very_many_refused_lines_the_driver_sees_some(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -324,6 +329,7 @@ def test_history_without_spark_says_the_same(
                        if isinstance(value, datetime)}} for row in made[1].details[table]], table
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_period_is_the_same_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Two days of many: decisions with their placements, recoveries and samples of these days alone."""

@@ -39,7 +39,7 @@ def secured(server: KafkaServer) -> SecuredListener:
     return server.secured
 
 
-@pytest.fixture(params=["pem", "jks"])
+@pytest.fixture(params=["pem", pytest.param("jks", marks=pytest.mark.slow)])
 def config(request: pytest.FixtureRequest, secured: SecuredListener, tmp_path: Path) -> str:
     """A properties file as Kafka's own tools take it."""
     return str(secured.write_properties(tmp_path / "client.properties", jks=request.param == "jks"))

@@ -220,6 +220,7 @@ def _feed(path: Path, lines: list[Line], watch: subprocess.Popen[bytes], second:
     return written
 
 
+@pytest.mark.slow
 def test_visit_without_news_touches_no_file(spark: SparkSession, tmp_path: Path) -> None:
     """It says again what stands; with news of one day the others' files stay as they are."""
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"

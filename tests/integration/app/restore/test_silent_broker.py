@@ -23,7 +23,8 @@ def test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works(tmp_path: Path
         assert it.worker.alive
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "amid orders"])
+@pytest.mark.parametrize("busy", [
+    pytest.param(False, id="idle", marks=pytest.mark.slow), pytest.param(True, id="amid orders")])
 def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: bool) -> None:
     """The last commit is a request that aiokafka makes again for ever; here it has seconds."""
     with troubled(tmp_path, broker_request_timeout=90.0) as it:
@@ -39,6 +40,7 @@ def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: 
         assert "left undone" in it.log() or "No goodbye" in it.log()
 
 
+@pytest.mark.slow
 def test_a_commit_given_up_at_a_silent_brokers_is_repeated_not_lost(tmp_path: Path) -> None:
     """The next worker begins at the last offset that was committed."""
     with troubled(tmp_path, waiting=50) as it:

@@ -45,6 +45,7 @@ def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
         is_as_the_model_says(it)
 
 
+@pytest.mark.slow
 def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
     """It does not end and start over, each time at the cost of a rebalance."""
     with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
@@ -100,9 +101,11 @@ def replace_by_file(database: Path) -> None:
     database.write_bytes(b"no folder")
 
 
-@pytest.mark.parametrize("damage", [scramble("MANIFEST*"), remove("MANIFEST*"), truncate("CURRENT"),
-                                    replace_by_file],
-                         ids=["manifest scrambled", "manifest gone", "CURRENT cut", "a file"])
+@pytest.mark.parametrize("damage", [
+    pytest.param(scramble("MANIFEST*"), id="manifest scrambled"),
+    pytest.param(remove("MANIFEST*"), id="manifest gone", marks=pytest.mark.slow),
+    pytest.param(truncate("CURRENT"), id="CURRENT cut", marks=pytest.mark.slow),
+    pytest.param(replace_by_file, id="a file", marks=pytest.mark.slow)])
 def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
         tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Stock ends at each start, and each start rebalances the group."""
