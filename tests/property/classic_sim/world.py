@@ -227,6 +227,17 @@ class World:
         elif state is State.PREPARING and patience == PATIENT_MS:
             self._hold(patience)
 
+    def exodus(self) -> None:
+        """Dynamic members leave, static ones are away: nobody is there to lead, and sessions must decide."""
+        members = self.trial.look().members.values()
+        leavers = tuple(Leaver(m.member_id) for m in members if m.instance_id is None)
+        if not leavers or len(leavers) == len(members):
+            return
+        self.clients.clear()
+        self.do(Ask(LeaveGroup(self.ticket(), leavers)))
+        for _ in range(9):
+            self.do(Wait(6_000))
+
     def _owing(self) -> list[Client]:
         idle = [c for c in self.clients if c.next == "sync" and c.waiting is None]
         return [c for c in idle if c.instance_id is not None]
@@ -323,6 +334,7 @@ WITHOUT_CLIENT: dict[str, Fault] = {
     "bad join": World.bad_join,
     "give back": World.give_back,
     "siege": World.siege,
+    "exodus": World.exodus,
 }
 WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
     "crash": World.crash,
