@@ -78,7 +78,7 @@ MUTANTS = (
         f"{_DESK}a_group_that_cannot_be_written_is_not_acknowledged"),
     bug(_SERVICE, "offsets of a deleted group come back at the next start",
         "[*deletes, group_store.group_key(group_id)]", "[group_store.group_key(group_id)]",
-        f"{_DESK}an_expired_group_is_gone_from_disk_too"),
+        f"{_DESK}a_deleted_group_leaves_no_offsets_on_disk"),
     bug(_SERVICE, "offsets that were deleted come back at the next start",
         "            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])\n",
         ""),

@@ -188,7 +188,9 @@ class Promises(Requests):
             must(not self.after.joined(), "a join phase does not end", self.after)
             absent = [m for m in self.after.members.values() if m.instance_id is None]
             must(not absent, "a member that missed the join phase stays", absent)
-            book.join_due = (self.now + slowest(self.after),) * 2
+            # Whether the phase was put off shows only once its latest possible end is over.
+            again = self.now + slowest(self.after)
+            book.join_due = (again, again if self.now >= book.join_due[1] else max(again, book.join_due[1]))
 
     def _others_answers(self) -> None:
         """Each parked request that was answered got the right answer, and each that was not is held."""

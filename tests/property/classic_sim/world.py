@@ -153,8 +153,12 @@ class World:
         self.do(self.random.choice(choices))
 
     def delete(self) -> None:
-        """An administrator deletes the group, as far as that is allowed."""
+        """An administrator deletes the group, as far as that is allowed; a restart does not bring it back."""
+        if self.trial.look().state is State.EMPTY:
+            self.commit(CommitOffsets(self.ticket()))
         self.do(Ask(DeleteGroup(self.ticket())))
+        if self.random.random() < 0.3:
+            self.restart()
 
     def tool(self) -> None:
         """Somebody outside commits: to this group, and to one that has no members ever."""
@@ -226,6 +230,8 @@ class World:
             self._hold(patience)
         elif state is State.PREPARING and patience == PATIENT_MS:
             self._hold(patience)
+        if self.random.random() < 0.3:
+            self.restart()
 
     def exodus(self) -> None:
         """Dynamic members leave, static ones are away: nobody is there to lead, and sessions must decide."""
@@ -237,6 +243,7 @@ class World:
         self.do(Ask(LeaveGroup(self.ticket(), leavers)))
         for _ in range(9):
             self.do(Wait(6_000))
+        self.delete()
 
     def _owing(self) -> list[Client]:
         idle = [c for c in self.clients if c.next == "sync" and c.waiting is None]
@@ -344,4 +351,4 @@ WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
     "zombie": World.zombie,
     "lie": World.lie,
 }
-FAULTS = [*WITHOUT_CLIENT, *WITH_CLIENT, "lie", "lie", "bounce"]
+FAULTS = [*WITHOUT_CLIENT, *WITH_CLIENT, "lie", "lie", "bounce", "restart"]

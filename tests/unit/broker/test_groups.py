@@ -16,7 +16,15 @@ from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import CommitOffsets, Event, JoinGroup, Protocol, SyncGroup, Token
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    Event,
+    JoinGroup,
+    Protocol,
+    SyncGroup,
+    Token,
+)
 from faust_assigner.coordinator.offsets import Committed
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
@@ -132,6 +140,16 @@ def test_an_expired_group_is_gone_from_disk_too() -> None:
     desk.now += 500
     assert sum(desk.service.expire_offsets(500)) == 1
     assert desk.service.get("g") is None
+    assert list(store.scan(b"")) == []
+
+
+def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:
+    """The next start would make a group of them."""
+    store = MemoryStore()
+    desk = Desk(store)
+    desk.ask(CommitOffsets)
+    desk.service.commit("g", {("t", 0): Committed(1)})
+    assert desk.ask(DeleteGroup)[0].error is Code.NONE
     assert list(store.scan(b"")) == []
 
 
