@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +29,28 @@ def test_random_interleavings_keep_every_promise() -> None:
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     """Fresh seeds in every run; a failure prints its own."""
     run(seed, steps=40)
+
+
+def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
+    """Else the seed that a failure prints would show nothing."""
+    told = (
+        "from tests.property.classic_sim.world import World\n"
+        "for seed in range(20):\n"
+        "    world = World(seed)\n"
+        "    for _ in range(60): world.step()\n"
+        "    print(world.acts)\n"
+    )
+    lives = [
+        subprocess.run(
+            [sys.executable, "-c", told],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert lives[0] == lives[1]
 
 
 def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(

@@ -182,15 +182,15 @@ class Promises(Requests):
             else:
                 book.window, book.join_due = None, (self.now + slowest(self.after),) * 2
         elif book.join_due is not None and self.now >= book.join_due[0]:
-            if self.now < book.join_due[1] and self.after.joined():
+            certain = self.now >= book.join_due[1]
+            absent = [m for m in self.after.members.values() if m.instance_id is None]
+            if not certain and (absent or self.after.joined()):
                 return
             # Only static members that have not rejoined are left: their sessions will decide.
             must(not self.after.joined(), "a join phase does not end", self.after)
-            absent = [m for m in self.after.members.values() if m.instance_id is None]
             must(not absent, "a member that missed the join phase stays", absent)
-            # Whether the phase was put off shows only once its latest possible end is over.
             again = self.now + slowest(self.after)
-            book.join_due = (again, again if self.now >= book.join_due[1] else max(again, book.join_due[1]))
+            book.join_due = (again, again if certain else max(again, book.join_due[1]))
 
     def _others_answers(self) -> None:
         """Each parked request that was answered got the right answer, and each that was not is held."""

@@ -268,7 +268,7 @@ class World:
         seen, draw = self.trial.look(), self.random
         now = seen.generation
         generation = draw.choice([-2, -1, 0, now, now, now - 1, now + 1, 2**31 - 1])
-        member_id = draw.choice([client.member_id, client.member_id, "", "stranger", *seen.pending])
+        member_id = draw.choice([client.member_id, client.member_id, "", "stranger", *sorted(seen.pending)])
         instance = draw.choice([None, client.instance_id, "nobody", *sorted(seen.instances)])
         lies: list[Event] = [
             SyncGroup(self.ticket(), member_id, generation, instance,
