@@ -15,7 +15,7 @@ from faust_assigner.coordinator.members import Roster
 from tests.property.classic_sim import Violation, run
 from tests.support.examples import examples
 
-CI_SEEDS = examples(600, 200)
+CI_SEEDS = examples(1_000, 400)
 
 
 def test_random_interleavings_keep_every_promise() -> None:
@@ -35,7 +35,7 @@ def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
     """Else the seed that a failure prints would show nothing."""
     told = (
         "from tests.property.classic_sim.world import World\n"
-        "for seed in range(20):\n"
+        "for seed in range(250):\n"
         "    world = World(seed)\n"
         "    for _ in range(60): world.step()\n"
         "    print(world.acts)\n"

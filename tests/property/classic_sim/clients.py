@@ -12,7 +12,7 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, Heartbeat, JoinGroup, Protocol, SyncGroup
 
 SESSIONS_MS = (6_000, 10_000, 45_000)
-PATIENT_MS = 400_000  # more than a parked newcomer is waited for
+PATIENT_MS = 310_000  # more than a parked newcomer is waited for
 REBALANCES_MS = (3_000, 3_000, 12_000, 12_000, 60_000, 60_000, PATIENT_MS)
 NAMES = ("range", "sticky", "cooperative")
 FATAL = (Code.GROUP_MAX_SIZE_REACHED, Code.FENCED_INSTANCE_ID, Code.INCONSISTENT_GROUP_PROTOCOL,

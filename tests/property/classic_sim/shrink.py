@@ -8,7 +8,7 @@ from tests.property.classic_sim import acts
 from tests.property.classic_sim.book import Violation
 from tests.property.classic_sim.trial import Trial
 
-TRIES = 200
+ACTS = 100_000  # to repeat at most, a few seconds
 
 
 def broken(setting: acts.Setting, run: Sequence[acts.Act]) -> tuple[int, Violation] | None:
@@ -22,18 +22,18 @@ def broken(setting: acts.Setting, run: Sequence[acts.Act]) -> tuple[int, Violati
     return None
 
 
-def shrink(setting: acts.Setting, run: Sequence[acts.Act], tries: int = TRIES) -> list[acts.Act]:
+def shrink(setting: acts.Setting, run: Sequence[acts.Act], budget: int = ACTS) -> list[acts.Act]:
     """A short run that breaks a promise; the run itself where acts alone do not (a settled group, B10)."""
     found = broken(setting, run)
     if found is None:
         return list(run)
     short = list(run[: found[0]])
     size = max(len(short) // 2, 1)
-    while tries > 0:
+    while budget > 0:
         start, smaller = 0, False
-        while start < len(short) and tries > 0:
+        while start < len(short) and budget > 0:
             candidate = short[:start] + short[start + size :]
-            tries -= 1
+            budget -= len(candidate)
             found = broken(setting, candidate)
             if found is None:
                 start += size

@@ -213,7 +213,7 @@ class World:
 
     def last_word(self, client: Client) -> None:
         """One more request of any kind, and then nothing: its session is counted from here."""
-        said = self.random.choice([client.join, client.sync, client.heartbeat, None])
+        said = self.random.choice([client.join, client.join, client.sync, client.heartbeat, None])
         self.clients.remove(client)
         if said is None:
             self.commit(client.commit(self.ticket()))
@@ -233,6 +233,23 @@ class World:
         if self.random.random() < 0.3:
             self.restart()
 
+    def coup(self) -> None:
+        """Everybody rejoins but the leader, which is static and stays: another one leads from now on."""
+        seen = self.trial.look()
+        others = [c for c in self.clients if c.alive and c.member_id in seen.members]
+        others = [c for c in others if c.member_id != seen.leader]
+        if seen.state is not State.STABLE or not seen.leader or seen.members[seen.leader].instance_id is None:
+            return
+        for client in others:
+            client.waiting, client.next = None, "join"
+            client.change()
+            self.advance(client)
+        self.do(Wait(min(self.trial.patience(), PATIENT_MS // 5)))
+        for client in others:
+            self.advance(client)
+        if self.random.random() < 0.5:
+            self.restart()
+
     def exodus(self) -> None:
         """Dynamic members leave, static ones are away: nobody is there to lead, and sessions must decide."""
         members = self.trial.look().members.values()
@@ -250,11 +267,11 @@ class World:
         return [c for c in idle if c.instance_id is not None]
 
     def _hold(self, ms: int) -> None:
-        for _ in range(ms // 3_000):
+        for _ in range(ms // 5_000):
             seen = self.trial.look()
             for m in seen.members.values():
                 self.do(Ask(Heartbeat(self.ticket(), m.member_id, seen.generation, m.instance_id)))
-            self.do(Wait(3_000))
+            self.do(Wait(5_000))
 
     def zombie(self, client: Client) -> None:
         """A second process with the same instance id."""
@@ -342,6 +359,7 @@ WITHOUT_CLIENT: dict[str, Fault] = {
     "give back": World.give_back,
     "siege": World.siege,
     "exodus": World.exodus,
+    "coup": World.coup,
 }
 WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
     "crash": World.crash,
@@ -351,4 +369,4 @@ WITH_CLIENT: dict[str, Callable[[World, Client], None]] = {
     "zombie": World.zombie,
     "lie": World.lie,
 }
-FAULTS = [*WITHOUT_CLIENT, *WITH_CLIENT, "lie", "lie", "bounce", "restart"]
+FAULTS = [*WITHOUT_CLIENT, *WITH_CLIENT, "lie", "lie", "bounce", "restart", "last word", "coup"]
