@@ -130,7 +130,9 @@ def test_after_200_joins_and_leaves_standbys_are_even_and_settled(replicas: int)
             del team[chance.choice(sorted(team))]
         answer = _rebalance(answer, team, partitions, replicas, 3 * turn + 2)
         held = Counter(standby for _, standby in _standby_owners(answer))
-        assert max(held.values()) - min(held[name] for name in team) <= 1
+        # Where everybody else is a standby nothing is chosen: loads mirror the stateful actives.
+        spread = 1 if len(team) > replicas + 1 else 2
+        assert max(held.values()) - min(held[name] for name in team) <= spread
         again = _rebalance(answer, team, partitions, replicas, 3 * turn + 3)
         third = _rebalance(again, team, partitions, replicas, 3 * turn + 4)
         assert _as_names(third) == _as_names(again)
