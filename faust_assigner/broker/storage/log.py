@@ -360,11 +360,6 @@ class PartitionLog:
         )
         self.close()
 
-    def batch_starts(self) -> tuple[int, ...]:
-        """Base offsets, for inspection and tests."""
-        return tuple(self._bases)
-
-
 def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
     """Whether ranges in ascending order leave nothing of ``hole`` uncovered."""
     reached, beyond = hole
