@@ -293,9 +293,8 @@ def _units(members: list[Member], partitions: Mapping[str, int], changelogs: fro
     for topic in sorted(who):
         together.setdefault((partitions[topic], frozenset(who[topic]), topic in weightless), []).append(topic)
     units = [
-        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine,
-              weightless=without_work)
-        for (count, mine, without_work), topics in together.items()
+        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine, weightless=idle)
+        for (count, mine, idle), topics in together.items()
     ]
     units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
     return [replace(unit, leader=_leader(unit, units)) for unit in units]
