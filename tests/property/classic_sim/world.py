@@ -244,11 +244,15 @@ class World:
             client.waiting, client.next = None, "join"
             client.change()
             self.advance(client)
-        self.do(Wait(min(self.trial.patience(), PATIENT_MS // 5)))
+        self._hold(min(self.trial.patience(), PATIENT_MS // 5))
         for client in others:
             self.advance(client)
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.4:
             self.restart()
+        for client in [c for c in self.clients if c.member_id == seen.leader][:1]:
+            client.lost()  # it bounces, and owes a sync that it does not bring
+            self.do(Ask(client.join(self.ticket())))
+            self._hold(min(self.trial.patience(), PATIENT_MS // 5))
 
     def exodus(self) -> None:
         """Dynamic members leave, static ones are away: nobody is there to lead, and sessions must decide."""
@@ -267,7 +271,7 @@ class World:
         return [c for c in idle if c.instance_id is not None]
 
     def _hold(self, ms: int) -> None:
-        for _ in range(ms // 5_000):
+        for _ in range(ms // 5_000 + 1):
             seen = self.trial.look()
             for m in seen.members.values():
                 self.do(Ask(Heartbeat(self.ticket(), m.member_id, seen.generation, m.instance_id)))
