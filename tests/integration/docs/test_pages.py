@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner import Member, plan
 from faust_assigner.ledger import encode
@@ -93,6 +94,10 @@ def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
     """The embedded broker as the app's Kafka and as ``kafka:9092``."""
     broker: Any = request.getfixturevalue("embedded_broker")
     stage.environment["SHOP_BROKER"] = broker.bootstrap
+    # As wide as the table: a consumer's look would create it with one partition.
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for created in admin.create_topics([NewTopic("transfers", PARTITIONS["transfers"], 1)]).values():
+        created.result(10)
     stage.stands_for = {"kafka:9092": broker.bootstrap, **stage.stands_for}
 
 
