@@ -155,6 +155,7 @@ def assignments(fleet: Fleet, name: str) -> list[dict[str, Any]]:
     return [row for row in map(json.loads, lines) if row["kind"] == "assigned"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_death_off_target_is_set_right_by_one_further_round(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def is_as_the_model_says(it: Troubled) -> None:
     assert (verdict.lost, verdict.wrong_rows) == (0, ())
 
 
+@pytest.mark.slow
 def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
     """It waits, says so now and then, and loses nothing; stock logs thousands of lines and loses rows."""
     with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
