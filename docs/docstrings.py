@@ -29,7 +29,8 @@ def markdown(text: str) -> str:
     """``:class:`X``` becomes code, a paragraph of ``>>>`` a fenced block, a table of fields a list."""
     text = _PAGE.sub(lambda page: f"[{page[1]}](../../{page[1]}.md{page[2] or ''})", _ROLE.sub(r"`\1`", text))
     lines = text.splitlines()
-    paragraphs = [list(part) for blank, part in groupby(lines, key=lambda line: not line.strip()) if not blank]
+    groups = groupby(lines, key=lambda line: not line.strip())
+    paragraphs = [list(part) for blank, part in groups if not blank]
     return "\n\n".join("\n".join(_paragraph(part)) for part in paragraphs)
 
 
