@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -27,10 +27,10 @@ Owned = set[tuple[str, int]]
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
     server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
-    yield server.bootstrap
+    return server.bootstrap
 
 
 class Fleet:
@@ -69,7 +69,8 @@ class Fleet:
 
     async def even(self, *loads: int) -> None:
         """Wait for these numbers of partitions."""
-        await self.until(f"loads {loads}", lambda: sorted(len(self.owned(n)) for n in self.consumers) == [*loads])
+        await self.until(f"loads {loads}",
+                         lambda: sorted(len(self.owned(n)) for n in self.consumers) == [*loads])
 
 
 @contextlib.asynccontextmanager

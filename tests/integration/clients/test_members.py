@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ DEADLINE_S = 60.0
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
     server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
-    yield server.bootstrap
+    return server.bootstrap
 
 
 async def until(what: str, holds: Callable[[], bool]) -> None:
@@ -42,9 +42,11 @@ class Greeting:
     fails: str = ""
 
     def metadata(self) -> bytes:
+        """Its name."""
         return self.said.encode()
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The leader's turn."""
         if self.fails:
             raise RuntimeError(self.fails)
         names = b" ".join(sorted(members.values()))
@@ -61,13 +63,16 @@ class Diary:
     slow_s: float = 0.0
 
     async def on_assigned(self, share: Share) -> None:
+        """Note it."""
         self.shares.append(share)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
+        """Note it, in its time."""
         await asyncio.sleep(self.slow_s)
         self.ended.append(lost)
 
     async def on_failed(self, reason: str) -> None:
+        """Note it."""
         self.failures.append(reason)
 
 
@@ -87,8 +92,10 @@ class Crowd:
         await asyncio.gather(*(member.stop() for member in self.members.values()))
 
     async def join(self, name: str, *strategies: Any, **changes: Any) -> GroupMember:
+        """One more."""
         diary = self.diaries[name] = Diary()
-        options = {"session_timeout_s": 6.0, "rebalance_timeout_s": 10.0, "heartbeat_interval_s": 0.1, **changes}
+        options = {"session_timeout_s": 6.0, "rebalance_timeout_s": 10.0, "heartbeat_interval_s": 0.1,
+                   **changes}
         member = self.members[name] = GroupMember(
             self.group, protocol_type="greeters", strategies=strategies or [Greeting(name)], work=diary,
             bootstrap_servers=self.bootstrap, **options)
