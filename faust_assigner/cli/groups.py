@@ -76,7 +76,7 @@ def _print(group: GroupView) -> None:
     if group.members:
         table = _table("member", "instance", "client", "host", "epoch", "owned", "pending", "revoking")
         for member in group.members:
-            table.add_row(*_member_cells(member))
+            table.add_row(*_member_cells(member, in_consumer_group=group.epoch is not None))
         _show(table)
     if group.partitions:
         table = _table("topic", "partition", "committed", "end", "lag", "owner", numbers=(1, 2, 3, 4))
@@ -88,12 +88,12 @@ def _print(group: GroupView) -> None:
         click.echo(f"total lag {sum(lags)}, of {len(lags)} of {len(group.partitions)} partitions")
 
 
-def _member_cells(member: GroupMemberView) -> list[str]:
+def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[str]:
     from faust_assigner.clients.groups import as_ranges
 
     owned = f"{member.shares} bytes" if member.shares is not None else "\n".join(as_ranges(member.owned))
     return [member.member_id, member.instance_id or NOTHING, member.client_id, member.host,
-            "classic" if member.is_classic else _number(member.epoch), owned or NOTHING,
+            "classic" if member.is_classic and in_consumer_group else _number(member.epoch), owned or NOTHING,
             "\n".join(as_ranges(member.pending)) or NOTHING, "\n".join(as_ranges(member.revoking)) or NOTHING]
 
 
@@ -114,4 +114,5 @@ def _table(*heads: str, numbers: tuple[int, ...] = ()) -> Table:
 def _show(table: Table) -> None:
     from rich.console import Console
 
+    click.echo()
     Console(width=None if click.get_text_stream("stdout").isatty() else 160, highlight=False).print(table)
