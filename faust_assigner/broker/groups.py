@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.storage import group_store
@@ -107,8 +107,14 @@ class GroupService:
             self._answer(self._refusal(group_id, event, founder))
             return
         self._feed(group, event)
-        if not isinstance(event, Heartbeat | CommitOffsets):
-            self._set_alarm(group_id)  # those two only ever move a deadline back
+        if not isinstance(event, CommitOffsets):
+            self._set_alarm(group_id)  # a commit only ever moves a deadline back
+
+    def beat(self, group_id: str, event: Heartbeat) -> Code:
+        """A heartbeat's verdict: it is never parked, stores nothing and only ever moves a deadline back."""
+        group = self._groups.get(group_id)
+        (reply,) = (answer_absent(event),) if group is None else group.step(event, self._clock())
+        return cast(fx.HeartbeatReply, reply).error
 
     def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> ClassicGroup | None:
         newcomer = isinstance(event, JoinGroup) and not event.member_id

@@ -1,0 +1,278 @@
+"""One connection on a transport in memory: turns, order, and requests that say what was said before."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.turns import Turns
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
+from tests.support.raw_client import batch, request_frame
+from tests.unit.broker.test_turns import ticking
+
+API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written, by name, in the order of all connections."""
+
+    def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
+        super().__init__()
+        self.name, self.written, self.closed = name, written, False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Everybody comes from this machine."""
+        return ("127.0.0.1", 1)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep."""
+        self.written.append((self.name, bytes(data)))
+
+    def get_write_buffer_size(self) -> int:
+        """Everything is taken at once."""
+        return 0
+
+    def close(self) -> None:
+        """No more."""
+        self.closed = True
+
+    abort = close
+
+
+class Hall:
+    """A broker in memory with connections that are no sockets."""
+
+    def __init__(self) -> None:
+        self.node = Node(Settings.parse({"group.initial.rebalance.delay.ms": 0}))
+        self.server = BrokerServer(self.node)
+        self.server.turns = Turns(ticking())
+        self.written: list[tuple[str, bytes]] = []
+
+    def connect(self, name: str) -> tuple[Connection, Wire]:
+        """One more peer."""
+        connection, wire = Connection(self.server), Wire(name, self.written)
+        connection.connection_made(wire)
+        return connection, wire
+
+    async def answers(self, count: int) -> list[str]:
+        """Whose answers came, in order, once there are so many."""
+        while len(self.written) < count:
+            await asyncio.sleep(0)
+        return [name for name, _ in self.written]
+
+
+def in_hall(story: Callable[[Hall], Any]) -> Any:
+    """Run a story on a loop of its own."""
+
+    async def told() -> Any:
+        hall = Hall()
+        try:
+            return await story(hall)
+        finally:
+            hall.node.close()
+
+    return asyncio.run(asyncio.wait_for(told(), 20))
+
+
+def frames(api_key: int, count: int, version: int = 0, **values: Any) -> Iterator[bytes]:
+    """The same request with one correlation id after the other."""
+    return (request_frame(api_key, version, n, values) for n in range(count))
+
+
+def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
+    """A thousand requests sent at once, then one of somebody else: it is answered next but few."""
+
+    async def story(hall: Hall) -> list[str]:
+        burst, _ = hall.connect("burst")
+        other, _ = hall.connect("other")
+        burst.data_received(b"".join(frames(API_VERSIONS, 1_000)))
+        other.data_received(next(frames(API_VERSIONS, 1)))
+        return await hall.answers(1_001)
+
+    assert in_hall(story).index("other") <= 1
+
+
+def test_a_question_is_answered_before_the_beats_that_came_before_it() -> None:
+    """A thousand members beat in the same turn of the loop."""
+
+    async def story(hall: Hall) -> list[str]:
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="m"))
+        for number in range(1_000):
+            member = Connection(hall.server)
+            member.connection_made(Wire(f"member {number}", hall.written))
+            member.data_received(beat)
+        other, _ = hall.connect("other")
+        other.data_received(next(frames(API_VERSIONS, 1)))
+        return await hall.answers(1_001)
+
+    assert in_hall(story)[0] == "other"
+
+
+def test_answers_of_a_burst_keep_their_order_and_their_names() -> None:
+    """Correlation ids come back one by one, also where a request is answered unread."""
+
+    async def story(hall: Hall) -> list[int]:
+        burst, _ = hall.connect("burst")
+        burst.data_received(b"".join(frames(API_VERSIONS, 100)))
+        await hall.answers(100)
+        return [int.from_bytes(data[4:8], "big") for _, data in hall.written]
+
+    assert in_hall(story) == list(range(100))
+
+
+def test_a_producer_that_says_its_last_word_and_goes_is_heard() -> None:
+    """acks=0: bytes and the end of the stream come at once; the records are stored before it is let go."""
+
+    async def story(hall: Hall) -> tuple[int, bool]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        producer, wire = hall.connect("producer")
+        parts = [{"index": 0, "records": batch()}]
+        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        producer.data_received(b"".join(frames(PRODUCE, 3, 9, **values)))
+        assert producer.eof_received(), "the transport stays until what was said is served"
+        while not wire.closed:
+            await asyncio.sleep(0)
+        return topic.partitions[0].end_offset, wire.closed
+
+    assert in_hall(story) == (3, True)
+
+
+# -- what is said again ----------------------------------------------------------------------
+
+
+def join(hall: Hall, member_id: str) -> None:
+    """A member of group "g" that needs no second round trip."""
+    protocols = (Protocol("range", b"meta"),)
+    hall.node.groups.ask(
+        "g", lambda t: JoinGroup(t, "", member_id, protocols, needs_known_id=False), lambda reply: None
+    )
+
+
+def settle(hall: Hall) -> None:
+    """Member "a" of generation 1 is all of the group, and has its assignment."""
+    join(hall, "a")
+    hall.node.groups.tick("g")
+    hall.node.groups.ask("g", lambda t: SyncGroup(t, "a", 1, assignments={"a": b""}), lambda reply: None)
+
+
+async def errors(hall: Hall, member: Connection, beat: bytes, *between: Callable[[], None]) -> list[Code]:
+    """What one heartbeat is answered, at first and after each step."""
+    for number, step in enumerate((lambda: None, *between), 1):
+        step()
+        member.data_received(beat)
+        await hall.answers(number)
+    # The last two bytes before an empty tag section, or of all.
+    return [Code(struct.unpack_from(">h", data, len(data) - 2)[0]) for _, data in hall.written]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_repeated_heartbeat_hears_what_became_of_its_group(version: int) -> None:
+    """The request is not read again; the verdict is new each time: calm, a rebalance, gone."""
+
+    async def story(hall: Hall) -> list[Code]:
+        settle(hall)
+        member, _ = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, version, group_id="g", generation_id=1, member_id="a"))
+
+        def leave() -> None:
+            hall.node.groups.ask("g", lambda t: LeaveGroup(t, (Leaver("a"),)), lambda reply: None)
+
+        return await errors(hall, member, beat, lambda: join(hall, "b"), leave)
+
+    assert in_hall(story) == [Code.NONE, Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID]
+
+
+def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
+    """Each moves the end of the session, as the first did."""
+
+    async def story(hall: Hall) -> list[int]:
+        now = [10_000]
+        hall.node.groups._clock = lambda: now[0]
+        settle(hall)
+        member, _ = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        group, ends = hall.node.groups.get("g"), []
+        assert group is not None
+
+        def later() -> None:
+            now[0] += 1_000
+
+        for number in range(1, 4):
+            later()
+            member.data_received(beat)
+            await hall.answers(number)
+            ends.append(group.roster["a"].session_deadline_ms - now[0])
+        return ends
+
+    first, second, third = in_hall(story)
+    assert first == second == third > 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"group_id": "h", "generation_id": 1, "member_id": "a"},
+        {"group_id": "g", "generation_id": 2, "member_id": "a"},
+        {"group_id": "g", "generation_id": 1, "member_id": "b"},
+        {"group_id": "g", "generation_id": 1, "member_id": "ab"},
+    ],
+)
+def test_a_request_that_differs_by_one_letter_is_read(other: dict[str, Any]) -> None:
+    """Another group, generation or member is no repetition, whoever sends it."""
+
+    async def story(hall: Hall) -> list[Code]:
+        settle(hall)
+        member, _ = hall.connect("a")
+        mine = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        return await errors(
+            hall, member, mine, lambda: member.data_received(next(frames(HEARTBEAT, 1, 3, **other)))
+        )
+
+    first, second, *_ = in_hall(story)
+    assert (first, second is Code.NONE) == (Code.NONE, False)
+
+
+def test_another_version_is_no_repetition() -> None:
+    """The same words in version 0 and 1: only the latter's answer has a throttle time."""
+
+    async def story(hall: Hall) -> list[int]:
+        member, _ = hall.connect("a")
+        values = {"group_id": "g", "generation_id": 1, "member_id": "a"}
+        for number, version in enumerate((0, 1, 0), 1):
+            member.data_received(next(frames(HEARTBEAT, 1, version, **values)))
+            await hall.answers(number)
+        return [len(data) for _, data in hall.written]
+
+    assert in_hall(story) == [10, 14, 10]
+
+
+def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
+    """A fault while answering costs its sender neither the answer nor the connection."""
+
+    async def story(hall: Hall) -> tuple[list[str], bool]:
+        member, wire = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        member.data_received(beat)
+        await hall.answers(1)
+        sound = hall.node.groups.beat
+        fails = [True]
+
+        def beat_once(*asked: Any) -> Code:
+            if fails.pop() if fails else False:
+                raise ValueError("once")
+            return sound(*asked)
+
+        hall.node.groups.beat = beat_once  # type: ignore[method-assign]
+        member.data_received(beat)
+        return await hall.answers(2), wire.closed
+
+    assert in_hall(story) == (["a", "a"], False)
