@@ -44,13 +44,12 @@ class MortalStore(MemoryStore):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
         """Put and delete, or die."""
         if self.lifetime <= 0:
             raise StoreFailed("dead")
         self.lifetime -= 1
-        super().write(puts, deletes, ranges=ranges, sync=sync)
+        super().write(puts, deletes, ranges=ranges)
 
 
 class Life:
@@ -119,7 +118,7 @@ class Life:
             return
         count = self.random.randint(1, 3)
         data = batch(one_record(self.random.randbytes(5)) * count, count=count)
-        base = log.append(parse_batch(data), data, 0, flush_every=100)
+        base = log.append(parse_batch(data), data, 0)
         self.records.setdefault(place, {})[base] = data[61:]
 
     def member(self) -> None:

@@ -45,14 +45,13 @@ class WeakStore(MemoryStore):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
         """Put and delete, or fail once."""
         pairs = list(puts)
         if self.armed and any(_may_fail(*pair) for pair in pairs):
             self.armed, self.failed = False, True
             raise StoreFailed("No space left on device")
-        super().write(pairs, deletes, ranges=ranges, sync=sync)
+        super().write(pairs, deletes, ranges=ranges)
 
 
 def _may_fail(key: bytes, value: bytes) -> bool:

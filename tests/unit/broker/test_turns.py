@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable
 
-from faust_assigner.broker import turns
 from faust_assigner.broker.turns import BEATS, QUESTIONS, WORK, Turns, lane_of
-
-STEP_S = turns.SLICE_S / 10  # a clock that ticks ten times in a slice, however fast the machine is
-
-
-def ticking() -> Callable[[], float]:
-    """A clock of which each look costs a tenth of a slice."""
-    count = itertools.count()
-    return lambda: next(count) * STEP_S
+from tests.support.hall import ticking
 
 
 class Peer:
