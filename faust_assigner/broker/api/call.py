@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from faust_assigner.broker.founders import Founder
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.pace import Pace
 
@@ -14,10 +15,8 @@ NO_RESPONSE: Final = object()  # Produce with acks=0
 CLOSE: Final = object()  # ... that went wrong
 
 
-class Peer(Protocol):
+class Peer(Founder, Protocol):
     """What a handler may know of the connection."""
-
-    founded: int  # groups that were made by its requests
 
     def local_host(self) -> str:
         """The address at which it reached this broker."""
