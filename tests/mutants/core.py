@@ -14,6 +14,9 @@ _STOP_ALL = f"{_PROMOTIONS}test_stop_all_start_all_moves_nothing"
 _WARM = "tests/property/test_warmth.py::test_assigned_numbers_are_as_warm_as_the_oracles"
 _FILL, _REFILL = "faust_assigner/standbys/fill.py", "faust_assigner/standbys/refill.py"
 _TIES = "tests/unit/standbys/test_tie_orders.py::test_"
+_DEALT = f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring"
+_DEALT_TWICE = f"{_TIES}a_deal_of_two_each_takes_the_same_order"
+_REFILLED = f"{_TIES}a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair"
 _WIDE = "tests/property/test_exactness.py::test_no_wide_instance_is_sub_optimal"
 
 
@@ -150,28 +153,29 @@ MUTANTS = (
         file=_FILL,
         old="burden = (pair << 40) + board.load[peers]",
         new="burden = (board.load[peers] << 40) + pair",
-        red=(f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring", f"{_TIES}a_deal_of_two_each_takes_the_same_order"),
+        red=(_DEALT, _DEALT_TWICE),
     ),
     Mutant(
         story="a deal does not look at the load",
         file=_FILL,
         old="burden = (pair << 40) + board.load[peers]",
         new="burden = pair",
-        red=(f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring",),
+        red=(_DEALT,),
     ),
     Mutant(
         story="ties of a deal all fall on the first members",
         file=_FILL,
         old="        peers = np.roll(peers, -int(np.searchsorted(peers, owner)))\n",
         new="",
-        red=(f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring",),
+        red=(_DEALT,),
     ),
     Mutant(
         story="the rest of a deal goes to the most burdened",
         file=_FILL,
         old="            counts[np.argsort(burden, kind=\"stable\")[:extra]] += 1\n            return counts",
-        new="            counts[np.argsort(-burden, kind=\"stable\")[:extra]] += 1\n            return counts",
-        red=(f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring", f"{_TIES}a_deal_of_two_each_takes_the_same_order"),
+        new="            counts[np.argsort(-burden, kind=\"stable\")[:extra]] += 1\n"
+        "            return counts",
+        red=(_DEALT, _DEALT_TWICE),
     ),
     Mutant(
         story="a deal looks at the load before the days a rack dies",
@@ -185,28 +189,28 @@ MUTANTS = (
         file=_FILL,
         old="(np.clip(pair + counts - due, 0, 1 << 10) << 48) + ",
         new="",
-        red=(f"{_TIES}a_deal_with_racks_looks_at_the_days_a_rack_dies_before_the_load",),
+        red=(f"{_TIES}a_deal_with_racks_looks_at_the_pair_before_the_days_a_rack_dies",),
     ),
     Mutant(
         story="a refill looks at the load before the excess",
         file=_REFILL,
         old="burden = (over << 40) + (board.load[peers] << 16) + np.minimum(pair, 0xFFFF)",
         new="burden = (board.load[peers] << 40) + (over << 16) + np.minimum(pair, 0xFFFF)",
-        red=(f"{_TIES}a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair",),
+        red=(_REFILLED,),
     ),
     Mutant(
         story="a refill looks at the pair before the load",
         file=_REFILL,
         old="burden = (over << 40) + (board.load[peers] << 16) + np.minimum(pair, 0xFFFF)",
         new="burden = (over << 40) + (pair << 16) + np.minimum(board.load[peers], 0xFFFF)",
-        red=(f"{_TIES}a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair",),
+        red=(_REFILLED,),
     ),
     Mutant(
-        story="a refill does not look at the pair",
+        story="a refill of equal loads does not look at the pair",
         file=_REFILL,
         old=" + np.minimum(pair, 0xFFFF)",
         new="",
-        red=(f"{_TIES}a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair",),
+        red=(f"{_TIES}a_refill_takes_the_smallest_of_pairs_where_loads_are_equal",),
     ),
     Mutant(
         story="ties of a gap all fall on the first members",
