@@ -29,7 +29,9 @@ class Wire(asyncio.Transport):
 
     def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
         super().__init__()
-        self.name, self.written, self.closed = name, written, False
+        self.name, self.written = name, written
+        self.closed = self.paused = False
+        self.unsent = 0  # as if the peer had left so many bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Everybody comes from this machine."""
@@ -40,8 +42,16 @@ class Wire(asyncio.Transport):
         self.written.append((self.name, bytes(data)))
 
     def get_write_buffer_size(self) -> int:
-        """Everything is taken at once."""
-        return 0
+        """What the peer has not taken."""
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self.paused = False
 
     def close(self) -> None:
         """No more."""

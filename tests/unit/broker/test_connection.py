@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
 from tests.support.hall import Hall, Wire, frames, in_hall
@@ -206,3 +206,84 @@ def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
         return await hall.answers(2), wire.closed
 
     assert in_hall(story) == (["a", "a"], False)
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+
+def test_half_sent_frames_over_the_budget_cost_the_oldest_its_connection() -> None:
+    """All peers together hold queued.max.request.bytes and no more."""
+
+    async def story(hall: Hall) -> list[bool]:
+        budget = hall.node.settings.queued_max_request_bytes
+        size = hall.node.settings.socket_request_max_bytes
+        half = struct.pack(">i", size) + bytes(size - 8)
+        peers = [hall.connect(str(number)) for number in range(budget // size + 1)]
+        for connection, _ in peers:
+            connection.data_received(half)
+        return [wire.closed for _, wire in peers]
+
+    closed = in_hall(story)
+    assert closed[0]
+    assert not any(closed[1:])
+
+
+def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
+    """Beyond that its transport pauses, until the answer is out."""
+
+    async def story(hall: Hall) -> list[bool]:
+        member, wire = hall.connect("a")
+        paused = []
+        waits: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        member._pending = waits
+        for _ in range(2):
+            member.data_received(bytes(READ_AHEAD_BYTES // 2 + 1))
+            paused.append(wire.paused)
+        member._pending = None
+        member._buffer.clear()
+        member._get_on()
+        return [*paused, wire.paused]
+
+    assert in_hall(story) == [False, True, False]
+
+
+def test_what_peers_do_not_take_is_counted_up_and_down() -> None:
+    """The bytes of all unsent answers, whoever owes them, until they are taken or lost."""
+
+    async def story(hall: Hall) -> list[int]:
+        peers = [hall.connect(name) for name in ("a", "b")]
+        counted = []
+        for connection, wire in peers:
+            wire.unsent = 100
+            connection.data_received(next(frames(API_VERSIONS, 1)))
+        await hall.answers(2)
+        counted.append(hall.node.unsent_bytes)
+        peers[0][1].unsent = 0
+        peers[0][0].resume_writing()
+        counted.append(hall.node.unsent_bytes)
+        peers[1][0].connection_lost(None)
+        counted.append(hall.node.unsent_bytes)
+        return counted
+
+    assert in_hall(story) == [200, 100, 0]
+
+
+def test_a_producer_without_acknowledgement_learns_of_a_fault_by_its_connection() -> None:
+    """acks=0: nobody reads an error code, not even of a fault of the broker's own."""
+
+    async def story(hall: Hall) -> tuple[list[str], bool]:
+        hall.node.catalogue.create("t", 1, {})
+
+        def broken(*_: object) -> None:
+            raise ValueError("a fault")
+
+        hall.node.rules = broken  # type: ignore[assignment, method-assign]
+        producer, wire = hall.connect("producer")
+        parts = [{"index": 0, "records": batch()}]
+        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        producer.data_received(next(frames(PRODUCE, 1, 9, **values)))
+        while not wire.closed:
+            await asyncio.sleep(0)
+        return [name for name, _ in hall.written], wire.closed
+
+    assert in_hall(story) == ([], True)
