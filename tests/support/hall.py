@@ -30,7 +30,7 @@ class Wire(asyncio.Transport):
     def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
         super().__init__()
         self.name, self.written = name, written
-        self.closed = self.paused = False
+        self.closed = self.aborted = self.paused = False
         self.unsent = 0  # as if the peer had left so many bytes
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -57,7 +57,9 @@ class Wire(asyncio.Transport):
         """No more."""
         self.closed = True
 
-    abort = close
+    def abort(self) -> None:
+        """No more, and what was not taken is lost."""
+        self.closed = self.aborted = True
 
 
 class Hall:

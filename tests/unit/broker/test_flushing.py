@@ -146,6 +146,22 @@ def test_a_repeated_record_that_is_on_the_disk_does_not_wait_again() -> None:
     assert in_hall(story) == 1
 
 
+def test_what_the_disk_has_is_told_to_the_witness() -> None:
+    """So many writes as the disk had when the wait was over."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        told: list[int] = []
+        hall.node.store.flush = lambda: 17  # type: ignore[method-assign]
+        hall.node.store.note_flushed = told.append  # type: ignore[method-assign]
+        producer, _ = hall.connect("producer")
+        produce(producer)
+        await hall.answers(1)
+        return told
+
+    assert in_hall(story) == [17]
+
+
 def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path: Path) -> None:
     """The witness excuses a lost tail when the machine was restarted, and nothing that was on the disk."""
     store = RocksStore(tmp_path)
