@@ -208,6 +208,25 @@ def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
     assert in_hall(story) == (["a", "a"], False)
 
 
+def test_nothing_more_of_a_connection_is_served_while_an_answer_is_pending() -> None:
+    """A parked join, a long poll: what was sent behind it waits, in order."""
+
+    async def story(hall: Hall) -> list[int]:
+        member, _ = hall.connect("a")
+        waits: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        member._pending = waits
+        member.data_received(next(frames(API_VERSIONS, 1)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        answered = [len(hall.written)]
+        member._pending = None
+        member._get_on()
+        await hall.answers(1)
+        return [*answered, len(hall.written)]
+
+    assert in_hall(story) == [0, 1]
+
+
 # -- limits ----------------------------------------------------------------------------------
 
 
