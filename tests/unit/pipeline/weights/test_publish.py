@@ -13,7 +13,7 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
-from faust_assigner.pipeline.weights.rates import PartitionRate
+from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of
 from faust_assigner.weights.document import MAX_AGE_S
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -81,3 +81,12 @@ def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
     stale = job._finish(request, learned(rate(0, newest=old), rate(1, newest=old)))
     fresh = job._finish(request, learned(rate(0, newest=old), rate(1)))
     assert (stale["stale_samples"], fresh["stale_samples"]) == (True, False)
+
+
+def test_of_a_state_its_latest_size_counts() -> None:
+    """In whatever order samples are read; what came in is summed."""
+    sample = {"group_id": "g", "topic": "t", "partition": 0, "records_in": 1, "bytes_in": 1, "cpu_ms": 1.0}
+    samples = [{**sample, "ts": NOW + timedelta(minutes=minute), "state_bytes": size, "end_offset": size}
+               for minute, size in ((2, 20), (0, 500), (1, 90))]  # fmt: skip
+    (found,) = rates_of(samples)
+    assert (found.state_bytes, found.end_offset, found.records_in) == (20, 20, 3)
