@@ -22,7 +22,6 @@ _AT_REQUESTS = "tests/unit/broker/test_requests.py::test_"
 _AT_FLUSHING = "tests/unit/broker/test_flushing.py::test_"
 _BY_API = "tests/integration/broker/test_api.py::test_"
 _BY_LIMITS = "tests/integration/broker/test_limits.py::test_"
-_BY_LONG_REQUESTS = "tests/integration/broker/test_long_requests.py::test_"
 _BY_REFUSALS = "tests/integration/broker/test_refusals.py::test_"
 
 MUTANTS = (
@@ -42,7 +41,7 @@ MUTANTS = (
     Mutant("a transactional batch is stored", _PRODUCE,
         "    if batch.attributes & TRANSACTIONAL:",
         "    if False:",
-        (f"{_BY_API}transactions_are_refused_at_once",)),
+        (f"{_AT_REQUESTS}a_batch_of_a_transaction_is_refused",)),
     Mutant("the first of several batches for a partition counts", _PRODUCE,
         "        asked.setdefault(key, {}).update((part.index, part) for part in topic.partition_data)",
         "        for part in topic.partition_data:\n"
@@ -59,7 +58,7 @@ MUTANTS = (
     Mutant("a reader waits for more than there will be", _FETCH,
         "    if sound and wait_ms > 0 and",
         "    if wants and wait_ms > 0 and",
-        (f"{_BY_API}fetch_outside_the_log_is_out_of_range",)),
+        (f"{_AT_REQUESTS}a_reader_with_a_mistake_is_answered_at_once",)),
     Mutant("a reader in the future waits for ever", _FETCH,
         "    if not log.start_offset <= part.fetch_offset <= log.end_offset:",
         "    if not log.start_offset <= part.fetch_offset:",
@@ -67,7 +66,7 @@ MUTANTS = (
     Mutant("each partition may fill the answer", _FETCH,
         "                left -= reading.size\n",
         "",
-        (f"{_BY_API}byte_limits_of_a_fetch",)),
+        (f"{_AT_REQUESTS}an_answer_has_so_many_bytes_whatever_its_partitions_hold",)),
     Mutant("an old reader gets zstd", _FETCH,
         "    elif call.version < ZSTD_SINCE and",
         "    elif False and",
@@ -119,11 +118,7 @@ MUTANTS = (
     Mutant("old clients learn of no error when they leave", _MEMBERSHIP,
         "        if call.version < 3 and error is Code.NONE and reply.results:",
         "        if False:",
-        (f"{_BY_API}requests_to_groups_that_do_not_exist",)),
-    Mutant("a new id is asked of static members, too", _MEMBERSHIP,
-        "needs_known_id=call.version >= 4 and instance_id is None",
-        "needs_known_id=call.version >= 4",
-        (f"{_AT_REQUESTS}a_static_member_is_in_at_once",)),
+        (f"{_AT_REQUESTS}before_version_3_a_leaver_learns_of_its_error_at_the_top",)),
     Mutant("a topic created twice in one request is created", _TOPIC_ADMIN,
         "        if names[wanted.name] > 1:\n"
         "            raise Refused(ErrorCode.invalid_request, f\"topic {wanted.name!r} appears more than "
@@ -146,23 +141,23 @@ MUTANTS = (
     Mutant("an appended value comes twice", _CLUSTER,
         "        parts += [p for p in given if p not in parts]",
         "        parts += given",
-        (f"{_BY_API}cluster_and_configs_are_described",)),
+        (f"{_AT_REQUESTS}lists_in_settings_are_edited_and_a_validated_change_is_not_made",)),
     Mutant("a validated change is made", _CLUSTER,
         "topic, changed, validate_only=validate_only)",
         "topic, changed)",
-        (f"{_BY_API}cluster_and_configs_are_described",)),
+        (f"{_AT_REQUESTS}lists_in_settings_are_edited_and_a_validated_change_is_not_made",)),
     Mutant("a topic's own setting is called a default", _CLUSTER,
         "DYNAMIC_TOPIC if name in topic.configs else DEFAULT_CONFIG",
         "DEFAULT_CONFIG",
-        (f"{_BY_API}cluster_and_configs_are_described",)),
+        (f"{_AT_REQUESTS}lists_in_settings_are_edited_and_a_validated_change_is_not_made",)),
     Mutant("a group deleted twice is answered twice", _GROUP_ADMIN,
         "dict.fromkeys(request.groups_names)",
         "request.groups_names",
-        (f"{_BY_LONG_REQUESTS}groups_offsets_and_settings_named_twice_are_answered_once",)),
+        (f"{_AT_REQUESTS}a_group_that_is_named_twice_is_deleted_once",)),
     Mutant("a refused produce names no partition", _REFUSALS,
         "_numbered(\"partition_data\", \"partition_responses\", \"index\")\n",
         "_numbered(\"partition_data\", \"partition_responses\", \"nothing\")\n",
-        (f"{_BY_REFUSALS}every_api_can_say_that_something_went_wrong_in_every_version",)),
+        (f"{_AT_REQUESTS}a_fault_in_a_produce_names_each_partition_it_was_asked_for",)),
     Mutant("a null list is refused without an element", _REFUSALS,
         "asked: Iterable[Any] = (None,) if parent is None",
         "asked: Iterable[Any] = () if parent is None",

@@ -22,7 +22,6 @@ _WEIGHTS_JOB = "faust_assigner/pipeline/weights/job.py"
 _SPARK_WEIGHTS = "faust_assigner/pipeline/weights/transforms.py"
 
 _AT_HERE = "tests/unit/pipeline/history/test_here.py::test_"
-_AT_OUTPUT = "tests/unit/pipeline/history/test_output.py::test_"
 _AT_PERIOD = "tests/unit/pipeline/ledgers/test_period.py::test_"
 _AT_REFUSALS = "tests/unit/pipeline/ledgers/test_refusals.py::test_"
 _AT_SOURCES = "tests/unit/pipeline/ledgers/test_sources.py::test_"
@@ -99,11 +98,11 @@ MUTANTS = (
         "            rows.append",
         "            at.append(max(len(self.places) - 1, 0))\n"
         "            rows.append",
-        (f"{_AT_OUTPUT}a_report_that_is_broken_is_replaced",)),
+        (f"{_AT_REFUSALS}each_row_stands_at_its_own_lines_place",)),
     Mutant("a tombstone in a topic ends the job", _PARSE,
         "value or b\"\"",
         "value",
-        (f"{_AT_OUTPUT}a_report_that_is_broken_is_replaced",)),
+        (f"{_AT_REFUSALS}each_row_stands_at_its_own_lines_place",)),
     Mutant("what a damaged file held before is lost", _PARSE,
         "            batch.refuse((chunk.name, chunk.start, error.position, lines), str(error))\n",
         "            raise\n",

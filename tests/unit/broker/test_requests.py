@@ -14,7 +14,8 @@ from kio.serial import entity_reader
 from tests.support.hall import Hall, frames, in_hall
 from tests.support.raw_client import batch, one_record
 
-PRODUCE, FETCH, LIST_OFFSETS, JOIN_GROUP, DELETE_RECORDS, API_VERSIONS = 0, 1, 2, 11, 21, 18
+PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
 SECOND = datetime.timedelta(seconds=1)
 
 
@@ -35,9 +36,9 @@ def read(api_key: int, version: int, frame: bytes) -> Any:
     return entity_reader(schema)(frame, start)[0]
 
 
-def to_topic(*parts: bytes) -> dict[str, Any]:
-    """Batches for partition 0 of "t", all in one request."""
-    data = [{"index": 0, "records": part} for part in parts]
+def to_topic(*parts: bytes, partition: int = 0) -> dict[str, Any]:
+    """Batches for one partition of "t", all in one request."""
+    data = [{"index": partition, "records": part} for part in parts]
     return {"acks": -1, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": data}]}
 
 
@@ -82,8 +83,7 @@ def test_a_reader_that_waited_is_forgotten() -> None:
 
     async def story(hall: Hall) -> list[int]:
         topic = hall.node.catalogue.create("t", 1, {})
-        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
-        wanted = {"topics": [{"topic": "t", "partitions": [part]}], "max_bytes": 1_000, "min_bytes": 1}
+        wanted = {"topics": wanting(1), "max_bytes": 1_000, "min_bytes": 1}
         await ask(hall, FETCH, 4, max_wait=datetime.timedelta(milliseconds=5), **wanted)
         waiting = [len(topic.partitions[0].waiters)]
         asked = asyncio.ensure_future(ask(hall, FETCH, 4, max_wait=20 * SECOND, **wanted))
@@ -96,6 +96,54 @@ def test_a_reader_that_waited_is_forgotten() -> None:
         return [*waiting, len(topic.partitions[0].waiters)]
 
     assert in_hall(story) == [0, 1, 0]
+
+
+def wanting(partitions: int, offset: int = 0) -> list[dict[str, Any]]:
+    """Partitions of "t" to fetch."""
+    part = {"fetch_offset": offset, "partition_max_bytes": 10_000}
+    return [{"topic": "t", "partitions": [{"partition": n, **part} for n in range(partitions)]}]
+
+
+def test_a_reader_with_a_mistake_is_answered_at_once() -> None:
+    """However long it would wait for data: it must hear of the partition that is not there."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        wanted = {"topics": wanting(2), "max_bytes": 1_000, "min_bytes": 1}
+        answer = await ask(hall, FETCH, 4, max_wait=300 * SECOND, **wanted)
+        return [int(part.error_code) for part in answer.responses[0].partitions]
+
+    assert in_hall(story) == [0, 3]
+
+
+def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
+    """The first batch comes in any case, the next where there is room for it."""
+
+    async def story(hall: Hall) -> list[list[bool]]:
+        topic = hall.node.catalogue.create("t", 3, {})
+        data = batch()
+        for number in range(3):
+            await ask(hall, PRODUCE, 9, **to_topic(data, partition=number))
+        assert [log.size for log in topic.partitions] == [len(data)] * 3
+        found = []
+        for room in (1, 2 * len(data), 3 * len(data)):
+            wanted = {"topics": wanting(3), "max_bytes": room, "min_bytes": 1}
+            answer = await ask(hall, FETCH, 4, max_wait=0 * SECOND, **wanted)
+            found.append([bool(part.records) for part in answer.responses[0].partitions])
+        return found
+
+    assert in_hall(story) == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_batch_of_a_transaction_is_refused() -> None:
+    """There are none here, and a reader of committed records would wait for its end for ever."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        answer = await ask(hall, PRODUCE, 9, **to_topic(batch(attributes=0x10)))
+        return int(answer.responses[0].partition_responses[0].error_code), topic.partitions[0].end_offset
+
+    assert in_hall(story) == (53, 0)
 
 
 async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, int, int]:
@@ -204,3 +252,72 @@ def test_what_was_answered_before_a_stop_is_delivered() -> None:
         return seen
 
     assert in_hall(story) == (True, False)
+
+
+# -- administration --------------------------------------------------------------------------
+
+
+def test_before_version_3_a_leaver_learns_of_its_error_at_the_top() -> None:
+    """There is no list of members in such an answer."""
+
+    async def story(hall: Hall) -> list[int]:
+        peer, _ = hall.connect("static")
+        values = joining(rebalance_timeout=SECOND, group_instance_id="i")
+        peer.data_received(next(frames(JOIN_GROUP, 1, 5, **values)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gone = [{"member_id": "stranger", "group_instance_id": None}]
+        old = await ask(hall, LEAVE_GROUP, 1, group_id="g", member_id="stranger")
+        new = await ask(hall, LEAVE_GROUP, 3, group_id="g", members=gone)
+        return [int(old.error_code), int(new.error_code), int(new.members[0].error_code)]
+
+    assert in_hall(story) == [25, 0, 25]
+
+
+def test_a_group_that_is_named_twice_is_deleted_once() -> None:
+    """One result for one group."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        answer = await ask(hall, DELETE_GROUPS, 2, groups_names=("g", "h", "g"))
+        return [(result.group_id, int(result.error_code)) for result in answer.results]
+
+    assert in_hall(story) == [("g", 69), ("h", 69)]
+
+
+async def configure(hall: Hall, operation: int, value: str | None, *, validate_only: bool = False) -> int:
+    """One change of cleanup.policy of "t"; its error."""
+    change = {"name": "cleanup.policy", "config_operation": operation, "value": value}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
+    answer = await ask(hall, ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only)
+    return int(answer.responses[0].error_code)
+
+
+def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> None:
+    """Append takes what is there once; subtract, unset; where a value comes from is told."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        hall.node.catalogue.create("t", 1, {})
+        told = []
+        for operation, value, validate_only in (
+            (2, "delete,compact", False), (3, "delete", True), (3, "delete", False), (1, None, False)
+        ):  # fmt: skip
+            assert await configure(hall, operation, value, validate_only=validate_only) == 0
+            resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": ("cleanup.policy",)}
+            answer = await ask(hall, DESCRIBE_CONFIGS, 4, resources=[resource])
+            (entry,) = answer.results[0].configs
+            told.append((entry.value, int(entry.config_source)))
+        return told
+
+    assert in_hall(story) == [("delete,compact", 1), ("delete,compact", 1), ("compact", 1), ("delete", 5)]
+
+
+def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
+    """Or its producer would look in vain for the one it sent."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 5, {})
+        hall.node.rules = None  # type: ignore[assignment, method-assign]
+        answer = await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=3))
+        return [(part.index, int(part.error_code)) for part in answer.responses[0].partition_responses]
+
+    assert in_hall(story) == [(3, -1)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.current import current_here
+from faust_assigner.pipeline.ledgers.parse import parse_messages
 from faust_assigner.pipeline.ledgers.refusals import (
     EmptyLedger,
     Refused,
@@ -20,7 +22,7 @@ from faust_assigner.pipeline.ledgers.refusals import (
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.ledgers.topics import TopicSource, TopicStreamReader
 from faust_assigner.snapshots.changelog import Extent
-from tests.integration.spark.ledgers import DECISION, Ledger, bad, good
+from tests.integration.spark.ledgers import DECISION, SAMPLE, Ledger, bad, good
 
 
 def test_a_share_is_of_all_lines() -> None:
@@ -106,3 +108,14 @@ def test_a_stream_never_steps_back_behind_what_it_read(monkeypatch: pytest.Monke
     assert end == {"0": 7, "1": 9, "2": 1}
     spans = [part.value for part in reader.partitions({"0": 7, "1": 7}, end)]
     assert spans == [(1, 7, 9), (2, 0, 1)]
+
+
+def test_each_row_stands_at_its_own_lines_place() -> None:
+    """Tables, refusals and tombstones mixed: a struct, a reason or nothing, at the line's place."""
+    lines = [good(DECISION).data, b"{oops", None, good(SAMPLE).data, good({**DECISION, "policy": "q"}).data]
+    messages = pa.RecordBatch.from_pydict({"file": ["t/0"] * 5, "pos": [7, 8, 9, 10, 11], "value": lines})
+    rows = pa.Table.from_batches(parse_messages([messages])).to_pylist()
+    told = [(row["pos"], row["decision"] and row["decision"]["policy"], bool(row["partition_sample"]),
+             bool(row["reason"])) for row in rows]  # fmt: skip
+    assert told == [(7, "p", False, False), (8, None, False, True), (10, None, True, False),
+                    (11, "q", False, False)]  # fmt: skip
