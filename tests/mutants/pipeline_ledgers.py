@@ -238,7 +238,7 @@ MUTANTS = (
     Mutant("a quiet cost takes part in the blend", _RATES,
         "for values in found.values() if values.sum() > 0]",
         "for values in found.values() if values.sum() >= 0]",
-        (f"{_AT_RATES}the_blend_takes_what_was_measured",)),
+        (f"{_AT_PUBLISH}a_cost_that_nobody_measured_takes_no_part_in_the_blend",)),
     Mutant("a reader finds half a file", _PUBLISH,
         "    fresh = target.with_name(f\".{target.name}.{os.getpid()}\")",
         "    fresh = target.with_name(target.name)",

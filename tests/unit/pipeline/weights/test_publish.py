@@ -13,7 +13,7 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
-from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of
+from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import MAX_AGE_S
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -90,3 +90,11 @@ def test_of_a_state_its_latest_size_counts() -> None:
                for minute, size in ((2, 20), (0, 500), (1, 90))]  # fmt: skip
     (found,) = rates_of(samples)
     assert (found.state_bytes, found.end_offset, found.records_in) == (20, 20, 3)
+
+
+def test_a_cost_that_nobody_measured_takes_no_part_in_the_blend() -> None:
+    """No bytes at all: weights are those of records and processor time, and none is unknown."""
+    rates = [rate(n, records=records)._replace(bytes_in=0, cpu_ms=records / 2)
+             for n, records in enumerate((10, 30))]  # fmt: skip
+    _, rows = weigh(rates, computed_at=NOW)
+    assert [row.weight for row in rows] == [0.5, 1.5]
