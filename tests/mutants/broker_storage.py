@@ -20,7 +20,6 @@ _AT_GROUPS = "tests/unit/broker/test_groups.py::test_"
 _AT_LOG = "tests/unit/broker/test_log.py::test_"
 _AT_STORE = "tests/unit/broker/test_store.py::test_"
 _BY_API = "tests/integration/broker/test_api.py::test_"
-_BY_DAMAGE = "tests/integration/broker/test_damage.py::test_"
 _BY_FULL_DISK = "tests/integration/broker/test_full_disk.py::test_"
 
 MUTANTS = (
@@ -125,7 +124,7 @@ MUTANTS = (
     Mutant("the prefix of a range that ends in 0xff reaches too far", _STORE,
         "    head = prefix.rstrip(b\"\\xff\")",
         "    head = prefix",
-        ("faust_assigner/broker/storage/store.py::faust_assigner.broker.storage.store.prefix_range",)),
+        (f"{_AT_STORE}a_range_of_a_prefix_ends_before_the_next_one",)),
     Mutant("deleted batches are read from memory", _STORE,
         "            self._recent.drop(key)  # a range leaves its batches there until newer ones push "
         "them out\n",
@@ -175,17 +174,17 @@ MUTANTS = (
     Mutant("a partition that ends early is not noticed", _RECOVERY,
         "        if end > log.end_offset:",
         "        if False:",
-        (f"{_BY_DAMAGE}damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_named",)),
+        (f"{_AT_STORE}a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss",)),
     Mutant("damage is accepted without being asked to", _RECOVERY,
         "    if not settings.log_recovery_accept_loss:\n"
         "        raise StoreDamaged(f\"{message}.",
         "    if False:\n"
         "        raise StoreDamaged(f\"{message}.",
-        (f"{_BY_DAMAGE}damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_named",)),
+        (f"{_AT_STORE}a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss",)),
     Mutant("an empty store after a loss is a new one", _RECOVERY,
         "    if lost and not settings",
         "    if False and not settings",
-        (f"{_BY_DAMAGE}a_store_that_lost_everything_is_not_taken_for_a_new_one",)),
+        (f"{_AT_STORE}an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one",)),
     Mutant("groups a and ab share offsets", _GROUP_STORE,
         "    return b\"o\" + _text(group_id)",
         "    return b\"o\" + group_id.encode()",

@@ -10,12 +10,15 @@ from pathlib import Path
 import cramjam
 import pytest
 
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import producers, witness
 from faust_assigner.broker.storage.journal import INTERVAL_S, LINES_PER_INTERVAL, Journal
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import BadBatch, Rules, check_records, cut_batch, parse_batch
-from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore
+from faust_assigner.broker.storage.recovery import StoreDamaged, refuse_empty_after_loss
+from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.unpacking import TooMuch, unpack
 from faust_assigner.broker.storage.witness import Witness
 from tests.support.raw_client import batch, one_record
@@ -64,6 +67,43 @@ def test_a_head_that_was_torn_by_a_kill_is_not_believed(tmp_path: Path) -> None:
     again = Witness(tmp_path)
     assert again.writes == 7
     again.close()
+
+
+def test_a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss(tmp_path: Path) -> None:
+    """The store is sound and whole by its count; the last batch of one partition is not there."""
+    node = Node(Settings.parse({}), tmp_path)
+    log = node.catalogue.create("t", 1, {}).partitions[0]
+    for _ in range(3):
+        append(log, 1)
+    keys = [key for key in log.every_key() if key.endswith(struct.pack(">q", 2))]
+    node.close()
+    store = RocksStore(tmp_path)
+    store.write((), keys)
+    store.close()
+    with pytest.raises(StoreDamaged, match="t-0: offsets 2 to 2"):
+        Node(Settings.parse({}), tmp_path)
+    again = Node(Settings.parse({"log.recovery.accept.loss": "true"}), tmp_path)
+    found = again.catalogue.get("t")
+    assert found is not None
+    assert append(found.partitions[0], 1) == 3, "no offset is given twice"
+    again.close()
+
+
+def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """Before anything is written into it; unless the loss is accepted."""
+    store = RocksStore(tmp_path)
+    refuse_empty_after_loss(store, Settings.parse({}))
+    store.lost_writes = 5
+    with pytest.raises(StoreDamaged, match="5 acknowledged writes"):
+        refuse_empty_after_loss(store, Settings.parse({}))
+    refuse_empty_after_loss(store, Settings.parse({"log.recovery.accept.loss": "true"}))
+    store.close()
+
+
+@pytest.mark.parametrize(("prefix", "beyond"), [(b"ab", b"ac"), (b"a\xff", b"b"), (b"a\xff\xff", b"b")])
+def test_a_range_of_a_prefix_ends_before_the_next_one(prefix: bytes, beyond: bytes) -> None:
+    """Whatever bytes it ends with: topic ids are random."""
+    assert prefix_range(prefix)[:2] == (prefix, beyond)
 
 
 # -- memory of recent batches ----------------------------------------------------------------

@@ -10,10 +10,10 @@ import pytest
 
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.simulate.measured import LEAST_TAKEOVERS, RecoveryFact, calibrated
-from faust_assigner.pipeline.simulate.recorded import decision_at, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import Week, decision_at, facts_of, week
 from faust_assigner.pipeline.simulate.scenarios import Shape, generate, scenario_seed
-from faust_assigner.pipeline.simulate.settings import _calmer, difference
-from faust_assigner.simulation.fleet import Costs
+from faust_assigner.pipeline.simulate.settings import _calmer, comparable, difference
+from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, TaskGroup, Worker
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -116,3 +116,41 @@ def test_differences_are_taken_scenario_by_scenario() -> None:
 def test_a_difference_that_may_be_chance_is_even(interval: tuple[float, float] | None, calmer: str) -> None:
     """Who stops less is said only where the interval leaves out zero."""
     assert _calmer("p", "q", interval) == calmer
+
+
+def recorded() -> Scenario:
+    """Four workers, all restarted twice; one group of heavy partitions, one of light ones."""
+    workers = tuple(Worker(name, None) for name in "abcd")
+    restarts = [Event(100.0 * n, Kind.RESTART, "abcd"[n % 4], 5.0) for n in range(8)]
+    groups = (TaskGroup("light", 4, None), TaskGroup("heavy", 4, None))
+    rates = np.array([1.0, 2, 3, 4, 100, 200, 300, 400])
+    return Scenario(0, 0, "g", "2026-11-21", workers, tuple("abcd"), groups, rates, np.zeros(8),
+                    tuple(restarts), np.ones(8))  # fmt: skip
+
+
+def test_a_rolling_deploy_goes_round_before_it_begins_anew() -> None:
+    """Whoever was hit least so far is next, in every variation; not always in the same order."""
+    source, orders = Week((recorded(),)), set()
+    for number in range(1, 20):
+        hit = [event.member_id for event in source.scenario(number, number).events]
+        assert sorted(hit[:4]) == sorted(hit[4:]) == list("abcd")
+        orders.add(tuple(hit))
+    assert len(orders) > 1
+
+
+def test_heavy_partitions_change_places_within_their_group() -> None:
+    """A variation draws anew which are the heavy ones, of each group its own."""
+    source, seen = Week((recorded(),)), set()
+    for number in range(1, 20):
+        rates = source.scenario(number, number).rates.tolist()
+        assert sorted(rates[:4]) == [1, 2, 3, 4]
+        assert sorted(rates[4:]) == [100, 200, 300, 400]
+        seen.add(tuple(rates))
+    assert len(seen) > 1
+
+
+def test_only_arms_whose_members_join_alike_are_compared() -> None:
+    """Who plans may differ; static members beside dynamic ones would compare the members."""
+    pairs = {("ours", "stock"): True, ("ours+static", "stock+static"): True, ("ours+static", "stock"): False,
+             ("ours+weights", "stock"): True, ("ours", "ours+static"): False}  # fmt: skip
+    assert {pair: comparable(*pair) for pair in pairs} == pairs
