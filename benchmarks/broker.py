@@ -150,8 +150,11 @@ def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> tuple[float, f
 def latencies(bootstrap: str, rounds: int) -> list[str]:
     """One record beside readers, one question beside members: the medians of so many rounds."""
     found = [one_round(bootstrap) for _ in range(rounds)]
-    rows = [[statistics.median(times) for times in zip(*row, strict=True)] for row in zip(*found, strict=True)]
-    return [f"{p50:.1f} / {p99:.1f} ms" for p50, p99 in rows]
+    cells = []
+    for row in zip(*found, strict=True):
+        p50, p99 = (statistics.median(times) for times in zip(*row, strict=True))
+        cells.append(f"{p50:.1f} / {p99:.1f} ms")
+    return cells
 
 
 def one_round(bootstrap: str) -> list[tuple[float, float]]:
