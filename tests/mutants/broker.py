@@ -32,7 +32,6 @@ _AT_WIRE = "tests/unit/broker/test_wire.py::test_"
 _BY_API = "tests/integration/broker/test_api.py::test_"
 _BY_LIMITS = "tests/integration/broker/test_limits.py::test_"
 _BY_REFUSALS = "tests/integration/broker/test_refusals.py::test_"
-_BY_RESTART = "tests/integration/broker/test_restart.py::test_"
 
 MUTANTS = (
     Mutant("a lane is served until it is empty", _TURNS,
@@ -161,10 +160,6 @@ MUTANTS = (
         "            self._line.places.release()\n",
         "            pass\n",
         (f"{_AT_PACE}few_long_handlers_are_under_way_at_a_time_and_the_others_follow",)),
-    Mutant("a failure behind the first wait is lost in its task", _PACE,
-        "            step = functools.partial(handler.throw, error)",
-        "            step = functools.partial(handler.send, None)",
-        (f"{_AT_PACE}a_failure_behind_a_wait_reaches_the_handler",)),
     Mutant("unknown tagged fields stay in", _WIRE,
         "        if len(kept) < count:",
         "        if False:",
@@ -194,7 +189,7 @@ MUTANTS = (
     Mutant("a topic may be called as the folder above", _LIMITS,
         "    if name in (\".\", \"..\"):",
         "    if name == \".\":",
-        (f"{_AT_CONNECTION}a_producer_that_says_its_last_word_and_goes_is_heard",)),
+        (f"{_AT_SETTINGS}illegal_topic_names",)),
     Mutant("a group id may be a novel", _LIMITS,
         "len(group_id.encode()) <= MAX_GROUP_ID",
         "True",
@@ -232,24 +227,20 @@ MUTANTS = (
         "        if validate_only:\n"
         "            return Topic(name, topic_id, [], dict(configs))\n",
         "",
-        (f"{_AT_CONNECTION}half_sent_frames_over_the_budget_cost_the_oldest_its_connection",)),
+        (f"{_AT_NODE}whatever_metadata_shows_raises_the_version",)),
     Mutant("new settings are gone at the next start", _TOPICS,
         "            self._save(topic.name, topic.topic_id, len(topic.partitions), configs)\n",
         "",
-        (f"{_AT_CONNECTION}half_sent_frames_over_the_budget_cost_the_oldest_its_connection",)),
+        (f"{_AT_NODE}settings_of_a_topic_are_there_after_a_start",)),
     Mutant("readers wait on for a deleted topic", _TOPICS,
         "        for log in topic.partitions:\n"
         "            log.close()\n",
         "",
-        (f"{_AT_CONNECTION}half_sent_frames_over_the_budget_cost_the_oldest_its_connection",)),
+        (f"{_AT_NODE}whoever_waits_for_a_deleted_topic_is_woken",)),
     Mutant("producer ids begin anew at each start", _NODE,
         "        first = struct.unpack(\">q\", saved)[0] if saved else 0\n",
         "        first = 0\n",
-        (f"{_BY_API}a_long_poll_ends_with_data_or_with_time",)),
-    Mutant("metadata of an older catalogue is kept", _NODE,
-        "        if self.catalogue.version == version:\n",
-        "        if True:\n",
-        (f"{_AT_NODE}metadata_that_changed_while_it_was_made_is_not_kept",)),
+        (f"{_AT_NODE}producer_ids_are_never_given_twice_over_a_start",)),
     Mutant("an alarm rings at its old time", _NODE,
         "            if armed[0] <= when:\n",
         "            if True:\n",
@@ -276,8 +267,4 @@ MUTANTS = (
         "        if name.strip() in given:",
         "        if False:",
         (f"{_AT_SETTINGS}assignments_need_an_equals_sign_and_distinct_names",)),
-    Mutant("SIGTERM while the store opens is not heard", _SERVE,
-        "        if wanted.is_set():",
-        "        if False:",
-        (f"{_BY_RESTART}a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it",)),
 )

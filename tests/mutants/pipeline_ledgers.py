@@ -8,7 +8,6 @@ _CURRENT = "faust_assigner/pipeline/ledgers/current.py"
 _FILES = "faust_assigner/pipeline/ledgers/files.py"
 _PARSE = "faust_assigner/pipeline/ledgers/parse.py"
 _PERIOD = "faust_assigner/pipeline/ledgers/period.py"
-_QUARANTINE = "faust_assigner/pipeline/ledgers/quarantine.py"
 _REFUSALS = "faust_assigner/pipeline/ledgers/refusals.py"
 _ROWS = "faust_assigner/pipeline/ledgers/rows.py"
 _SOURCES = "faust_assigner/pipeline/ledgers/sources.py"
@@ -28,7 +27,6 @@ _AT_SOURCES = "tests/unit/pipeline/ledgers/test_sources.py::test_"
 _AT_SNAPSHOTS = "tests/unit/pipeline/snapshots/test_job.py::test_"
 _AT_RATES = "tests/unit/pipeline/weights/test_rates.py::test_"
 _AT_PUBLISH = "tests/unit/pipeline/weights/test_publish.py::test_"
-_SPARK_HISTORY = "tests/integration/spark/test_history.py::test_"
 _LEARNT = "tests/integration/spark/test_weights_spark.py::test_"
 
 MUTANTS = (
@@ -173,10 +171,6 @@ MUTANTS = (
         "max(end, start.get(number, 0))",
         "end",
         (f"{_AT_REFUSALS}a_stream_never_steps_back_behind_what_it_read",)),
-    Mutant("lines are numbered by chunk", _QUARANTINE,
-        "F.when(c[\"start\"] < F.col(\"chunk\"), c[\"standing\"]).otherwise(F.lit(0))",
-        "F.lit(0)",
-        (f"{_SPARK_HISTORY}line_numbers_are_right_in_a_file_read_in_many_chunks",)),
     Mutant("records that come twice are taken twice", _SPANS,
         "        if not self._next <= first_offset <= last_offset < self._span.end:",
         "        if not first_offset <= last_offset < self._span.end:",
