@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._pending: asyncio.Future[Any] | None = None
+        self._pending_key = 0
         self._reading_paused = False
         self._closing = False
         self._writing_since: float | None = None
@@ -110,7 +111,12 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The peer says no more; frames that wait for their turn are served before it is let go."""
         self._has_ended = True
-        return self._in_lane
+        return self._is_owed
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether something it said must still be done: records are stored; a parked answer has no reader."""
+        return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
 
     def pause_writing(self) -> None:
         """The peer does not take what it asked for."""
@@ -174,7 +180,7 @@ class Connection(asyncio.Protocol):
             logger.exception("a request of %s was not served", self.address)
             self.close("requests_failed", "a request could not be served")
         self._get_on()
-        if self._has_ended and not self._in_lane:
+        if self._has_ended and not self._is_owed:
             self.finish()
 
     def _serve_again(self, frame: bytes) -> bool:
@@ -300,7 +306,7 @@ class Connection(asyncio.Protocol):
             self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
 
     def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
-        self._pending = outcome
+        self._pending, self._pending_key = outcome, header.api_key
 
         def finished(done: asyncio.Future[Any]) -> None:
             self._pending = None
@@ -318,6 +324,8 @@ class Connection(asyncio.Protocol):
             # What waited in the buffer meanwhile was held up by us, not by the peer.
             self._incomplete_since = self._loop.time() if self._buffer else None
             self._get_on()
+            if self._has_ended and not self._is_owed:
+                self.finish()
 
         outcome.add_done_callback(finished)
 

@@ -50,12 +50,12 @@ MUTANTS = (
         "            if False:",
         (f"{_AT_CONNECTION}a_question_is_answered_before_the_beats_that_came_before_it",)),
     Mutant("a peer that says its last word is not heard", _CONNECTION,
-        "        return self._in_lane\n"
-        "\n"
-        "    def pause_writing",
-        "        return False\n"
-        "\n"
-        "    def pause_writing",
+        "        self._has_ended = True\n        return self._is_owed\n",
+        "        self._has_ended = True\n        return False\n",
+        (f"{_AT_CONNECTION}a_producer_that_says_its_last_word_and_goes_is_heard",)),
+    Mutant("records that wait for the disk are lost with their peer", _CONNECTION,
+        "        return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)\n",
+        "        return self._in_lane\n",
         (f"{_AT_CONNECTION}a_producer_that_says_its_last_word_and_goes_is_heard",)),
     Mutant("what is said again is answered whatever differs at its end", _CONNECTION,
         "again.size and frame.endswith(again.rest) and",

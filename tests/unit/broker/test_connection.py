@@ -59,11 +59,12 @@ def test_answers_of_a_burst_keep_their_order_and_their_names() -> None:
     assert in_hall(story) == list(range(100))
 
 
-def test_a_producer_that_says_its_last_word_and_goes_is_heard() -> None:
+@pytest.mark.parametrize("configs", [{}, {"flush.messages": "1"}])
+def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str, str]) -> None:
     """acks=0: bytes and the end of the stream come at once; the records are stored before it is let go."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
-        topic = hall.node.catalogue.create("t", 1, {})
+        topic = hall.node.catalogue.create("t", 1, configs)
         producer, wire = hall.connect("producer")
         parts = [{"index": 0, "records": batch()}]
         values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
