@@ -64,6 +64,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
         self._claimed: JoinData | None = None  # what was said when this member joined
+        self.holds = False  # whether what is owned is processed while the next round goes on
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
@@ -90,6 +91,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """The generation of the last assignment, -1 before the first."""
         return self._memory.generation
 
+    @staticmethod
+    def is_followed(assignment: ConsumerProtocolMemberAssignment) -> bool:
+        """Whether this answer leaves something to a second round, which every member is to join at once."""
+        try:
+            return decode_answer(assignment.user_data).among > 0
+        except Exception:  # said by on_assignment()
+            return False
+
     def on_decision(self, observer: Observer) -> Observer:
         """Have ``observer(inputs, plan)`` called after each decision of this member as leader.
 
@@ -104,7 +113,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """What this member says when it joins."""
         memory, wanted = self._memory, sorted(topics)
         try:
-            data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former)
+            data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former,
+                           holds=self.holds)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:

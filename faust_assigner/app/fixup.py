@@ -31,7 +31,10 @@ INSTALLERS = {
     "weights": "faust_assigner.app.weights.provider",
     "ledger": "faust_assigner.app.ledger.install",
     "follow_up": "faust_assigner.app.round.follow_up",
+    "cooperative": "faust_assigner.app.cooperative.install",
 }
+#: Without them an app works as it does on any host; what is missing then is said.
+OPTIONAL = frozenset({"cooperative"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]
@@ -69,8 +72,8 @@ def parts_that_fit(app: Any) -> tuple[str, ...]:
     Raises HostMismatch where an app with repairs runs on a host that some part was not written for.
     """
     if settings.read_or_default(app, REPAIRS):
-        demand({ASSIGNOR, *INSTALLERS})
-        return tuple(INSTALLERS)
+        demand({ASSIGNOR, *INSTALLERS} - OPTIONAL)
+        return tuple(part for part in INSTALLERS if part not in OPTIONAL or _fits(part))
     return tuple(part for part in INSTALLERS if part != "repairs" and _fits(part))
 
 

@@ -48,6 +48,10 @@ REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
     "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
     "left out instead of keeping the app from starting", "app/fixup.py, app/repairs/install.py")
+COOPERATIVE: Final = Setting(
+    "FAUST_ASSIGNER_COOPERATIVE", SWITCH, False, "",
+    "whether workers go on processing what they keep while a rebalance goes on; where one worker of the group "
+    "does not, each rebalance stops all of them", "app/cooperative/install.py")
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
     "app/restore/recovery.py", "none")
@@ -91,6 +95,7 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, SNAPSHOTS, BATCHED_REPLAY,
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, SNAPSHOTS,
+    BATCHED_REPLAY,
     WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES,
     LEDGER_SAMPLE_S, DEPLOY, CACHE)

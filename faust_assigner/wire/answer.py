@@ -32,6 +32,7 @@ from faust_assigner.wire.join import (
     decode_base64,
     decode_claims,
     encode_claims,
+    encode_count,
     read_group_ids,
     read_stock_claims,
     split_value,
@@ -39,6 +40,7 @@ from faust_assigner.wire.join import (
 from faust_assigner.wire.runs import Reader, Runs, Writer
 
 _GENERATION, _FLAGS, _WRITES, _DECISION, _AWAITED = range(1, 6)
+_PROMISED = 20
 #: A decision's name is short; more is a stranger's.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
@@ -52,7 +54,9 @@ class Answer:
     its partitions this member was really given is in ``writes``. ``generation`` is -1 when a stock
     leader answered, which names none. ``is_uniform``: every member of the group is ours. ``decision_id``
     is the round's name in the ledger, "" where the leader gave none. ``awaited``, of the standbys, are
-    those whose task comes here in a follow-up round, once they have caught up.
+    those whose task comes here in a follow-up round, once they have caught up. ``promised`` are partitions
+    that come here as soon as their owners have let go, in a second round that follows at once; ``among`` is
+    the number of members of this one, 0 where no second one follows.
     """
 
     actives: Mapping[str, Runs]
@@ -67,6 +71,8 @@ class Answer:
     external_topic_distribution: ByUrl = field(default_factory=dict)
     decision_id: str = ""
     awaited: Mapping[str, Runs] = field(default_factory=dict)
+    promised: Mapping[str, Runs] = field(default_factory=dict)
+    among: int = 0
 
 
 class AnswerWriter:
@@ -74,12 +80,14 @@ class AnswerWriter:
 
     Our members can be answered without the directory, where it would make the group's record too large
     for Kafka: they then cannot route by key. Stock members never go without. ``version`` is the lowest
-    of our members'.
+    of our members', ``among`` their number where a second round follows.
     """
 
     def __init__(self, directory: Directory, group_ids: Mapping[str, int], *, generation: int,
-                 is_uniform: bool, version: int = VERSION, decision_id: str = "") -> None:
+                 is_uniform: bool, version: int = VERSION, decision_id: str = "", among: int = 0) -> None:
         self._directory = directory
+        self._row = {topic: i for i, topic in enumerate(sorted(group_ids))}
+        self._among = among
         self._ids = _dumps(dict(sorted(group_ids.items())))
         self._version = version
         alike = Writer()
@@ -92,7 +100,8 @@ class AnswerWriter:
         self._stock: Stitch | None = None
 
     def for_ours(self, actives: Claims, standbys: Claims, url: str, *, writes: Claims | None = None,
-                 awaited: Claims | None = None, with_directory: bool = True) -> bytes:
+                 awaited: Claims | None = None, promised: Claims | None = None,
+                 with_directory: bool = True) -> bytes:
         """The answer to a member of ours."""
         own = Writer()
         own.data += self._alike
@@ -100,6 +109,8 @@ class AnswerWriter:
             row = {topic: i for i, topic in enumerate(sorted(among))} if some else {}
             if coded := encode_claims(some or {}, row):
                 own.field(tag, coded)
+        if self._among:
+            own.field(_PROMISED, encode_count(self._among) + encode_claims(promised or {}, self._row))
         head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
                 f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
         return self._ours_tail(with_directory).after(head.encode())
@@ -166,6 +177,8 @@ def decode_answer(user_data: bytes | None) -> Answer:
     generation, flags, decision = -1, 0, ""
     writes: dict[str, Runs] = {}
     awaited: dict[str, Runs] = {}
+    promised: dict[str, Runs] = {}
+    among = 0
     for tag, body in Reader(own).fields():
         if tag == _GENERATION:
             generation = body.varint() - 1
@@ -177,8 +190,10 @@ def decode_answer(user_data: bytes | None) -> Answer:
             decision = body.data[:_DECISION_BYTES].decode("ascii", "replace")
         elif tag == _AWAITED:
             awaited = decode_claims(body, sorted(standbys))
+        elif tag == _PROMISED:
+            among, promised = body.varint(), decode_claims(body, sorted(ids))
     return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory,
-                  decision_id=decision, awaited=awaited)
+                  decision_id=decision, awaited=awaited, promised=promised, among=among)
 
 
 def _split(value: Any) -> tuple[bytes, bytes]:

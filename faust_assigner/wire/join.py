@@ -39,6 +39,7 @@ STOCK = 0
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)
+_HOLDS, _PROMISED = range(20, 22)
 
 LARGEST_CAPACITY = 1e6
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -54,9 +55,12 @@ class JoinData:
     ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: what it was assigned in
     ``generation``, and the table partitions whose files it found (a claim of state, never of
     ownership). ``former_actives`` is what it owned in ``former_generation``, before its process ended: a
-    wish, told at the first join. ``changelogs`` are those of its topics it knows as such; ``globals_`` maps
-    changelogs of global tables to whether every partition must also be a standby. ``version`` is ``STOCK``
-    for a member without our key.
+    wish, told at the first join. ``holds`` says that ``actives`` are processed while the round goes on, so
+    that nobody else may be given them; ``promised`` are the partitions that the round of ``generation``
+    keeps for this member until their owners have let go, ``among`` the number of members of that round, 0
+    where it left nothing for a second one. ``changelogs`` are those of its topics it knows as such;
+    ``globals_`` maps changelogs of global tables to whether every partition must also be a standby.
+    ``version`` is ``STOCK`` for a member without our key.
     """
 
     url: str = ""
@@ -65,6 +69,9 @@ class JoinData:
     on_disk: Claims = field(default_factory=dict)
     former_actives: Claims = field(default_factory=dict, kw_only=True)
     former_generation: int = field(default=-1, kw_only=True)
+    holds: bool = field(default=False, kw_only=True)
+    promised: Claims = field(default_factory=dict, kw_only=True)
+    among: int = field(default=0, kw_only=True)
     generation: int = -1
     instance_id: str | None = None
     rack_id: str | None = None
@@ -107,6 +114,10 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
             out.field(tag, coded)
     if coded := encode_claims(data.former_actives, row):
         out.field(_FORMER, _encode_generation(data.former_generation) + coded)
+    if data.holds:
+        out.field(_HOLDS, b"")
+    if data.among:
+        out.field(_PROMISED, encode_count(data.among) + encode_claims(data.promised, row))
     for tag, label in ((_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software)):
         if label:
             out.field(tag, label.encode())
@@ -123,8 +134,13 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
 
 
 def _encode_generation(generation: int) -> bytes:
+    return encode_count(max(generation, -1) + 1)
+
+
+def encode_count(count: int) -> bytes:
+    """A whole number, 0 or more."""
     body = Writer()
-    body.varint(max(generation, -1) + 1)
+    body.varint(count)
     return bytes(body.data)
 
 
@@ -213,9 +229,11 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
         elif tag in _READERS:
             found[tag] = _READERS[tag](body, topics)
     former_generation, former_actives = found.get(_FORMER, (-1, {}))
+    among, promised = found.get(_PROMISED, (0, {}))
     return JoinData(
         url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
         former_actives=former_actives, former_generation=former_generation,
+        holds=_HOLDS in found, promised=promised, among=among,
         generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
         rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
         group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
@@ -230,6 +248,14 @@ def _read_generation(body: Reader, topics: Sequence[str]) -> int:
 
 def _read_former(body: Reader, topics: Sequence[str]) -> tuple[int, dict[str, Runs]]:
     return body.varint() - 1, decode_claims(body, topics)
+
+
+def _read_promised(body: Reader, topics: Sequence[str]) -> tuple[int, dict[str, Runs]]:
+    return body.varint(), decode_claims(body, topics)
+
+
+def _read_nothing(body: Reader, topics: Sequence[str]) -> None:
+    return None
 
 
 def _read_text(body: Reader, topics: Sequence[str]) -> str | None:
@@ -284,7 +310,7 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
     _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
     _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
-    _FORMER: _read_former,
+    _FORMER: _read_former, _HOLDS: _read_nothing, _PROMISED: _read_promised,
 }
 #: What members with equal subscriptions mostly say alike.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})

@@ -16,6 +16,7 @@ from faust_assigner.app.round.next_round import awaited
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.placement import ByTopic, Placement, dealt, directory_of, of_plan, with_globals
 from faust_assigner.app.round.tables import TableFacts, agreed
+from faust_assigner.app.round.two_phase import Step, landed, step
 from faust_assigner.ledger import decision_id
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
@@ -53,8 +54,10 @@ class Round:
     """One round, decided: the inputs, the planner's answer (None when it failed) and all answers.
 
     ``awaited``: member -> changelog -> partitions that a follow-up round would move onto that member's
-    standbys. ``failure`` is what the planner raised. ``oversize`` is the size of the group's record with the
-    directory of owners, where that was too large and the directory left out; else 0.
+    standbys. ``promised``: the same of partitions that it gets in the second round, which follows at once
+    where there are any; ``placement`` is without them. ``failure`` is what the planner raised. ``oversize``
+    is the size of the group's record with the directory of owners, where that was too large and the
+    directory left out; else 0.
     """
 
     inputs: DecisionInputs
@@ -68,6 +71,7 @@ class Round:
     failure: Exception | None = None
     oversize: int = 0
     awaited: Mapping[str, ByTopic] = field(default_factory=dict)
+    promised: Mapping[str, ByTopic] = field(default_factory=dict)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -104,13 +108,15 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys())
     started = perf_counter()
-    found, placement, failure = _place(inputs)
+    found, placement, failure = _place(inputs, said)
+    now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
-    off_target = {} if found is None else _awaited(found, inputs)
-    answers, oversize = _answer(view, generation, said, placement, off_target, partitions, tables, metadata)
+    # What a further round would do is asked again in the second one.
+    off_target = {} if found is None or now.follows else _awaited(found, inputs)
+    answers, oversize = _answer(view, generation, said, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
-    return Round(inputs, said, claimed, found, placement, tables, missing, answers, failure, oversize,
-                 off_target)
+    return Round(inputs, said, claimed, found, now.placement, tables, missing, answers, failure, oversize,
+                 off_target, now.promised)
 
 
 def leader_topic(app_id: str) -> str:
@@ -126,9 +132,10 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     return ids
 
 
-def _place(inputs: DecisionInputs) -> tuple[Plan | None, Placement, Exception | None]:
+def _place(inputs: DecisionInputs,
+           said: Sequence[MemberClaims]) -> tuple[Plan | None, Placement, Exception | None]:
     try:
-        found = _plan(inputs, inputs.members)
+        found = landed(_plan(inputs, inputs.members), said)
         return found, of_plan(found), None
     except Exception as exc:  # any answer is better than a group without one
         return None, dealt(inputs.members, inputs.partitions, replicas=inputs.replicas,
@@ -148,10 +155,11 @@ def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
         return {}
 
 
-def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], placement: Placement,
+def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], now: Step,
             off_target: Mapping[str, ByTopic], partitions: Mapping[str, int], tables: TableFacts,
             metadata: Mapping[str, Any]) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
+    placement = now.placement
     given = with_globals(placement, {j.member_id: j.topics for j in said}, partitions, tables.globals_)
     urls = {j.member_id: j.data.url for j in said}
     instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
@@ -159,7 +167,8 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], pla
         directory_of(placement, urls, instances, tables.changelogs, tables.globals_),
         placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in said),
         version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
-        decision_id=decision_id(view.app_id, generation, placement.member_ids))
+        decision_id=decision_id(view.app_id, generation, placement.member_ids),
+        among=len(said) if now.follows else 0)
     version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in said)]))
 
     def answer(one: MemberClaims, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
@@ -168,6 +177,7 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], pla
             own = placement.actives[one.member_id]
             packed = writer.for_ours(actives, standbys, one.data.url, with_directory=with_directory,
                                      awaited=off_target.get(one.member_id),
+                                     promised=now.promised.get(one.member_id),
                                      writes={t: own[t] for t in tables.globals_ if t in own})
         else:
             packed = writer.for_stock(actives, standbys, one.data.url)

@@ -76,12 +76,12 @@ class Memory:
 
 
 def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
-            former: Callable[[], Former] = Former) -> JoinData:
+            former: Callable[[], Former] = Former, *, holds: bool = False) -> JoinData:
     """This member's word for the next round.
 
     Files on disk, and what a ``former`` process owned, are named until the first assignment; from then on
     the assignment says what is owned and warm, and files of partitions that left long ago would be taken
-    for standbys.
+    for standbys. ``holds``: what is owned goes on being processed.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
@@ -96,7 +96,9 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(
         str(app.conf.canonical_url), actives, standbys, on_disk,
-        former_actives=before.actives, former_generation=before.generation,
+        former_actives=before.actives, former_generation=before.generation, holds=holds,
+        promised=memory.answer.promised if memory.answer is not None else {},
+        among=memory.answer.among if memory.answer is not None else 0,
         generation=memory.generation,
         instance_id=settings.or_default(settings.instance_id, app, None),
         rack_id=settings.read_or_default(app, table.RACK),

@@ -96,9 +96,11 @@ def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globa
         budget -= sizes[one.member_id]
         if budget < 0:
             refused[one.member_id] = f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
-            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, generation=-1)
+            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, promised={},
+                           generation=-1)
         elif data.instance_id and data.generation < 0:
             data = _remember(data, last, last_generation)
+        data = _with_promises(data)
         members[one.member_id] = reader.member(one, data, generation - 1, is_kafkas=is_kafkas)
     return Claimed(tuple(members[j.member_id] for j in said), reader.beyond, refused)
 
@@ -107,6 +109,15 @@ def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
     """A static member back from a restart: what it held is still its own, unless claimed since."""
     held = last.held_by_instance(data.instance_id or "")
     return replace(data, actives=held, generation=generation) if held else data
+
+
+def _with_promises(data: JoinData) -> JoinData:
+    """What the last round keeps for a member counts as its own: the plan is to hold."""
+    if not data.promised:
+        return data
+    topics = data.actives.keys() | data.promised.keys()
+    return replace(data, actives={t: Runs.of([*data.actives.get(t, ()), *data.promised.get(t, ())])
+                                  for t in topics})
 
 
 class _ClaimReader:
@@ -120,7 +131,8 @@ class _ClaimReader:
     def size(self, data: JoinData) -> int:
         """How many numbers the claims expand to; those that topics share count once."""
         distinct = {(id(claim), self._partitions[topic]): claim
-                    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives)
+                    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives,
+                                   data.promised)
                     for topic, claim in claims.items() if topic in self._partitions}
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 

@@ -123,6 +123,12 @@ journal = Journal()
 app.sensors.add(journal)
 
 
+def generation_of(app: Any) -> int:
+    """The group's generation; Faust's own number stands still in cooperative rounds."""
+    said = getattr(app.assignor, "generation", -1)
+    return said if said > 0 else app.consumer_generation_id
+
+
 def numbers_of(tps: Any, topic: str) -> list[int]:
     """The partition numbers of ``topic`` among ``tps``, ascending."""
     return sorted(tp.partition for tp in tps if tp.topic == topic)
@@ -132,27 +138,40 @@ def numbers_of(tps: Any, topic: str) -> list[int]:
 async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
     """What this worker was given; and from the first time on, what each recovery has to replay."""
     changelog, orders = totals.changelog_topic.get_topic_name(), orders_topic.get_topic_name()
-    journal.write("assigned", generation=app.consumer_generation_id, actives=numbers_of(assigned, orders),
+    journal.write("assigned", generation=generation_of(app), actives=numbers_of(assigned, orders),
                   standbys=numbers_of(app.assignor.assigned_standbys(), changelog))
     recovery = app.tables.recovery
+
+    def tell_replay(tps: Any, offsets: Any) -> None:
+        ends = recovery.active_highwaters
+        journal.write("recovery", generation=generation_of(app), replay={
+            tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
+            for tp in sorted(tps) if tp.topic == changelog})
+
     if "_build_offsets" not in vars(recovery):
         build = recovery._build_offsets
 
         def telling(consumer: Any, tps: Any, offsets: Any, title: str) -> Any:
             if title == "active":
-                ends = recovery.active_highwaters
-                journal.write("recovery", generation=app.consumer_generation_id, replay={
-                    tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
-                    for tp in sorted(tps) if tp.topic == changelog})
+                tell_replay(tps, offsets)
             return build(consumer, tps, offsets, title)
 
         recovery._build_offsets = telling
+    if hasattr(recovery, "_restore_actives") and "_restore" not in vars(recovery):
+        restore = recovery._restore
+
+        async def telling_too(tps: Any, offsets: Any) -> None:
+            if recovery.is_flowing:
+                tell_replay(tps, offsets)
+            await restore(tps, offsets)
+
+        recovery._restore = telling_too
 
 
 @app.on_rebalance_complete.connect
 async def tell_ready(app: Any, **_: Any) -> None:
     """Tables are restored."""
-    journal.write("ready", generation=app.consumer_generation_id)
+    journal.write("ready", generation=generation_of(app))
 
 
 @app.task

@@ -1,0 +1,282 @@
+"""aiokafka's group coordinator, except that a round takes from a member only what it loses.
+
+aiokafka revokes everything before each JoinGroup. Here a member that keeps its membership goes on fetching,
+processing and committing while the round goes on, and learns from the answer what it has to let go. Swapped
+in for the coordinator of a consumer that has started and not subscribed yet; runs on the consumer's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Protocol
+
+import aiokafka.errors as Errors
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.coordinator.protocol import ConsumerProtocol
+from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.util import create_future, create_task
+from mode import get_logger
+
+from faust_assigner.app.cooperative.assignment import change
+
+logger = get_logger(__name__)
+
+#: What members offer, the preferred name first. A round is held under the first name that all offer; what a
+#: member does before the next one follows the name of the last.
+COOPERATIVE, EAGER = "faust-cooperative", "faust"
+
+#: Seconds between two looks whether the coordinator still answers.
+LOOK_S = 0.1
+#: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
+BREATH_S = 0.02
+
+
+class Listener(Protocol):
+    """The app behind the consumer; called on the consumer's thread."""
+
+    def is_flowing(self) -> bool:
+        """Whether partitions are processed, so that there is something to keep."""
+
+    async def let_go(self, revoked: Collection[Any]) -> None:
+        """Finish, commit and forget ``revoked``, which are assigned still."""
+
+    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
+                       roles: Any, generation: int) -> None:
+        """``tps`` are assigned from here on, in the ``roles`` that were told with them."""
+
+    async def stand_still(self) -> None:
+        """Stop processing at once: others may own what this member owned."""
+
+
+@dataclass
+class Membership:
+    """What a cooperative member remembers between two requests.
+
+    ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the app
+    has not been told of an assignment since. ``lost``: others may have been given what is owned here; nothing
+    is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None outside
+    of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the commit
+    under way. ``answered`` is when the coordinator last answered anything.
+    """
+
+    fetcher: Any
+    assignor: Any
+    listener: Listener
+    chosen: str = EAGER
+    gave_up: bool = False
+    lost: bool = False
+    round: asyncio.Future[None] | None = None
+    telling: asyncio.Task[None] | None = None
+    committing: int | None = None
+    answered: float = field(default_factory=monotonic)
+    watching: asyncio.Task[None] | None = None
+
+
+class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
+    """A coordinator whose rounds are cooperative where all members offer it."""
+
+    membership: Membership
+
+    # -- joining
+
+    def _lookup_assignor(self, name: str) -> Any:
+        return self.membership.assignor if name in (COOPERATIVE, EAGER) else super()._lookup_assignor(name)
+
+    async def _send_req(self, request: Any) -> Any:
+        """Send; offer both names with JoinGroup, and note that the coordinator answers."""
+        if isinstance(request, JoinGroupRequest):
+            # aiokafka sends one JoinGroup for each assignor; two names would be two joins.
+            said = [metadata for name, metadata in request._group_protocols if name == EAGER]
+            request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
+        response = await super()._send_req(request)
+        self.membership.answered = monotonic()
+        return response
+
+    async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
+        """Join; what is owned is given up first where the membership was lost within a round."""
+        if self.membership.lost and not self.membership.gave_up:
+            self._performed_join_prepare = False
+        return await super().ensure_active_group(subscription, prev_assignment)
+
+    async def _on_join_prepare(self, previous_assignment: Any) -> None:
+        """Keep everything and go on; or, as aiokafka does, give it up."""
+        member = self.membership
+        keeps = (previous_assignment is not None and self._own() is previous_assignment and not member.lost
+                 and member.chosen == COOPERATIVE and member.listener.is_flowing())
+        member.assignor.holds = keeps and not member.gave_up
+        if member.assignor.holds or (member.gave_up and self._own() is previous_assignment):
+            self._group_subscription = None
+            return
+        member.gave_up = True
+        await self._told()
+        await super()._on_join_prepare(previous_assignment)
+
+    def _own(self) -> Any:
+        subscription = self._subscription.subscription
+        return None if subscription is None else subscription.assignment
+
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        self.membership.round = create_future()
+        try:
+            joined: bool = await super()._do_rejoin_group(subscription)
+            return joined
+        finally:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        under_way, self.membership.round = self.membership.round, None
+        if under_way is not None and not under_way.done():
+            under_way.set_result(None)
+
+    # -- the answer
+
+    async def _on_join_complete(self, generation: int, member_id: str, protocol: str,
+                                member_assignment_bytes: bytes) -> None:
+        self._end_round()
+        member = self.membership
+        member.chosen = protocol
+        if member.lost and not member.gave_up:
+            # The coordinator was silent for too long before it answered: nothing flows any more.
+            member.gave_up = True
+            await self._told()
+            await super()._on_join_prepare(self._own())
+        assignment = ConsumerProtocol.ASSIGNMENT.decode(member_assignment_bytes)
+        if not member.gave_up:
+            await self._take(assignment, generation)
+        elif member.assignor.is_followed(assignment):
+            # Nothing flows here, and the whole answer is a round away: the app is told of that one only.
+            member.assignor.on_assignment(assignment)
+            member.lost = False
+            await asyncio.sleep(BREATH_S)
+            self.request_rejoin()
+        else:
+            member.lost = False
+            await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
+            member.gave_up = False
+
+    async def _take(self, assignment: Any, generation: int) -> None:
+        """Let go of what is lost, keep the rest as it is, begin with what is gained."""
+        member, own = self.membership, self._own()
+        topics = self._subscription.subscription.topics
+        tps = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
+        revoked, gained = own.tps - tps, tps - own.tps
+        follows = member.assignor.is_followed(assignment)
+        logger.info("Generation %d: %d partitions kept, %d let go, %d gained%s", generation,
+                    len(tps & own.tps), len(revoked), len(gained), ", a second round follows" * follows)
+        self._start_heartbeat_task()  # aiokafka starts it after the callbacks
+        if revoked:
+            await self._told()
+            try:
+                # Assigned still: the app commits only what is.
+                await member.listener.let_go(revoked)
+            except Exception:
+                logger.exception("Partitions were let go, what was done with them may be repeated: %s", revoked)
+        if self._own() is not own:
+            return  # another subscription meanwhile; its round begins anew
+        change(own, tps, self._subscription, member.fetcher)
+        member.assignor.on_assignment(assignment)
+        roles = member.assignor.assigned_actives(), member.assignor.assigned_standbys()
+        if follows:
+            self.request_rejoin()
+        # Not awaited: the second round need not wait for databases to open.
+        member.telling = create_task(self._tell(member.telling, tps, revoked, gained, roles, generation))
+
+    async def _tell(self, before: asyncio.Task[None] | None, tps: Collection[Any], revoked: Collection[Any],
+                    gained: Collection[Any], roles: Any, generation: int) -> None:
+        """Tell the app, in the order of the rounds."""
+        if before is not None:
+            await before
+        try:
+            await self.membership.listener.assigned(tps, revoked, gained, roles, generation)
+        except Exception:
+            logger.exception("The app could not be told of its partitions")
+
+    async def _told(self) -> None:
+        if self.membership.telling is not None:
+            await self.membership.telling
+
+    # -- commits, which go on across rounds
+
+    def reset_generation(self) -> None:
+        """The membership is lost; not where a commit of the generation before the present one is refused."""
+        member = self.membership
+        if member.committing is not None and (
+                member.round is not None or member.committing != self.generation):
+            return
+        member.lost = True
+        super().reset_generation()
+
+    def request_rejoin(self) -> None:
+        """Join again; not where a commit has met the round that is under way."""
+        if self.membership.committing is None or self.membership.round is None:
+            super().request_rejoin()
+
+    async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+        """Commit; one that meets a round is sent again after it, for what is still owned."""
+        while offsets:
+            if self.membership.lost:
+                raise Errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
+            await self.ensure_coordinator_known()
+            generation = self.generation
+            try:
+                await self._commit_once(assignment, offsets)
+                return
+            except (Errors.UnknownMemberIdError, Errors.IllegalGenerationError,
+                    Errors.RebalanceInProgressError) as error:
+                under_way = self.membership.round
+                if self.membership.lost or (under_way is None and generation == self.generation):
+                    raise Errors.CommitFailedError("The group has already rebalanced") from error
+                if under_way is not None:
+                    await asyncio.shield(under_way)
+                offsets = {tp: offset for tp, offset in offsets.items() if tp in assignment.tps}
+            except Errors.KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(self._retry_backoff_ms / 1000)
+
+    async def _commit_once(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+        async with self._commit_lock:
+            self.membership.committing = self.generation
+            try:
+                await asyncio.shield(self._do_commit_offsets(assignment, offsets))
+            finally:
+                self.membership.committing = None
+
+    # -- a coordinator that is silent
+
+    async def _watch(self) -> None:
+        """Stop when the coordinator has been silent for a session: by then it may have expelled this member.
+
+        A member waits for JoinGroup without heartbeats, and what it keeps flows meanwhile.
+        """
+        while not self._closing.done():
+            await asyncio.wait([self._closing], timeout=LOOK_S)
+            member = self.membership
+            silent_s = monotonic() - member.answered
+            owns = self._own() is not None and not member.gave_up and not member.lost
+            if owns and silent_s > self._session_timeout_ms / 1000 and not self._closing.done():
+                member.lost = True
+                logger.error("The group coordinator has been silent for %.1f s: streams stop, nothing is "
+                             "committed until it answers", silent_s)
+                await member.listener.stand_still()
+                self.request_rejoin()
+
+    async def close(self) -> None:
+        """Leave the group."""
+        await super().close()
+        member = self.membership
+        for task in (member.watching, member.telling):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
+    """Make ``consumer``, an AIOKafkaConsumer that has started and not subscribed, cooperative."""
+    coordinator = consumer._coordinator
+    coordinator.membership = Membership(consumer._fetcher, assignor, listener)
+    coordinator.__class__ = CooperativeCoordinator
+    coordinator.membership.watching = create_task(coordinator._watch())

@@ -1,0 +1,221 @@
+"""Faust's part of a cooperative round: some partitions go, some come, the others flow on.
+
+Mixed into the app's own consumer, after the repairs; all but ``ThreadListener`` runs on the app's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from faust.transport.consumer import ensure_TPset
+from mode import get_logger
+
+from faust_assigner.app.cooperative.coordinator import take_over
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks whether the records under way are done.
+LOOK_S = 0.002
+#: The part of the rebalance timeout that records under way may take; the next owner repeats the rest.
+PATIENT_SHARE = 0.5
+
+
+class ThreadListener:
+    """What the coordinator tells, carried from the consumer's thread to the app's."""
+
+    def __init__(self, thread: Any) -> None:
+        self._thread = thread
+
+    async def _tell(self, method: Callable[..., Awaitable[None]], *args: Any) -> None:
+        promise = await self._thread.consumer._method_queue.call(
+            self._thread.thread_loop.create_future(), method, *args)
+        await promise
+
+    def is_flowing(self) -> bool:
+        """Whether the first recovery of this generation is over."""
+        return bool(self._thread.app.tables.recovery.is_flowing)
+
+    async def let_go(self, revoked: Collection[Any]) -> None:
+        """Finish, commit and forget ``revoked``."""
+        await self._tell(self._thread.consumer.let_go, ensure_TPset(revoked))
+
+    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
+                       roles: Any, generation: int) -> None:
+        """Begin with ``gained``."""
+        await self._tell(self._thread.consumer.take_on, ensure_TPset(tps), ensure_TPset(revoked),
+                         ensure_TPset(gained), roles, generation)
+
+    async def stand_still(self) -> None:
+        """Stop processing."""
+        # At once, from this thread: the app's may be busy, and both are plain assignments.
+        self._thread.consumer.stop_flow_now()
+        await self._tell(self._thread.consumer.stand_still)
+
+
+class HandsOver(Consumer):
+    """Of the consumer: partitions come and go while others flow."""
+
+    #: The partition of the record that is being handed to streams.
+    _delivering: Any = None
+    #: Partitions whose records are finished and committed before they go.
+    leaving: frozenset[Any] = frozenset()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.callback = partial(self._deliver, self.callback)
+
+    def _new_consumer_thread(self) -> Any:
+        thread = super()._new_consumer_thread()
+        # The driver names its thread class in code, so this one instance is told.
+        thread._create_worker_consumer = partial(_create, thread, thread._create_worker_consumer)
+        return thread
+
+    async def _deliver(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
+        """Hand a record to the streams, unless its partition was paused or went since it was fetched."""
+        tp = message.tp
+        if tp not in self._active_partitions and tp not in self._buffered_partitions:
+            return None
+        self._delivering = tp
+        try:
+            return await deliver(message)
+        finally:
+            self._delivering = None
+
+    # -- partitions that go
+
+    async def let_go(self, revoked: set[Any]) -> None:
+        """Stop ``revoked``, let the records under way end, commit and flush them, forget the partitions."""
+        began = monotonic()
+        if self.app.should_stop:
+            return  # the whole worker says goodbye
+        self.leaving = frozenset(revoked)
+        try:
+            self.pause_partitions(revoked)
+            self._buffered_partitions -= revoked
+            await self._finish(revoked)
+            while await self.maybe_wait_for_commit_to_finish():
+                pass
+            await self.commit(topics=revoked)
+            if self.in_transaction:
+                await self.transactions.part_with(revoked)
+            await self.app.producer.flush()
+            self.app.tables.recovery.flush_buffers()
+        finally:
+            self._paused_partitions -= revoked
+            self._forget(revoked)
+            self.leaving = frozenset()
+        logger.info("Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000)
+
+    async def _finish(self, revoked: set[Any]) -> None:
+        """Drop what waits in queues; wait for what streams have begun."""
+        timeout_s = self.app.conf.broker_rebalance_timeout * PATIENT_SHARE
+        deadline = monotonic() + timeout_s
+        while True:
+            for queue in list(self.app.flow_control._queues):
+                drop(queue, revoked)
+            self._clean_unacked_messages()
+            late = [m for m in list(self._unacked_messages) if m.tp in revoked]
+            if self._delivering not in revoked and (not late or not self.app.conf.stream_wait_empty):
+                return
+            if monotonic() > deadline:
+                logger.error("Partitions are let go with %d records under way after %.0f s; the next owner "
+                             "repeats them", len(late), timeout_s)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    # -- partitions that come
+
+    async def take_on(self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any,
+                      generation: int) -> None:
+        """Tell agents, topics and tables; what is gained stays paused until its tables are restored."""
+        app, recovery = self.app, self.app.tables.recovery
+        if app.should_stop:
+            return
+        self._paused_partitions &= assigned
+        self._paused_partitions |= gained
+        self._buffered_partitions &= assigned
+        self._set_active_tps(assigned)
+        self._active_partitions -= self._buffered_partitions
+        app.unassigned = not assigned
+        app._update_assignment(assigned)
+        try:
+            await app.agents.on_rebalance(revoked, gained)
+            await app.topics.maybe_wait_for_subscriptions()
+            await app.topics.on_partitions_assigned(assigned)
+            if self.in_transaction and gained:
+                # Only what is new begins: an open transaction of a kept partition goes on.
+                await self.transactions.on_rebalance(gained, set(), gained)
+            await recovery.take_on(*roles, revoked)
+            await app.on_partitions_assigned.send(assigned)
+        except Exception as error:
+            await app.crash(error)
+
+    async def seek_some(self, tps: set[Any]) -> None:
+        """Seek ``tps`` to their committed offsets, all asked for at once; those without one stay put."""
+        offsets = await self._thread.call_thread(_seek_committed, self._thread._ensure_consumer(), tps)
+        for tp, offset in offsets.items():
+            self._read_offset[tp] = offset
+            if offset:
+                self._committed_offset[tp] = offset
+
+    # -- a coordinator that is silent
+
+    def stop_flow_now(self) -> None:
+        """Hand over nothing from here on."""
+        self.flow_active = False
+
+    async def stand_still(self) -> None:
+        """Stop all streams; what their agents have begun is not committed."""
+        app = self.app
+        app.tables.recovery.stop_taking_on()
+        self.stop_flow()
+        app.flow_control.suspend()
+        self.pause_partitions(self.assignment())
+        app.flow_control.clear()
+
+
+async def _seek_committed(consumer: Any, tps: Collection[Any]) -> dict[Any, int | None]:
+    """On the consumer's thread."""
+    wanted = sorted(tp for tp in tps if tp in consumer.assignment())
+    found = await consumer._coordinator.fetch_committed_offsets(wanted)
+    offsets: dict[Any, int | None] = dict.fromkeys(wanted)
+    for tp, committed in found.items():
+        if committed.offset >= 0 and tp in consumer.assignment():
+            offsets[tp] = committed.offset
+            consumer.seek(tp, committed.offset)
+    return offsets
+
+
+def drop(queue: Any, tps: Collection[Any]) -> None:
+    """Take the events of ``tps`` out of a stream's queue."""
+    kept = [event for event in queue._queue if getattr(getattr(event, "message", None), "tp", None) not in tps]
+    if len(kept) == len(queue._queue):
+        return
+    queue._queue.clear()
+    queue._queue.extend(kept)
+    queue.maybe_endorse_pressure_drop()
+    while not queue.full() and queue._putters:
+        queue._wakeup_next(queue._putters)
+
+
+def _create(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
+    """An AIOKafkaConsumer as Faust creates it, cooperative from its start on."""
+    consumer = create(transport)
+    consumer.start = partial(_start, thread, consumer, consumer.start)
+    return consumer
+
+
+async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
+    await start()
+    # Faust subscribes later, so the coordinator has not joined a group yet.
+    if hasattr(consumer._coordinator, "ensure_active_group"):
+        take_over(consumer, thread.app.assignor, ThreadListener(thread))

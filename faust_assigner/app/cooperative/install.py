@@ -1,0 +1,50 @@
+"""Installs cooperative rounds in one app: setting ``COOPERATIVE`` of :mod:`faust_assigner.settings.table`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from faust.transport.drivers import aiokafka as driver
+from mode import get_logger
+
+from faust_assigner.app.cooperative.by_state import TablesByState
+from faust_assigner.app.cooperative.handing_over import HandsOver
+from faust_assigner.app.cooperative.transactions import LetsGo
+from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.restore.recovery import RestoringTables
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import COOPERATIVE
+
+logger = get_logger(__name__)
+
+
+def install(app: Any) -> None:
+    """Have ``app`` take part in cooperative rounds; to be called after the repairs and the restore.
+
+    Where one of them is missing, or the driver is another, the app's rounds are eager, which is said.
+    """
+    if not read_or_default(app, COOPERATIVE):
+        return
+    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
+    tables = object.__getattribute__(app.conf, "TableManager")
+    if issubclass(tables, TablesByState):
+        return
+    if app._consumer is not None or "tables" in vars(app) or not issubclass(tables, RestoringTables):
+        logger.warning("Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
+                       "and the batched replay, installed before the app is in use")
+        return
+    app.conf.TableManager = mixed(TablesByState, into=tables)
+    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+
+
+def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+    transport = app.transport
+    if issubclass(transport.Consumer, driver.Consumer):
+        transport.Consumer = mixed(HandsOver, into=transport.Consumer)
+        transport.TransactionManager = mixed(LetsGo, into=transport.TransactionManager)
+    else:
+        logger.warning("Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
+                       "aiokafka driver, not the one of %s", transport.url)
+    return create()

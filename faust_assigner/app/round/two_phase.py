@@ -1,0 +1,148 @@
+"""The two-phase rule: what another living member still processes is given to nobody yet. Pure.
+
+A member that keeps its partitions through a round says so (``JoinData.holds``). What the plan would move from
+it to another is left out of this round's answers and promised to the other: the owner lets go, and a second
+round, which follows at once, gives it away (KIP-429). That round carries the first one's target, which
+travels in what members say, so that whoever leads it knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from faust_assigner.app.round.member_claims import MemberClaims
+from faust_assigner.app.round.placement import ByTopic, Placement
+from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints
+from faust_assigner.planner import Plan
+from faust_assigner.wire.runs import Runs
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is answered now, and member -> topic -> partitions that it gets once their owners have let go."""
+
+    placement: Placement
+    promised: Mapping[str, ByTopic]
+
+    @property
+    def follows(self) -> bool:
+        """Whether a second round has to follow."""
+        return bool(self.promised)
+
+
+def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
+    """``placement`` as far as it can be answered now. Cost: O(claims).
+
+    A claim is believed whatever its generation: a member that missed the last answer still processes. Not
+    that of a member which has been told otherwise, in the generation it names itself: its claims would keep
+    partitions from everybody for ever.
+    """
+    blocked = _blocked(placement, said)
+    if not blocked:
+        return Step(placement, {})
+    claims = {one.member_id: one.data for one in said}
+    actives: dict[str, ByTopic] = {}
+    standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
+    promised: dict[str, ByTopic] = {}
+    for m, topics in placement.actives.items():
+        actives[m] = {}
+        for topic, numbers in topics.items():
+            mask = blocked.get((placement.group_ids[topic], m))
+            later = [] if mask is None else [p for p in numbers if mask[p]]
+            if len(later) < len(numbers):
+                actives[m][topic] = [p for p in numbers if p not in set(later)] if later else numbers
+            if later:
+                promised.setdefault(m, {})[topic] = later
+                # What it stands by already it goes on following until then.
+                if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
+                    standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
+    return Step(replace(placement, actives=actives, standbys=standbys), promised)
+
+
+def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[int, str], Bools]:
+    """(group id, member) -> bool[partitions]: the tasks that another member processes; none where empty.
+
+    A task is blocked as a whole where one of its topics is.
+    """
+    index = {m: i for i, m in enumerate(placement.member_ids)}
+    holders = [one for one in said if one.data.holds and one.member_id in index]
+    if not holders:
+        return {}
+    settled = _settled(placement, said, index)
+    found: dict[tuple[int, str], Bools] = {}
+    for one in holders:
+        for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
+            owner = placement.owners[topic]
+            claimed = _numbers(one.data.actives[topic], owner.size)
+            elsewhere = (owner[claimed] != index[one.member_id]) & (owner[claimed] != NOBODY)
+            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]
+            for m in np.unique(owner[away]).tolist():
+                key = (placement.group_ids[topic], placement.member_ids[m])
+                mask = found.setdefault(key, np.zeros(owner.size, dtype=np.bool_))
+                mask[away[owner[away] == m]] = True
+    return found
+
+
+def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]) -> dict[str, Ints]:
+    """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
+
+    From that on in which it was promised to its owner; from the first on where that processes it itself.
+    """
+    never = np.iinfo(np.int64).max
+    settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
+    for one in said:
+        since = [(one.data.promised, one.data.generation)] * bool(one.data.among)
+        since += [(one.data.actives, -1)] * one.data.holds
+        for claims, generation in since:
+            for topic in claims.keys() & settled.keys():
+                numbers = _numbers(claims[topic], settled[topic].size)
+                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, NOBODY)]
+                settled[topic][own] = np.minimum(settled[topic][own], generation)
+    return settled
+
+
+def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
+    """``found``, or the target of the round before where this one is only there to reach it.
+
+    That is so when everybody, and nobody else, was in that round and took its answer. Planned anew, tasks
+    would go back to old owners, which by now stand by, and the group would rebalance for ever.
+    """
+    dates = {(one.data.generation, one.data.among) for one in said}
+    if len(dates) != 1 or min(dates)[1] != len(said):
+        return found
+    claims = {one.member_id: one.data for one in said}
+    owner, standby = found.flat_owner.copy(), np.full_like(found.flat_standby, NOBODY)
+    for g, group in enumerate(found.groups):
+        for m, member_id in enumerate(found.member_ids):
+            data = claims[member_id]
+            mine = [_all(claim, group, every=True) for claim in (data.actives, data.promised)]
+            own = found.layout.of(g, owner)
+            own[np.concatenate(mine)] = m
+        seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
+        _seat(seats, found.layout.of(g, owner), [claims[m].standbys for m in found.member_ids], group)
+    return replace(found, flat_owner=owner, flat_standby=standby)
+
+
+def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
+    """The numbers of a group's tasks that are claimed, in each of its topics."""
+    named = group.topics if every else group.changelogs
+    if not named or not all(topic in claims for topic in named):
+        return np.empty(0, dtype=np.int64)
+    return _numbers(claims[named[0]], group.partitions)
+
+
+def _seat(seats: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
+    """Fill int64[n, R] with those who claim to stand by, owners left out, by member."""
+    taken = np.zeros(owner.size, dtype=np.int64)
+    for m, claim in enumerate(claims):
+        numbers = _all(claim, group, every=False)
+        numbers = numbers[(owner[numbers] != m) & (taken[numbers] < seats.shape[1])]
+        seats[numbers, taken[numbers]] = m
+        taken[numbers] += 1
+
+
+def _numbers(claim: object, count: int) -> Ints:
+    return np.asarray(Runs.of(claim).below(count).numbers(), dtype=np.int64)  # type: ignore[arg-type]
