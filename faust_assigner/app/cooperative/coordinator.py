@@ -101,6 +101,12 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             self._performed_join_prepare = False
         return await super().ensure_active_group(subscription, prev_assignment)
 
+    async def _stop_heartbeat_task(self) -> None:
+        # A task cancelled before its first step passes its CancelledError on to whoever awaits it, here the
+        # coordination itself: two rounds may follow each other without a step in between.
+        await asyncio.sleep(0)
+        await super()._stop_heartbeat_task()
+
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
         """Keep everything and go on; or, as aiokafka does, give it up."""
         member = self.membership

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, Verdict, judge
@@ -61,7 +62,8 @@ class Script:
         acts: Mapping[str, Callable[[], None]] = {
             "join": lambda: self.fleet.start("worker-4"), "SIGKILL": self._kill,
             "restart with files": lambda: self.fleet.start("worker-2"),
-            "SIGTERM": lambda: self.fleet.terminate("worker-3")}
+            "SIGTERM": lambda: self.fleet.terminate("worker-3"),
+            "bounce": self._bounce, "roll": self._roll, "nothing": lambda: time.sleep(3.0)}
         try:
             self.load.prepare(WAITING)
             for name in FIRST_WORKERS:
@@ -82,10 +84,26 @@ class Script:
         self.fleet.kill("worker-2")
         self.files["worker-2"] = self.fleet.workers["worker-2"].on_disk
 
+    def _bounce(self) -> None:
+        """Killed, and back within its session."""
+        self.fleet.kill("worker-1")
+        time.sleep(1.0)
+        self.fleet.start("worker-1")
+
+    def _roll(self) -> None:
+        """Everybody in turn is stopped and started again; the next once the group is at rest."""
+        names = [worker.name for worker in self.fleet.living()]
+        for name in names:
+            generation = self.fleet.generation()
+            self.fleet.terminate(name)
+            self.fleet.start(name)
+            if name != names[-1]:
+                self.fleet.settle(workers=len(names), after=generation)
+
     def _play(self, name: str, act: Callable[[], None]) -> None:
         before, generation, since = self._state(), self.fleet.generation(), time.time()
         act()
-        self.fleet.settle(workers=len(self.fleet.living()), after=generation)
+        self.fleet.settle(workers=len(self.fleet.living()), after=-1 if name == "nothing" else generation)
         until, after = time.time(), self._state()
         replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
         gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
@@ -103,9 +121,9 @@ class Script:
 
 
 def play(bootstrap: str, assignor: str, folder: Path, *, app_id: str, partitions: int = 12, preload: int = 0,
-         events: tuple[str, ...] = ALL_EVENTS, seed: int = 1,
-         tell: Callable[[str], None] = lambda line: None) -> Outcome:
+         events: tuple[str, ...] = ALL_EVENTS, seed: int = 1, settings: Mapping[str, Any] | None = None,
+         orders_per_s: float = 5.0, tell: Callable[[str], None] = lambda line: None) -> Outcome:
     """The story from nothing: topics, customers, changelog rows and waiting orders first."""
-    fleet = Fleet(app_id, bootstrap, partitions, folder, assignor)
-    load = Load(bootstrap, app_id, partitions, preload, seed=seed)
+    fleet = Fleet(app_id, bootstrap, partitions, folder, assignor, settings=settings or {})
+    load = Load(bootstrap, app_id, partitions, preload, orders_per_s, seed)
     return Script(fleet, load, events, tell).run()
