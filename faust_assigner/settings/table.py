@@ -50,8 +50,8 @@ REPAIRS: Final = Setting(
     "left out instead of keeping the app from starting", "app/fixup.py, app/repairs/install.py")
 COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE", SWITCH, False, "",
-    "whether workers go on processing what they keep while a rebalance goes on; where one worker of the group "
-    "does not, each rebalance stops all of them", "app/cooperative/install.py")
+    "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
+    "group does not, each rebalance stops all of them", "app/cooperative/install.py")
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
     "app/restore/recovery.py", "none")

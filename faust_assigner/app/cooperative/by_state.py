@@ -1,7 +1,8 @@
-"""Recovery by state: what is not restored yet is, and everything else flows meanwhile.
+"""Recovery by state: a partition whose tables are ready flows, whatever the others lack.
 
-Faust's own recovery resets everything at each rebalance, and seeks what was kept back to committed offsets. It
-is still what a first start and an eager round take; from its end on partitions come and go one by one.
+Faust's own recovery resets everything at each rebalance and holds every stream until the last table is there.
+Here it runs with nothing to do, so that the flow is opened at once, and a task of ours does the rest: after a
+first start and an eager round for everything, after a cooperative one for what is new.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.recovery import is_writable
 from faust_assigner.app.restore.table_files import store_of
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import SNAPSHOTS
 
 if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import RecoveryBase as Recovery
-    from faust_assigner.app.host.bases import TablesBase as TableManager
+    from faust_assigner.app.cooperative.bases import Recovery, TableManager
 else:
     Recovery = TableManager = object
 
@@ -34,18 +37,24 @@ LOOK_S = 0.01
 class ByState(Recovery):
     """Of the table manager's recovery: takes on partitions while others flow.
 
-    ``restored``: see ``RestoringRecovery``. Of the changelog partitions assigned, ``_complete`` are the actives
-    whose state is here and ``_followed`` the standbys that are read; the others are what there is to do.
+    Of the changelog partitions assigned, ``_complete`` are the actives whose state is here and ``_followed``
+    the standbys that are read; the others are what there is to do. ``_roles`` are those of all of them.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_flowing = False
         self._complete: set[Any] = set()
         self._followed: set[Any] = set()
+        self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
-    # -- Faust's own recovery
+    @property
+    def is_taking_on(self) -> bool:
+        """Whether some partition assigned is not restored or not followed yet."""
+        return self._taking_on is not None and not self._taking_on.done()
+
+    # -- Faust's own recovery, which is left with nothing to do
 
     def stop_taking_on(self) -> None:
         """Everything is about to be given up, or restored anew."""
@@ -54,31 +63,65 @@ class ByState(Recovery):
             self._taking_on.cancel()
             self._taking_on = None
 
-    def tables_failed(self, table: str, error: BaseException) -> None:
-        """Faust's own recovery begins this generation again."""
+    async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
+                           generation_id: int = 0) -> None:
+        """Take the partitions of an eager round."""
         self.stop_taking_on()
-        super().tables_failed(table, error)  # type: ignore[misc]
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        self._put_aside()
+
+    def begin_again(self) -> None:
+        """Restore everything once more."""
+        self.stop_taking_on()
+        self._put_aside()
+        super().begin_again()
+
+    def _put_aside(self) -> None:
+        """Keep the roles for ourselves."""
+        if self.active_tps or self.standby_tps:
+            self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
+        self._clear_books()
+
+    def _clear_books(self) -> None:
+        for book in (self.active_tps, self.standby_tps, self.active_highwaters, self.standby_highwaters,
+                     self.actives_for_table, self.standbys_for_table):
+            book.clear()
+
+    def tables_failed(self, table: str, error: BaseException) -> None:
+        """Streams stop, and everything is restored once more."""
+        self.stop_taking_on()
+        super().tables_failed(table, error)
+
+    async def _open_tables(self) -> None:
+        """Not yet: see ``_take_roles``."""
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
         await super()._resume_streams(generation_id)
-        self._is_over(generation_id)
+        self._flows(generation_id)
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """From here on partitions come and go one by one."""
-        await super().on_recovery_completed(generation_id)
-        self._is_over(generation_id)
+        """Open the flow, with every partition paused, and begin to restore."""
+        app = self.app
+        self._set_recovery_ended()
+        if app.consumer_generation_id != generation_id or app.consumer.between_generations:
+            return
+        app.flow_control.resume()
+        app.consumer.resume_flow()
+        await app._fetcher.maybe_start()
+        self.completed_generation = generation_id
+        self._flows(generation_id)
+        await self.take_on(*self._roles, frozenset())
 
-    def _is_over(self, generation_id: int) -> None:
+    def _flows(self, generation_id: int) -> None:
         if self.app.consumer_generation_id == generation_id and not self.app.consumer.between_generations:
-            self._complete, self._followed = set(self.active_tps), set(self.standby_tps)
-            self.is_flowing = True
+            self._complete, self._followed, self.is_flowing = set(), set(), True
 
     async def on_stop(self) -> None:
         """Let go of the databases before the tables close them."""
         self.stop_taking_on()
         await super().on_stop()
 
-    # -- cooperative rounds
+    # -- ours
 
     async def take_on(self, actives: Collection[Any], standbys: Collection[Any],
                       revoked: Collection[Any]) -> None:
@@ -87,24 +130,25 @@ class ByState(Recovery):
         if before is not None:
             before.cancel()
             await asyncio.wait({before})
-        await self.settle()  # type: ignore[attr-defined]
+        await self.settle()
         await self._close(revoked)
         of = self.tables._changelogs
-        self._taking_on = asyncio.ensure_future(self._take_on(
-            {tp for tp in actives if tp.topic in of}, {tp for tp in standbys if tp.topic in of}))
+        self._roles = (frozenset(tp for tp in actives if tp.topic in of),
+                       frozenset(tp for tp in standbys if tp.topic in of))
+        self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
 
-    async def _take_on(self, actives: set[Any], standbys: set[Any]) -> None:
+    async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
         began = monotonic()
         try:
             pending, fresh = await self._take_roles(actives, standbys)
             await self._restore_actives(pending)
-            await self._let_flow()
-            await self.app.on_rebalance_complete.send()
+            await self._finish()
             await self._follow(fresh)
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            await self.app.crash(error)
+            if not self.app.should_stop:
+                await self.app.crash(error)
         else:
             logger.info("Took on %d actives and %d standbys in %.0f ms", len(pending), len(fresh),
                         (monotonic() - began) * 1000)
@@ -124,44 +168,42 @@ class ByState(Recovery):
             elif gone:
                 await table.on_rebalance(set(), gone, set(), self.app.consumer_generation_id)
 
-    async def _take_roles(self, actives: set[Any], standbys: set[Any]) -> tuple[set[Any], set[Any]]:
+    async def _take_roles(self, actives: frozenset[Any],
+                          standbys: frozenset[Any]) -> tuple[set[Any], set[Any]]:
         """Note who is what; returns the actives to restore and the standbys to follow.
 
         What was followed and is not any more, a global table's own part, has others' last changes to read.
         """
-        of = self.tables._changelogs
+        of, was = self.tables._changelogs, dict(self.standby_offsets)
         self.flush_buffers()
         self._complete &= actives
         self._complete -= self._followed - standbys
         self._followed &= standbys
-        pending, fresh = actives - self._complete, standbys - self._followed
+        pending, fresh = set(actives - self._complete), set(standbys - self._followed)
+        self.app.consumer.pause_partitions(pending | fresh)
         await self._open(pending | fresh)
-        was = dict(self.standby_offsets)
-        for offsets, highwaters, tps in ((self.active_offsets, self.active_highwaters, actives),
-                                         (self.standby_offsets, self.standby_highwaters, standbys)):
-            for tp in set(offsets) - tps:
-                offsets.pop(tp, None)
-                highwaters.pop(tp, None)
-        self.active_highwaters.clear()
-        for book in (self.active_tps, self.standby_tps, self.actives_for_table, self.standbys_for_table):
-            book.clear()
+        self._clear_books()
+        for offsets, anew in ((self.active_offsets, pending), (self.standby_offsets, fresh)):
+            for tp in list(offsets):
+                if tp in anew or tp not in actives | standbys:
+                    del offsets[tp]
         for tp in sorted(actives):
-            if tp in pending:
-                self.active_offsets.pop(tp, None)
             self.add_active(of[tp.topic], tp)
-            if tp in pending and was.get(tp) is not None:
-                self.active_offsets[tp] = max(was[tp], _known(self.active_offsets[tp]))
         for tp in sorted(standbys):
             if tp in fresh:
-                self.standby_offsets.pop(tp, None)
                 self.add_standby(of[tp.topic], tp)
             else:
                 self.standby_tps.add(tp)
                 self.standbys_for_table[of[tp.topic]].add(tp)
+        await super()._open_tables()
+        for tp in pending & was.keys():
+            # A table in memory has no offset of its own; what stood by has been read up to here.
+            if not is_writable(store_of(of[tp.topic])):
+                self.active_offsets[tp] = max(_known(was[tp]), _known(self.active_offsets[tp]))
         return pending, fresh
 
     async def _open(self, tps: Iterable[Any]) -> None:
-        """Open databases in a thread; one that does not open is the next opener's to report."""
+        """Open databases in a thread; what does not open is waited for by ``_open_tables``."""
         for tp in sorted(tps):
             store = store_of(self.tables._changelogs[tp.topic])
             if is_writable(store) and tp.partition not in store._dbs:
@@ -173,48 +215,73 @@ class ByState(Recovery):
                     store._dbs.setdefault(tp.partition, database)
 
     async def _restore_actives(self, pending: set[Any]) -> None:
-        """Bring the tables of ``pending`` to the ends of their changelogs."""
-        if not pending:
-            return
-        consumer = self.app.consumer
-        consumer.pause_partitions(pending)
+        """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
         ends, firsts = await self._ends(pending), await self._firsts(pending)
         for tp in pending:
             self.active_offsets[tp] = max(_known(self.active_offsets[tp]), firsts[tp] - 1)
-            self.active_highwaters[tp] = ends[tp] - 1
-        restored = self.restored  # type: ignore[has-type]
-        await self._restore(frozenset(pending), self.active_offsets)  # type: ignore[attr-defined]
-        self.restored = {**restored, **self.restored}
-        if self.need_recovery():
-            await self._replay(pending)
-        for table in self.tables.values():
-            if any(tp.topic in table.changelog_topic.topics for tp in pending):
-                if flush := getattr(table.data, "flush_to_storage", None):
-                    flush()  # a table of sets reads all of its storage again
-                await table.on_recovery_completed(
-                    self.actives_for_table[table], self.standbys_for_table[table])
-        self._complete |= pending
+        alone = frozenset(table.changelog_topic.get_topic_name() for table in self.tables.values()
+                          if table.is_global or table.use_partitioner)
+        await self._let_flow(pending, alone)
+        left = {tp: ends[tp] - 1 - _known(self.active_offsets[tp]) for tp in pending}
+        for chunk in chunks(left, alone):
+            self.active_highwaters.clear()
+            self.active_highwaters.update({tp: ends[tp] - 1 for tp in chunk})
+            if any(left[tp] > 0 for tp in chunk):
+                restored = self.restored
+                await self._restore(frozenset(chunk), self.active_offsets)
+                self.restored = {**restored, **self.restored}
+                if self.need_recovery():
+                    await self._replay(chunk)
+            self._complete |= chunk
+            pending = pending - chunk
+            await self._tell_tables(chunk, pending)
+            await self._let_flow(pending, alone)
 
-    async def _replay(self, pending: set[Any]) -> None:
+    async def _replay(self, chunk: Collection[Any]) -> None:
         """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""
         consumer = self.app.consumer
-        await consumer.seek_wait({tp: max(0, self.active_offsets[tp] + 1) for tp in pending})
+        await consumer.seek_wait({tp: _known(self.active_offsets[tp]) + 1 for tp in chunk})
         self._set_recovery_started()
         self.app.in_recovery = False  # or sources would starve
-        consumer.resume_partitions(pending)
+        consumer.resume_partitions(chunk)
         while self.need_recovery():
             await asyncio.sleep(LOOK_S)
         self.flush_buffers()
         self._set_recovery_ended()
-        consumer.pause_partitions(pending)
+        consumer.pause_partitions(chunk)
 
-    async def _let_flow(self) -> None:
-        """Seek sources that are paused to their committed offsets, asked for at once, and let them flow."""
+    async def _tell_tables(self, chunk: Collection[Any], pending: Collection[Any]) -> None:
+        """Of partitions that are restored; the app's own callbacks when a table is."""
+        for table in self.tables.values():
+            topics = table.changelog_topic.topics
+            if not any(tp.topic in topics for tp in chunk):
+                continue
+            if flush := getattr(table.data, "flush_to_storage", None):
+                flush()  # a table of sets reads all of its storage again
+            await table.data.on_recovery_completed(
+                self.actives_for_table[table], self.standbys_for_table[table])
+            if not any(tp.topic in topics for tp in pending):
+                await table.call_recover_callbacks()
+
+    async def _let_flow(self, pending: Collection[Any], alone: Collection[str]) -> None:
+        """Seek what is ready to its committed offsets, asked for at once, and let it flow."""
         consumer, of = self.app.consumer, self.tables._changelogs
-        sources = {tp for tp in consumer._paused_partitions if tp.topic not in of}
-        if sources:
+        paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
+        if sources := ready_sources(paused, pending, alone):
             await insist(self, "Committed offsets", partial(consumer.seek_some, sources))
             consumer.resume_partitions(sources)
+
+    async def _finish(self) -> None:
+        """All actives are restored: whoever waits for that is told."""
+        app = self.app
+        await app.on_rebalance_complete.send()
+        self.completed.set()
+        self.tables.on_actives_ready()
+        if not self.standby_tps:
+            self.tables.on_standbys_ready()
+        if app.rebalancing:
+            app.on_rebalance_end()
+            logger.info("Worker ready")
 
     async def _follow(self, fresh: set[Any]) -> None:
         """Read the changelogs of ``fresh`` from where their copies end."""
@@ -224,10 +291,13 @@ class ByState(Recovery):
             for tp in fresh:
                 self.standby_offsets[tp] = max(_known(self.standby_offsets[tp]), firsts[tp] - 1)
                 self.standby_highwaters[tp] = ends[tp] - 1
-            await insist(self, "Seek in standby changelogs", partial(
-                consumer.seek_wait, {tp: self.standby_offsets[tp] + 1 for tp in fresh}))
+            start = {tp: _known(self.standby_offsets[tp]) + 1 for tp in fresh}
+            await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self._followed |= fresh
         consumer.resume_partitions(self.standby_tps)
+        snapshots = read_or_default(self.app, SNAPSHOTS)
+        if fresh and snapshots:
+            self.add_future(self._exchange_standbys(self._generation_id))
 
     async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:
         return await self._ask("Ends of changelogs", tps, "end_offsets")
@@ -236,10 +306,10 @@ class ByState(Recovery):
         return await self._ask("Beginnings of changelogs", tps, "beginning_offsets")
 
     async def _ask(self, what: str, tps: Collection[Any], question: str) -> dict[Any, int]:
-        """Of the broker itself, committed ends under ``exactly_once``: the consumer knows only what it read."""
+        """Of the broker itself: under ``exactly_once`` the consumer knows only the ends that it has read."""
         thread = self.app.consumer._thread
         ask = getattr(thread._ensure_consumer(), question)
-        found = await insist(self, what, partial(thread.call_thread, ask, sorted(tps)))
+        found = await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
         return {tp: found[tp] for tp in tps}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-import aiokafka.errors as Errors
+from aiokafka import errors
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.protocol.group import JoinGroupRequest
@@ -55,9 +55,10 @@ class Listener(Protocol):
 class Membership:
     """What a cooperative member remembers between two requests.
 
-    ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the app
-    has not been told of an assignment since. ``lost``: others may have been given what is owned here; nothing
-    is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None outside
+    ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the
+    app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
+    nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
+    outside
     of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the commit
     under way. ``answered`` is when the coordinator last answered anything.
     """
@@ -179,7 +180,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 # Assigned still: the app commits only what is.
                 await member.listener.let_go(revoked)
             except Exception:
-                logger.exception("Partitions were let go, what was done with them may be repeated: %s", revoked)
+                logger.exception("What was done with partitions let go may be repeated: %s", revoked)
         if self._own() is not own:
             return  # another subscription meanwhile; its round begins anew
         change(own, tps, self._subscription, member.fetcher)
@@ -224,21 +225,21 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         """Commit; one that meets a round is sent again after it, for what is still owned."""
         while offsets:
             if self.membership.lost:
-                raise Errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
+                raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
             await self.ensure_coordinator_known()
             generation = self.generation
             try:
                 await self._commit_once(assignment, offsets)
                 return
-            except (Errors.UnknownMemberIdError, Errors.IllegalGenerationError,
-                    Errors.RebalanceInProgressError) as error:
+            except (errors.UnknownMemberIdError, errors.IllegalGenerationError,
+                    errors.RebalanceInProgressError) as error:
                 under_way = self.membership.round
                 if self.membership.lost or (under_way is None and generation == self.generation):
-                    raise Errors.CommitFailedError("The group has already rebalanced") from error
+                    raise errors.CommitFailedError("The group has already rebalanced") from error
                 if under_way is not None:
                     await asyncio.shield(under_way)
                 offsets = {tp: offset for tp, offset in offsets.items() if tp in assignment.tps}
-            except Errors.KafkaError as error:
+            except errors.KafkaError as error:
                 if not error.retriable:
                     raise
                 await asyncio.sleep(self._retry_backoff_ms / 1000)

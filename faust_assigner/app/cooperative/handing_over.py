@@ -17,7 +17,7 @@ from mode import get_logger
 from faust_assigner.app.cooperative.coordinator import take_over
 
 if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+    from faust_assigner.app.cooperative.bases import Consumer
 else:
     Consumer = object
 
@@ -197,7 +197,8 @@ async def _seek_committed(consumer: Any, tps: Collection[Any]) -> dict[Any, int 
 
 def drop(queue: Any, tps: Collection[Any]) -> None:
     """Take the events of ``tps`` out of a stream's queue."""
-    kept = [event for event in queue._queue if getattr(getattr(event, "message", None), "tp", None) not in tps]
+    kept = [event for event in queue._queue
+            if getattr(getattr(event, "message", None), "tp", None) not in tps]
     if len(kept) == len(queue._queue):
         return
     queue._queue.clear()

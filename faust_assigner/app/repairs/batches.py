@@ -167,7 +167,7 @@ class OwnedBatches(Stream):
             await self.wait_for_stopped(basket.full, timeout=min(left, LOOK_S))
 
     def _is_waited_for(self, events: list[Any]) -> bool:
-        leaving = getattr(self.app.consumer, "leaving", frozenset())
+        leaving: frozenset[Any] = getattr(self.app.consumer, "leaving", frozenset())
         stopping = (self.app.should_stop or not self.app.flow_control.is_active()
                     or any(event.message.tp in leaving for event in events))
         return bool(events) and (stopping or self.app.consumer.transactions.waits_for(events))

@@ -68,7 +68,9 @@ class FollowUp(Service):  # type: ignore[misc]
 
     def _at_rest(self) -> bool:
         """No rebalance is under way and no table is being restored."""
-        return not (self.app.rebalancing or self.app.tables.recovery.in_recovery or self.app.should_stop)
+        recovery = self.app.tables.recovery
+        return not (self.app.rebalancing or recovery.in_recovery or self.app.should_stop
+                    or getattr(recovery, "is_taking_on", False))
 
     async def _caught_up(self, awaited: Awaited) -> bool:
         """Whether each standby has all that its changelog held at the last look: the end itself runs away."""

@@ -1,0 +1,51 @@
+"""What the mixins of this room are mixed over: types only, never at run time."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from faust_assigner.app.repairs.commits import FinalCommit
+from faust_assigner.app.repairs.fetching import SteadyPartitions
+from faust_assigner.app.repairs.recovery_loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.restore.recovery import RestoringRecovery, RestoringTables
+
+
+class Recovery(RestoringRecovery, SteadyRecovery):  # type: ignore[misc]
+    """The recovery, repaired and restoring."""
+
+    completed: Any
+    actives_for_table: MutableMapping[Any, set[Any]]
+    standbys_for_table: MutableMapping[Any, set[Any]]
+
+    def add_active(self, table: Any, tp: Any) -> None:
+        """Note an active changelog partition, and the offset in its database."""
+
+    def add_standby(self, table: Any, tp: Any) -> None:
+        """Note a changelog partition to follow, and the offset in its database."""
+
+    def revoke(self, tp: Any) -> None:
+        """Forget the offsets of a changelog partition."""
+
+
+class TableManager(RestoringTables, SteadyTables):
+    """The table manager, repaired and restoring."""
+
+
+class Consumer(SteadyPartitions, FinalCommit):
+    """The consumer, repaired."""
+
+    callback: Any
+
+    def pause_partitions(self, tps: Any) -> None:
+        """Fetch no more of them."""
+
+    def _set_active_tps(self, tps: set[Any]) -> set[Any]:
+        raise NotImplementedError
+
+    def _clean_unacked_messages(self) -> None:
+        """Forget those that were acknowledged."""
+
+    def assignment(self) -> set[Any]:
+        """What is assigned."""
+        raise NotImplementedError
