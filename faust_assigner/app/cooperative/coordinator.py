@@ -21,6 +21,7 @@ from aiokafka.util import create_future, create_task
 from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
+from faust_assigner.app.cooperative.fetcher import PromptFetcher
 
 logger = get_logger(__name__)
 
@@ -58,9 +59,8 @@ class Membership:
     ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the
     app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
     nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
-    outside
-    of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the commit
-    under way. ``answered`` is when the coordinator last answered anything.
+    outside of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the
+    commit under way. ``answered`` is when the coordinator last answered anything.
     """
 
     fetcher: Any
@@ -286,4 +286,5 @@ def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
     coordinator = consumer._coordinator
     coordinator.membership = Membership(consumer._fetcher, assignor, listener)
     coordinator.__class__ = CooperativeCoordinator
+    consumer._fetcher.__class__ = PromptFetcher
     coordinator.membership.watching = create_task(coordinator._watch())

@@ -1,0 +1,77 @@
+"""Whatever happens between rounds: nobody is given what another processes, and second rounds come to an end."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from tests.support.two_phase_group import ALL, Group
+
+NAMES = st.sampled_from("abcde")
+#: What happens before a round, and who misses its answer.
+EVENTS = st.lists(st.tuples(st.sampled_from(["join", "die", "give up", "nothing"]), NAMES), max_size=3)
+ROUNDS = st.lists(st.tuples(EVENTS, st.sets(NAMES, max_size=2)), min_size=1, max_size=6)
+
+
+def happen(group: Group, what: str, name: str) -> None:
+    """One event, where it is possible; the last member does not die."""
+    if what == "join" and name not in group.workers:
+        group.join(name)
+    elif what == "die" and name in group.workers and len(group.workers) > 1:
+        del group.workers[name]
+    elif what == "give up" and name in group.workers:
+        group.give_up(name)
+
+
+@settings(max_examples=examples(600), deadline=None)
+@given(ROUNDS, st.integers(0, 2))
+def test_no_task_is_given_while_another_processes_it(
+        rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int) -> None:
+    """With joins, deaths, lost memberships and missed answers, and a leader that remembers nothing."""
+    group = Group(replicas=replicas)
+    group.join("a")
+    for events, misses in rounds:
+        for what, name in events:
+            happen(group, what, name)
+        before = {name: worker.processed for name, worker in group.workers.items()}
+        group.play(misses)
+        for name in group.workers:
+            others = {task for other, tasks in before.items() if other != name for task in tasks}
+            assert not (group.given(name) - before[name]) & others
+        assert all(len(owners) == 1 for owners in group.owners.values())
+    # No more churn. One round takes in what was missed, a second hands over.
+    for _ in range(3):
+        group.play()
+        if not group.follows:
+            break
+    assert not group.follows
+    assert group.owners.keys() == ALL
+    # What a death left off target comes home once it has been copied; then nothing moves any more.
+    for _ in range(6):
+        settled = {name: worker.processed for name, worker in group.workers.items()}
+        group.play()
+        if {name: worker.processed for name, worker in group.workers.items()} == settled:
+            return
+    raise AssertionError("the group does not come to rest")
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
+def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> None:
+    """The first takes away, the second gives; a third is not asked for."""
+    group = Group(replicas=replicas)
+    for number in range(members):
+        group.join(f"old-{number}")
+    group.play()
+    for number in range(joiners):
+        group.join(f"new-{number}")
+    group.play()
+    target = {name: worker.processed | group.given(name) for name, worker in group.workers.items()}
+    promised = group.last.promised if group.last is not None else {}
+    for name, topics in promised.items():
+        target[name] |= {(topic, p) for topic, numbers in topics.items() for p in numbers}
+    if group.follows:
+        group.play()
+    assert not group.follows
+    assert {name: worker.processed for name, worker in group.workers.items()} == target

@@ -1,0 +1,95 @@
+"""A group of members that keep what they process through a round, without a broker or a Faust.
+
+Only bytes pass between them: what ``encode_join`` and the leader's answers hold. A member processes what it
+was given until an answer takes it away, a session ends or it gives everything up; a leader remembers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+from faust_assigner.app.round.leader import LeaderView, Round, decide
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.wire.answer import decode_answer
+from faust_assigner.wire.join import JoinData, encode_join
+
+TOPICS = {"orders": 6, "shop-totals-changelog": 6, "clicks": 3}
+TABLES = TableFacts(frozenset({"shop-totals-changelog"}))
+Task = tuple[str, int]
+
+
+@dataclass
+class Worker:
+    """What one member says, and what it processes at the moment."""
+
+    said: JoinData
+    processed: frozenset[Task] = frozenset()
+
+
+@dataclass
+class Group:
+    """Members by id; ``play`` is one round of JoinGroup and SyncGroup."""
+
+    workers: dict[str, Worker] = field(default_factory=dict)
+    generation: int = 0
+    replicas: int = 1
+    last: Round | None = None
+
+    def join(self, name: str) -> None:
+        """A member that joins at the next round."""
+        self.workers[name] = Worker(JoinData(f"http://{name}", changelogs=TABLES.changelogs))
+
+    def give_up(self, name: str) -> None:
+        """Its membership was lost, or it is eager: it stops, says so, and joins again."""
+        worker = self.workers[name]
+        worker.processed, worker.said = frozenset(), replace(worker.said, holds=False)
+
+    def play(self, misses: Collection[str] = ()) -> Round:
+        """One round; those who miss the answer go on with what they process, and claim it again."""
+        self.generation += 1
+        metadata = {name: ConsumerProtocolMemberMetadata(
+            4, sorted(TOPICS), encode_join(worker.said, TOPICS)) for name, worker in self.workers.items()}
+        view = LeaderView("shop", TABLES, self.replicas, self.generation)
+        found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
+        for name in sorted(self.workers.keys() - set(misses)):
+            self._take(name, found.answers[name])
+        return found
+
+    def _take(self, name: str, answered: ConsumerProtocolMemberAssignment) -> None:
+        answer = decode_answer(answered.user_data)
+        worker = self.workers[name]
+        worker.processed = frozenset(_tasks(answer.actives.items()))
+        worker.said = replace(
+            worker.said, actives=answer.actives, standbys=answer.standbys, promised=answer.promised,
+            among=answer.among, generation=answer.generation, holds=bool(worker.processed),
+            group_ids=answer.group_ids)
+
+    @property
+    def owners(self) -> dict[Task, set[str]]:
+        """Who processes what."""
+        owners: dict[Task, set[str]] = {}
+        for name, worker in self.workers.items():
+            for task in worker.processed:
+                owners.setdefault(task, set()).add(name)
+        return owners
+
+    def given(self, name: str) -> frozenset[Task]:
+        """What the last answer gives ``name``, whether it got it or not."""
+        assert self.last is not None
+        return frozenset(_tasks(decode_answer(self.last.answers[name].user_data).actives.items()))
+
+    @property
+    def follows(self) -> bool:
+        """Whether the last answers ask for a second round."""
+        return self.last is not None and bool(self.last.promised)
+
+
+def _tasks(claims: Iterable[tuple[str, Iterable[int]]]) -> list[Task]:
+    return [(topic, p) for topic, numbers in claims for p in numbers]
+
+
+#: Everything there is to process.
+ALL = frozenset(_tasks((topic, range(count)) for topic, count in TOPICS.items()))

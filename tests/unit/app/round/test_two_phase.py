@@ -1,0 +1,137 @@
+"""What another living member still processes is given to nobody yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from faust_assigner.wire.answer import decode_answer
+from faust_assigner.wire.join import JoinData, decode_join, encode_join
+from faust_assigner.wire.runs import Runs
+from tests.support.two_phase_group import ALL, TOPICS, Group
+
+
+def grown() -> Group:
+    """Two members at rest, and a third that is about to join."""
+    group = Group()
+    group.join("a")
+    group.join("b")
+    group.play()
+    group.join("c")
+    return group
+
+
+def test_a_newcomer_gets_nothing_before_others_have_let_go() -> None:
+    """And in the second round all that it was promised."""
+    group = grown()
+    before = group.workers["a"].processed | group.workers["b"].processed
+    assert before == ALL
+    found = group.play()
+    assert group.follows
+    assert group.workers["c"].processed == frozenset()
+    assert found.promised.keys() == {"c"}
+    group.play()
+    promised = {(topic, p) for topic, numbers in found.promised["c"].items() for p in numbers}
+    assert promised == group.workers["c"].processed
+    assert promised
+    assert not group.follows
+
+
+def test_the_second_round_keeps_to_the_first_ones_target_under_another_leader() -> None:
+    """Each member's word alone tells it: a leader of this group remembers nothing."""
+    group = grown()
+    found = group.play()
+    promised = decode_answer(found.answers["c"].user_data)
+    assert promised.among == 3
+    said = decode_join(encode_join(group.workers["c"].said, TOPICS), TOPICS)
+    assert said.promised == promised.promised
+    group.play()
+    standbys = {name: group.workers[name].said.standbys for name in "abc"}
+    group.play()
+    assert {name: group.workers[name].said.standbys for name in "abc"} == standbys
+    assert not group.follows
+
+
+def test_the_leader_dies_between_the_rounds() -> None:
+    """Two are left, one of them with a promise: everything is owned after one more round."""
+    group = grown()
+    group.play()
+    del group.workers["a"]
+    group.play()
+    if group.follows:
+        group.play()
+    assert not group.follows
+    assert group.owners.keys() == ALL
+
+
+def test_a_member_that_missed_the_answer_keeps_what_it_processes() -> None:
+    """Its claim is of an old generation, and blocks all the same."""
+    group = grown()
+    kept = group.workers["a"].processed
+    group.play(misses={"a"})
+    group.play(misses={"a"})
+    assert group.workers["a"].processed == kept
+    assert not kept & group.given("c")
+    assert group.follows
+    group.play()
+    group.play()
+    assert not group.follows
+    assert group.owners.keys() == ALL
+
+
+def test_what_has_been_given_up_is_given_at_once() -> None:
+    """An eager group needs one round."""
+    group = grown()
+    group.give_up("a")
+    group.give_up("b")
+    group.play()
+    assert not group.follows
+    assert group.workers["c"].processed
+
+
+def test_a_claim_against_what_its_member_was_told_blocks_one_round_only() -> None:
+    """A member that never lets go would otherwise keep partitions from all, and rounds would never end."""
+    group = grown()
+    stubborn = group.workers["a"].said.actives
+    for _ in range(2):
+        group.play()
+        group.workers["a"].said = replace(group.workers["a"].said, actives=stubborn)
+    assert not group.follows
+    assert group.workers["c"].processed
+
+
+def test_a_task_is_held_back_with_all_of_its_topics() -> None:
+    """One topic is claimed; its changelog travels with it."""
+    group = grown()
+    for name in "ab":
+        said = group.workers[name].said
+        group.workers[name].said = replace(said, actives={"orders": said.actives["orders"]})
+    found = group.play()
+    for topics in found.promised.values():
+        assert topics["orders"] == topics["shop-totals-changelog"]
+
+
+def test_a_standby_goes_on_following_what_it_is_promised() -> None:
+    """Its copy stays open for the moment until the second round."""
+    group = Group()
+    for name in "abc":
+        group.join(name)
+    group.play()
+    del group.workers["c"]
+    group.play()
+    group.join("c")
+    copies = {name: dict(worker.said.standbys) for name, worker in group.workers.items()}
+    copies["c"] = {"shop-totals-changelog": Runs.of(range(6))}
+    group.workers["c"].said = replace(group.workers["c"].said, standbys=copies["c"])
+    found = group.play()
+    promised = found.promised["c"]["shop-totals-changelog"]
+    assert promised
+    assert set(promised) <= set(group.workers["c"].said.standbys["shop-totals-changelog"])
+
+
+def test_a_word_without_promises_is_as_short_as_before() -> None:
+    """Nothing of it is written where there is nothing to say."""
+    plain = JoinData("http://a", {"orders": Runs.of([1])}, generation=3)
+    more = replace(plain, holds=True, among=2, promised={"orders": Runs.of([2])})
+    assert len(encode_join(plain, TOPICS)) < len(encode_join(more, TOPICS))
+    assert decode_join(encode_join(more, TOPICS), TOPICS).holds
+    assert not decode_join(encode_join(plain, TOPICS), TOPICS).holds
