@@ -65,6 +65,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.awaited = Awaited()
         self._claimed: JoinData | None = None  # what was said when this member joined
         self.holds = False  # whether what is owned is processed while the next round goes on
+        self.leaves = False  # whether it is to be given away in it
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
@@ -114,7 +115,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         memory, wanted = self._memory, sorted(topics)
         try:
             data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former,
-                           holds=self.holds)
+                           holds=self.holds, leaves=self.leaves)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:

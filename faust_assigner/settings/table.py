@@ -52,6 +52,10 @@ COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE", SWITCH, False, "",
     "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
     "group does not, each rebalance stops all of them", "app/cooperative/install.py")
+LEAVE_S: Final = Setting(
+    "FAUST_ASSIGNER_LEAVE_S", number("0 or more seconds", least=0.0), 8.0, "seconds",
+    "how long a worker that is stopped waits for others to take over what it has, while it goes on "
+    "processing it; 0 leaves at once. A static member leaves nothing: it is expected back", "app/cooperative/leave.py")
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
     "app/restore/recovery.py", "none")
@@ -95,7 +99,6 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, SNAPSHOTS,
-    BATCHED_REPLAY,
-    WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES,
-    LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, LEAVE_S,
+    SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER,
+    LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

@@ -39,7 +39,7 @@ STOCK = 0
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)
-_HOLDS, _PROMISED = range(20, 22)
+_HOLDS, _PROMISED, _LEAVES = range(20, 23)
 
 LARGEST_CAPACITY = 1e6
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -58,7 +58,8 @@ class JoinData:
     wish, told at the first join. ``holds`` says that ``actives`` are processed while the round goes on, so
     that nobody else may be given them; ``promised`` are the partitions that the round of ``generation``
     keeps for this member until their owners have let go, ``among`` the number of members of that round, 0
-    where it left nothing for a second one. ``changelogs`` are those of its topics it knows as such;
+    where it left nothing for a second one. ``leaves``: it is about to leave, and gives away what it has.
+    ``changelogs`` are those of its topics it knows as such;
     ``globals_`` maps changelogs of global tables to whether every partition must also be a standby.
     ``version`` is ``STOCK`` for a member without our key.
     """
@@ -70,6 +71,7 @@ class JoinData:
     former_actives: Claims = field(default_factory=dict, kw_only=True)
     former_generation: int = field(default=-1, kw_only=True)
     holds: bool = field(default=False, kw_only=True)
+    leaves: bool = field(default=False, kw_only=True)
     promised: Claims = field(default_factory=dict, kw_only=True)
     among: int = field(default=0, kw_only=True)
     generation: int = -1
@@ -114,8 +116,9 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
             out.field(tag, coded)
     if coded := encode_claims(data.former_actives, row):
         out.field(_FORMER, _encode_generation(data.former_generation) + coded)
-    if data.holds:
-        out.field(_HOLDS, b"")
+    for tag, is_so in ((_HOLDS, data.holds), (_LEAVES, data.leaves)):
+        if is_so:
+            out.field(tag, b"")
     if data.among:
         out.field(_PROMISED, encode_count(data.among) + encode_claims(data.promised, row))
     for tag, label in ((_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software)):
@@ -233,7 +236,7 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
     return JoinData(
         url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
         former_actives=former_actives, former_generation=former_generation,
-        holds=_HOLDS in found, promised=promised, among=among,
+        holds=_HOLDS in found, leaves=_LEAVES in found, promised=promised, among=among,
         generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
         rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
         group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
@@ -310,7 +313,8 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
     _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
     _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
-    _FORMER: _read_former, _HOLDS: _read_nothing, _PROMISED: _read_promised,
+    _FORMER: _read_former, _HOLDS: _read_nothing, _LEAVES: _read_nothing,
+    _PROMISED: _read_promised,
 }
 #: What members with equal subscriptions mostly say alike.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})

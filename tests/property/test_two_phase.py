@@ -1,4 +1,4 @@
-"""Whatever happens between rounds: nobody is given what another processes, and second rounds come to an end."""
+"""Whatever happens: nobody is given what another processes, and second rounds come to an end."""
 
 from __future__ import annotations
 

@@ -48,6 +48,9 @@ class Listener(Protocol):
                        roles: Any, generation: int) -> None:
         """``tps`` are assigned from here on, in the ``roles`` that were told with them."""
 
+    def gave_away(self, everything: bool) -> None:
+        """A member that leaves has been answered; ``everything`` it had has been let go."""
+
     async def stand_still(self) -> None:
         """Stop processing at once: others may own what this member owned."""
 
@@ -185,6 +188,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             return  # another subscription meanwhile; its round begins anew
         change(own, tps, self._subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
+        if member.assignor.leaves:
+            # The others wait for this member in the second round, until it has left.
+            member.listener.gave_away(not any(member.assignor.assigned_actives()))
+            return
         roles = member.assignor.assigned_actives(), member.assignor.assigned_standbys()
         if follows:
             self.request_rejoin()

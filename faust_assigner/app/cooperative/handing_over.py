@@ -54,6 +54,11 @@ class ThreadListener:
         await self._tell(self._thread.consumer.take_on, ensure_TPset(tps), ensure_TPset(revoked),
                          ensure_TPset(gained), roles, generation)
 
+    def gave_away(self, everything: bool) -> None:
+        """The round that gives everything away has been answered."""
+        consumer = self._thread.consumer
+        consumer.loop.call_soon_threadsafe(consumer.left.set)
+
     async def stand_still(self) -> None:
         """Stop processing."""
         # At once, from this thread: the app's may be busy, and both are plain assignments.
@@ -70,6 +75,8 @@ class HandsOver(Consumer):
     leaving: frozenset[Any] = frozenset()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: Set when a worker that leaves need not wait any longer for a round.
+        self.left = asyncio.Event()
         super().__init__(*args, **kwargs)
         self.callback = partial(self._deliver, self.callback)
 
@@ -95,7 +102,7 @@ class HandsOver(Consumer):
     async def let_go(self, revoked: set[Any]) -> None:
         """Stop ``revoked``, let the records under way end, commit and flush them, forget the partitions."""
         began = monotonic()
-        if self.app.should_stop:
+        if self.app.should_stop and not self.app.assignor.leaves:
             return  # the whole worker says goodbye
         self.leaving = frozenset(revoked)
         try:

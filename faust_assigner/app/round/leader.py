@@ -98,7 +98,9 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
     if generation < 0:
         dates = [max(j.data.generation, j.data.former_generation) for j in said]
         generation = min(max([view.last_generation, *dates]) + 1, LARGEST_INT - 1)
-    claimed = claims_of(said, partitions, tables.globals_, generation=generation,
+    # Those who are about to leave get nothing; unless all are, whose partitions then stay where they are.
+    staying = tuple(j for j in said if not j.data.leaves) or said
+    claimed = claims_of(staying, partitions, tables.globals_, generation=generation,
                         is_kafkas=view.generation >= 0, last=view.last,
                         last_generation=view.last_generation)
     refused = {j.member_id: j.refused for j in said if j.refused is not None}
@@ -108,12 +110,13 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys())
     started = perf_counter()
-    found, placement, failure = _place(inputs, said)
+    found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
     # What a further round would do is asked again in the second one.
     off_target = {} if found is None or now.follows else _awaited(found, inputs)
-    answers, oversize = _answer(view, generation, said, now, off_target, partitions, tables, metadata)
+    answers, oversize = _answer(
+        view, generation, said, staying, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
     return Round(inputs, said, claimed, found, now.placement, tables, missing, answers, failure, oversize,
                  off_target, now.promised)
@@ -155,12 +158,13 @@ def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
         return {}
 
 
-def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], now: Step,
+def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims],
+            staying: Sequence[MemberClaims], now: Step,
             off_target: Mapping[str, ByTopic], partitions: Mapping[str, int], tables: TableFacts,
             metadata: Mapping[str, Any]) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
     placement = now.placement
-    given = with_globals(placement, {j.member_id: j.topics for j in said}, partitions, tables.globals_)
+    given = with_globals(placement, {j.member_id: j.topics for j in staying}, partitions, tables.globals_)
     urls = {j.member_id: j.data.url for j in said}
     instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
     writer = AnswerWriter(
@@ -168,13 +172,13 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims], now
         placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in said),
         version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
         decision_id=decision_id(view.app_id, generation, placement.member_ids),
-        among=len(said) if now.follows else 0)
+        among=len(staying) if now.follows else 0)
     version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in said)]))
 
     def answer(one: MemberClaims, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
-        actives, standbys = given.actives[one.member_id], given.standbys[one.member_id]
+        actives, standbys = given.actives.get(one.member_id, {}), given.standbys.get(one.member_id, {})
         if one.data.is_ours:
-            own = placement.actives[one.member_id]
+            own = placement.actives.get(one.member_id, {})
             packed = writer.for_ours(actives, standbys, one.data.url, with_directory=with_directory,
                                      awaited=off_target.get(one.member_id),
                                      promised=now.promised.get(one.member_id),

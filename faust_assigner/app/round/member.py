@@ -76,12 +76,13 @@ class Memory:
 
 
 def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
-            former: Callable[[], Former] = Former, *, holds: bool = False) -> JoinData:
+            former: Callable[[], Former] = Former, *, holds: bool = False,
+            leaves: bool = False) -> JoinData:
     """This member's word for the next round.
 
     Files on disk, and what a ``former`` process owned, are named until the first assignment; from then on
     the assignment says what is owned and warm, and files of partitions that left long ago would be taken
-    for standbys. ``holds``: what is owned goes on being processed.
+    for standbys. ``holds``: what is owned goes on being processed. ``leaves``: it is to be given away.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
@@ -97,6 +98,7 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
     return JoinData(
         str(app.conf.canonical_url), actives, standbys, on_disk,
         former_actives=before.actives, former_generation=before.generation, holds=holds,
+        leaves=leaves,
         promised=memory.answer.promised if memory.answer is not None else {},
         among=memory.answer.among if memory.answer is not None else 0,
         generation=memory.generation,

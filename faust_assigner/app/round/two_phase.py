@@ -19,6 +19,9 @@ from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
+#: The index of a member that gets nothing.
+LEAVES = NOBODY - 1
+
 
 @dataclass(frozen=True)
 class Step:
@@ -68,7 +71,7 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[i
     A task is blocked as a whole where one of its topics is.
     """
     index = {m: i for i, m in enumerate(placement.member_ids)}
-    holders = [one for one in said if one.data.holds and one.member_id in index]
+    holders = [one for one in said if one.data.holds]
     if not holders:
         return {}
     settled = _settled(placement, said, index)
@@ -77,7 +80,7 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[i
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
             claimed = _numbers(one.data.actives[topic], owner.size)
-            elsewhere = (owner[claimed] != index[one.member_id]) & (owner[claimed] != NOBODY)
+            elsewhere = (owner[claimed] != index.get(one.member_id, LEAVES)) & (owner[claimed] != NOBODY)
             away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]
             for m in np.unique(owner[away]).tolist():
                 key = (placement.group_ids[topic], placement.member_ids[m])
@@ -99,7 +102,7 @@ def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[
         for claims, generation in since:
             for topic in claims.keys() & settled.keys():
                 numbers = _numbers(claims[topic], settled[topic].size)
-                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, NOBODY)]
+                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, LEAVES)]
                 settled[topic][own] = np.minimum(settled[topic][own], generation)
     return settled
 
