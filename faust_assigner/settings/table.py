@@ -55,7 +55,8 @@ COOPERATIVE: Final = Setting(
 LEAVE_S: Final = Setting(
     "FAUST_ASSIGNER_LEAVE_S", number("0 or more seconds", least=0.0), 8.0, "seconds",
     "how long a worker that is stopped waits for others to take over what it has, while it goes on "
-    "processing it; 0 leaves at once. A static member leaves nothing: it is expected back", "app/cooperative/leave.py")
+    "processing it; 0 leaves at once. A static member leaves nothing: it is expected back",
+    "app/cooperative/leave.py")
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS", TEXT, None, "", "folder or URL of changelog snapshots to restore tables from",
     "app/restore/recovery.py", "none")

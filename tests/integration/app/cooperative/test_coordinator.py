@@ -1,0 +1,282 @@
+"""Rounds of our coordinator with real clients: what stays flows, what goes is let go first, what meets a round."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import IllegalGenerationError
+from aiokafka.structs import OffsetAndMetadata
+
+from faust_assigner.broker import EmbeddedBroker
+from tests.support.cooperative_members import TOPIC, Member, Plan, until
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextlib.asynccontextmanager
+async def group(plan: Plan, *names: str, **settings: Any) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
+    """A broker with one topic of four partitions, and members that own what ``plan`` wants."""
+    async with EmbeddedBroker() as broker:
+        broker.node.catalogue.create(TOPIC, 4, {})
+        members = [await Member(broker, name, plan, **settings).start() for name in names]
+        try:
+            await until(lambda: all(m.owned == plan.wanted[m.name] for m in members), "the first round")
+            yield broker, members
+        finally:
+            for member in members:
+                await member.stop()
+
+
+@contextlib.asynccontextmanager
+async def load(broker: EmbeddedBroker) -> AsyncIterator[None]:
+    """A record to each partition every 10 ms."""
+    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+    await producer.start()
+
+    async def send() -> None:
+        while True:
+            for partition in range(4):
+                await producer.send(TOPIC, b"x", partition=partition)
+            await asyncio.sleep(0.01)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await producer.stop()
+
+
+async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
+    """A join takes one partition; the others are read on without a break or a repeat."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members), load(broker):
+        (a,) = members
+        plan.wanted = {"a": {0, 1, 2}, "b": {3}}
+        told = len(a.told)
+        await until(lambda: len(a.offsets(0)) > 20, "records")
+        members.append(b := await Member(broker, "b", plan).start())
+        await until(lambda: b.owned == {3} and len(b.read) > 5, "the hand-over")
+        seen = len(a.read)
+        await until(lambda: len(a.read) > seen + 50, "more records")
+        assert a.told[told:] == [("let go", frozenset({3})), ("gained", frozenset()), ("gained", frozenset())]
+        for partition in (0, 1, 2):
+            offsets = a.offsets(partition)
+            assert offsets == list(range(len(offsets))), "a break or a repeat"
+        assert [sorted(told) for told in plan.rounds[-2:]] == [["a", "b"], ["a", "b"]]
+        assert ("assigned", frozenset({3})) in b.told
+
+
+async def test_the_newcomer_gets_nothing_before_the_owner_has_let_go() -> None:
+    """However long that takes."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members):
+        (a,) = members
+        a.may_let_go.clear()
+        plan.wanted = {"a": {0, 1}, "b": {2, 3}}
+        members.append(b := await Member(broker, "b", plan).start())
+        await until(a.letting_go.is_set, "the owner to be told")
+        await asyncio.sleep(0.3)
+        assert not b.owned
+        assert a.owned == {0, 1, 2, 3}, "still assigned, or nothing could be committed"
+        a.may_let_go.set()
+        await until(lambda: b.owned == {2, 3}, "the hand-over")
+        assert a.owned == {0, 1}
+
+
+async def test_what_is_let_go_is_committed_first() -> None:
+    """In the callback, with the generation of the round that takes it away."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members):
+        (a,) = members
+        a.commit_first = True
+        plan.wanted = {"a": {0, 1}, "b": {2, 3}}
+        members.append(b := await Member(broker, "b", plan).start())
+        await until(lambda: b.owned == {2, 3}, "the hand-over")
+        assert await b.consumer.committed(TopicPartition(TOPIC, 2)) == 7
+        assert ("let go", frozenset({2, 3})) in a.told
+
+
+async def test_a_commit_that_meets_a_round_is_sent_again_after_it() -> None:
+    """aiokafka would leave the group; here it waits for SyncGroup, and nothing is given up."""
+    plan = Plan({"a": {0, 1}, "b": {2, 3}})
+    async with group(plan, "a", "b") as (_, (a, b)):
+        leader, other = (a, b) if a.coordinator._group_subscription else (b, a)
+        perform, may_answer = leader.coordinator._perform_assignment, asyncio.Event()
+
+        async def slowly(response: Any) -> Any:
+            await may_answer.wait()
+            return await perform(response)
+
+        leader.coordinator._perform_assignment = slowly
+        told = len(other.told)
+        generation = other.coordinator.generation
+        for member in (a, b):
+            member.coordinator.request_rejoin()
+        await until(lambda: other.coordinator.generation > generation, "JoinGroup to be answered")
+        partition = min(other.owned)
+        commit = asyncio.create_task(other.commit(partition, 11))
+        await asyncio.sleep(0.3)
+        assert not commit.done(), "the broker takes no commit between JoinGroup and SyncGroup"
+        may_answer.set()
+        assert await commit
+        assert await other.consumer.committed(TopicPartition(TOPIC, partition)) == 11
+        assert not other.coordinator.membership.lost
+        assert not [what for what, _ in other.told[told:] if what in ("given up", "assigned")]
+
+
+async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
+    """Its next owner decides; the rest of the commit is sent again."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, sent = a.coordinator, list[set[int]]()
+        assignment = coordinator._own()
+        whole, real = assignment._topic_partitions, coordinator._do_commit_offsets
+
+        async def refused_once(own: Any, offsets: Any) -> None:
+            sent.append({tp.partition for tp in offsets})
+            if len(sent) == 1:
+                raise IllegalGenerationError("g")
+            await real(own, offsets)
+
+        coordinator._do_commit_offsets = refused_once
+        coordinator.membership.round = asyncio.get_running_loop().create_future()
+        commit = asyncio.create_task(coordinator.commit_offsets(
+            assignment, {TopicPartition(TOPIC, p): OffsetAndMetadata(5, "") for p in (0, 1)}))
+        await until(lambda: len(sent) == 1, "the commit to be refused")
+        assignment._topic_partitions = frozenset({TopicPartition(TOPIC, 0)})
+        coordinator._end_round()
+        await commit
+        assignment._topic_partitions = whole
+        assert sent == [{0, 1}, {0}]
+
+
+async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> None:
+    """As aiokafka does it: eagerly, and the claims say so."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        told = len(a.told)
+        a.coordinator.reset_generation()
+        assert not await a.commit(0, 3)
+        await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to join again")
+        assert a.told[told][0] == "given up"
+        assert plan.rounds[-1] == {"a": []}, "what is not held any more is claimed by nobody"
+        assert await a.commit(0, 3)
+
+
+async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
+    """A member that waits for JoinGroup has no heartbeat, and may have been expelled."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", session_timeout_ms=600) as (_, (a,)):
+        real, silent = a.coordinator._client.send, asyncio.Event()
+
+        async def send(node: Any, request: Any, **more: Any) -> Any:
+            if more and not silent.is_set():
+                await silent.wait()
+            return await real(node, request, **more)
+
+        told = len(a.told)
+        a.coordinator._client.send = send
+        began = time.monotonic()
+        await until(lambda: ("stand still", frozenset({0, 1, 2, 3})) in a.told, "the flow to stop")
+        assert time.monotonic() - began < 15
+        assert not await a.commit(0, 3)
+        silent.set()
+        await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to come back")
+        whats = [what for what, _ in a.told[told:]]
+        assert whats == ["stand still", "given up", "assigned"]
+        assert await a.commit(0, 3)
+
+
+async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> None:
+    """Its answer meets a state without a position, and the fetcher goes on."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members), load(broker):
+        (a,) = members
+        for wanted in ({0, 1}, {0, 1, 2, 3}, {3}, {0, 1, 2, 3}):
+            plan.wanted = {"a": wanted}
+            a.coordinator.request_rejoin()
+            await until(lambda wanted=wanted: a.owned == wanted, "the round")  # type: ignore[misc]
+            seen = len(a.read)
+            await until(lambda seen=seen: len(a.read) > seen + 20, "records")  # type: ignore[misc]
+        assert not a.consumer._fetcher._fetch_task.done()
+
+
+async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody() -> None:
+    """Whoever waits for its committed offset is answered, or its node would be in flight for ever."""
+    plan = Plan({"a": {0, 1}})
+    async with group(plan, "a") as (broker, members), load(broker):
+        (a,) = members
+        real, asked, may_answer = a.coordinator._do_fetch_commit_offsets, asyncio.Event(), asyncio.Event()
+
+        async def late(tps: Any) -> Any:
+            asked.set()
+            await may_answer.wait()
+            return await real(tps)
+
+        a.coordinator._do_fetch_commit_offsets = late
+        plan.wanted = {"a": {0, 1, 2}}
+        a.coordinator.request_rejoin()
+        await asyncio.wait_for(asked.wait(), 10)
+        plan.wanted = {"a": {0, 1}}
+        a.coordinator.request_rejoin()
+        await until(lambda: a.owned == {0, 1} and ("let go", frozenset({2})) in a.told, "the second round")
+        seen = len(a.offsets(0))
+        await until(lambda: len(a.offsets(0)) > seen + 20, "records of what is kept")
+        may_answer.set()
+
+
+async def test_two_rounds_without_a_step_in_between_do_not_end_the_coordination() -> None:
+    """A heartbeat task cancelled before its first step cancels whoever waits for it."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        for _ in range(5):
+            generation = a.coordinator.generation
+            a.coordinator.request_rejoin()
+            await until(lambda g=generation: a.coordinator.generation > g, "a round")  # type: ignore[misc]
+        a.coordinator._start_heartbeat_task()
+        await a.coordinator._stop_heartbeat_task()
+        assert not a.coordinator._coordination_task.done()
+
+
+async def test_a_live_partition_does_not_wait_for_idle_ones() -> None:
+    """The broker would hold the one fetch in flight for 1.5 s, with the live partition left out of it."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", fetch_max_wait_ms=1500) as (broker, (a,)):
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        await producer.start()
+        try:
+            for _ in range(40):
+                await producer.send_and_wait(TOPIC, b"x", partition=0)
+                await asyncio.sleep(0.03)
+        finally:
+            await producer.stop()
+        await until(lambda: len(a.offsets(0)) == 40, "all records")
+        times = [at for at, p, _ in a.read if p == 0]
+        assert sum(after - before > 0.7 for before, after in pairwise(times)) == 0
+
+
+async def test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_next_time() -> None:
+    """This round still takes only what goes; from the next one on everything is given up beforehand."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members):
+        (a,) = members
+        plan.wanted = {"a": {0, 1}, "b": {2, 3}}
+        b = Member(broker, "b", plan)
+        await b.consumer.start()  # and nobody takes over: as of stock, or with the setting off
+        b.consumer.subscribe([TOPIC], listener=b)
+        b.reading = asyncio.create_task(b._read())
+        members.append(b)
+        await until(lambda: ("assigned", frozenset({0, 1})) in a.told, "the second round")
+        assert a.coordinator.membership.chosen == "faust"
+        assert [what for what, _ in a.told[-4:] if what != "gained"] == ["let go", "given up", "assigned"]
+        assert ("let go", frozenset({2, 3})) in a.told
+        await until(lambda: b.owned == {2, 3}, "the hand-over")

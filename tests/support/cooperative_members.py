@@ -1,0 +1,188 @@
+"""aiokafka consumers with our coordinator, in one process with the broker; the test plays the leader.
+
+``Plan.wanted`` says who is to own which partitions; the leader of a round gives what nobody else holds, as
+the two-phase rule asks, and says when a second round follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.errors import KafkaError
+
+from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator, take_over
+from faust_assigner.broker import EmbeddedBroker
+
+TOPIC = "t"
+DEADLINE_S = 20.0
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition, or fail saying what was awaited."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {what}"
+        await asyncio.sleep(0.01)
+
+
+@dataclass
+class Plan:
+    """What every leader goes by: member's name -> the partitions it is to own."""
+
+    wanted: dict[str, set[int]] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
+    """What the coordinator asks of ours."""
+
+    name = "faust"
+    leaves = False
+
+    def __init__(self, member: str, plan: Plan) -> None:
+        self.member, self.plan = member, plan
+        self.holds = False
+        self.given: set[TopicPartition] = set()
+
+    def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
+        """Who joins, and what it holds."""
+        said = {"name": self.member, "held": [tp.partition for tp in self.given] if self.holds else []}
+        return ConsumerProtocolMemberMetadata(4, list(topics), json.dumps(said).encode())
+
+    def assign(self, cluster: Any, members: dict[str, Any]) -> dict[str, Any]:
+        """Give each what it is to own and no other holds."""
+        said = {m: json.loads(data.user_data) for m, data in members.items()}
+        held = {p: one["name"] for one in said.values() for p in one["held"]}
+        self.plan.rounds.append({one["name"]: one["held"] for one in said.values()})
+        given, follows = {}, False
+        for m, one in said.items():
+            wanted = self.plan.wanted.get(one["name"], set())
+            given[m] = sorted(p for p in wanted if held.get(p, one["name"]) == one["name"])
+            follows |= len(given[m]) < len(wanted)
+        word = b"again" if follows else b""
+        return {m: ConsumerProtocolMemberAssignment(4, [(TOPIC, numbers)], word)
+                for m, numbers in given.items()}
+
+    @staticmethod
+    def is_followed(assignment: Any) -> bool:
+        """Whether a second round follows."""
+        return bool(assignment.user_data == b"again")
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Remember it."""
+        self.given = set(assignment.partitions())
+
+    def assigned_actives(self) -> set[TopicPartition]:
+        """All of it."""
+        return self.given
+
+    def assigned_standbys(self) -> set[TopicPartition]:
+        """None."""
+        return set()
+
+
+class Member(ConsumerRebalanceListener):  # type: ignore[misc]
+    """One consumer that reads in the background, and what it was told, in order."""
+
+    def __init__(self, broker: EmbeddedBroker, name: str, plan: Plan, **settings: Any) -> None:
+        self.name, self.flowing = name, True
+        self.told: list[tuple[str, frozenset[int]]] = []
+        self.read: list[tuple[float, int, int]] = []
+        self.letting_go = asyncio.Event()
+        self.may_let_go = asyncio.Event()
+        self.may_let_go.set()
+        self.assignor = Assignor(name, plan)
+        self.commit_first = False
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest",
+            enable_auto_commit=False, partition_assignment_strategy=[self.assignor],
+            **{"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100, **settings})
+
+    async def start(self) -> Member:
+        """Join and read."""
+        await self.consumer.start()
+        take_over(self.consumer, self.assignor, self)
+        self.consumer.subscribe([TOPIC], listener=self)
+        self.reading = asyncio.create_task(self._read())
+        return self
+
+    async def stop(self) -> None:
+        """Leave."""
+        self.may_let_go.set()
+        self.reading.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
+        await self.consumer.stop()
+
+    async def _read(self) -> None:
+        while True:
+            for tp, records in (await self.consumer.getmany(timeout_ms=50)).items():
+                self.read += [(time.monotonic(), tp.partition, record.offset) for record in records]
+
+    @property
+    def coordinator(self) -> CooperativeCoordinator:
+        """Its coordinator."""
+        coordinator: CooperativeCoordinator = self.consumer._coordinator
+        return coordinator
+
+    @property
+    def owned(self) -> set[int]:
+        """What is assigned."""
+        return {tp.partition for tp in self.consumer.assignment()}
+
+    def offsets(self, partition: int) -> list[int]:
+        """What it has read of one partition."""
+        return [offset for _, p, offset in self.read if p == partition]
+
+    async def commit(self, partition: int, offset: int) -> bool:
+        """Whether the group took it."""
+        try:
+            await self.consumer.commit({TopicPartition(TOPIC, partition): offset})
+        except KafkaError:
+            return False
+        return True
+
+    # -- eager
+
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """Everything was given up."""
+        self.told.append(("given up", frozenset(tp.partition for tp in revoked)))
+
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        """Everything is new."""
+        self.told.append(("assigned", frozenset(tp.partition for tp in assigned)))
+
+    # -- cooperative
+
+    def is_flowing(self) -> bool:
+        """Whether there is something to keep."""
+        return self.flowing
+
+    async def let_go(self, revoked: Collection[Any]) -> None:
+        """Some of it goes."""
+        numbers = frozenset(tp.partition for tp in revoked)
+        self.letting_go.set()
+        await self.may_let_go.wait()
+        if self.commit_first:
+            for number in sorted(numbers):
+                assert await self.commit(number, 7)
+        self.told.append(("let go", numbers))
+
+    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
+                       roles: Any, generation: int) -> None:
+        """Some of it is new."""
+        self.told.append(("gained", frozenset(tp.partition for tp in gained)))
+
+    def gave_away(self, everything: bool) -> None:
+        """Nobody leaves here."""
+
+    async def stand_still(self) -> None:
+        """Nothing flows any more."""
+        self.told.append(("stand still", frozenset(self.owned)))
