@@ -256,6 +256,7 @@ class Worker:
         app.transport = VirtualTransport(app.conf.broker_consumer, app)
         if repaired:
             repairs.repair(app)
+            self.install_more()
         self.processed: list[tuple[int, int]] = []
         self.before_recovery: list[int] = []
         self.delay_s = self.replay_delay_s = 0.0
@@ -263,6 +264,9 @@ class Worker:
         self.counts = app.Table("counts", key_type=str, value_type=int, default=int, partitions=partitions,
                                 on_changelog_event=self.replay)
         app.agent(self.orders, **self.agent_options)(self.count)
+
+    def install_more(self) -> None:
+        """Other parts of ours, before the app has tables."""
 
     async def count(self, orders: faust.StreamT[int]) -> None:
         """The agent."""

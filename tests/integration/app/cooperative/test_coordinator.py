@@ -1,4 +1,4 @@
-"""Rounds of our coordinator with real clients: what stays flows, what goes is let go first, what meets a round."""
+"""Rounds of our coordinator with real clients: what stays flows, what goes is let go, what meets a round."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @contextlib.asynccontextmanager
-async def group(plan: Plan, *names: str, **settings: Any) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
+async def group(plan: Plan, *names: str,
+                **settings: Any) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
     """A broker with one topic of four partitions, and members that own what ``plan`` wants."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})

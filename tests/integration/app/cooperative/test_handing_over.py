@@ -1,0 +1,227 @@
+"""Faust's part of a cooperative round, on logs in memory: what flows, what is finished, what is restored."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.virtual import running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@contextlib.asynccontextmanager
+async def worker_of(actives: list[int], partitions: int = 4, **settings: Any) -> AsyncIterator[CooperativeWorker]:
+    """A worker that owns ``actives``, at rest."""
+    worker = CooperativeWorker(partitions=partitions, **settings)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance(actives)
+        assert await worker.until(lambda: worker.at_rest)
+        yield worker
+
+
+async def test_kept_partitions_flow_while_others_come_and_go() -> None:
+    """No record of them is repeated, left out or out of order."""
+    async with worker_of([0, 1]) as worker:
+        for given in ([0, 1, 2], [0, 2], [0, 3], [0]):
+            worker.send_orders(20)
+            await worker.give(given)
+            worker.send_orders(20)
+            assert await worker.until(lambda: len(worker.of(0)) == worker.logs.ends[worker.source()])
+        assert worker.of(0) == list(range(160))
+        assert await worker.until(lambda: worker.at_rest)
+
+
+async def test_what_goes_is_committed_up_to_its_last_processed_record() -> None:
+    """Nothing is processed after that, and the next owner repeats nothing."""
+    async with worker_of([0, 1]) as worker:
+        worker.delay_s = 0.005
+        worker.send_orders(60, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 5)
+        await worker.give([0])
+        done = len(worker.of(1))
+        assert worker.logs.committed[worker.source(1)] == done
+        worker.delay_s = 0.0
+        await asyncio.sleep(0.1)
+        assert len(worker.of(1)) == done < 60, "what waited in queues is the next owner's"
+
+
+async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
+    """Whoever that was: from the committed offset, not from where this worker stood."""
+    async with worker_of([0, 1]) as worker:
+        worker.send_orders(10, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 10)
+        await worker.give([0])
+        worker.send_orders(10, partition=1)
+        worker.logs.committed[worker.source(1)] = 15  # another worker did five
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
+
+
+async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
+    """Also the second time."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(5, partition=2)
+        await worker.give([0, 2])
+        assert await worker.until(lambda: worker.of(2) == [0, 1, 2, 3, 4])
+
+
+async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
+    """However long that takes; the cold one waits for its own table and for nothing else."""
+    async with worker_of([0]) as worker:
+        worker.replay_delay_s = 0.01
+        worker.send_changelog(60, partition=1)
+        worker.send_orders(5, partition=1)
+        worker.send_orders(5, partition=2)
+        await worker.give([0, 1, 2])
+        worker.send_orders(20)
+        assert await worker.until(lambda: len(worker.of(0)) == 20 and worker.of(2) == [0, 1, 2, 3, 4])
+        assert worker.of(1) == [], "its table is not restored yet"
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert worker.counts["old-59"] == 7
+
+
+async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
+    """One cold partition does not stop a worker's warm ones, in eager rounds neither."""
+    worker = CooperativeWorker(partitions=2)
+    async with running(worker):
+        worker.start_rounds()
+        worker.replay_delay_s = 0.01
+        worker.send_changelog(80, partition=1)
+        for partition in (0, 1):
+            worker.send_orders(5, partition)
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2, 3, 4])
+        assert worker.of(1) == []
+        assert not worker.recovered, "whoever waits for all tables still waits"
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
+        assert await worker.until(lambda: worker.recovered)
+
+
+async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
+    """What was restored flows on, what was not is restored from where it stood."""
+    async with worker_of([0]) as worker:
+        worker.replay_delay_s = 0.01
+        worker.send_changelog(60, partition=1)
+        await worker.give([0, 1])
+        await asyncio.sleep(0.1)
+        await worker.give([0, 1, 2])
+        worker.send_orders(10)
+        worker.send_orders(3, partition=1)
+        assert await worker.until(lambda: len(worker.of(0)) == 10)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2], timeout_s=10)
+        assert worker.counts["old-0"] == worker.counts["old-59"] == 7
+
+
+async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
+    """It is restored to the end before its source flows."""
+    async with worker_of([0]) as worker:
+        worker.send_changelog(20, partition=1)
+        await worker.give([0], standbys=[1])
+        recovery = worker.app.tables.recovery
+        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(1)) == 19)
+        worker.send_changelog(5, partition=1)
+        worker.send_orders(3, partition=1)
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
+        assert worker.counts["old-24"] == 7
+
+
+async def test_an_active_that_is_given_away_is_followed() -> None:
+    """What its next owner writes arrives here."""
+    async with worker_of([0, 1]) as worker:
+        await worker.give([0], standbys=[1])
+        worker.send_changelog(4, partition=1)
+        recovery = worker.app.tables.recovery
+        last = worker.logs.ends[worker.changelog(1)] - 1
+        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(1)) == last)
+
+
+async def test_an_eager_round_after_cooperative_ones_loses_nothing() -> None:
+    """Everything is given up and taken on anew."""
+    async with worker_of([0, 1]) as worker:
+        worker.send_orders(10)
+        await worker.give([0, 2])
+        worker.send_orders(10, partition=2)
+        assert await worker.until(lambda: len(worker.of(2)) == 10 and len(worker.of(0)) == 10)
+        await worker.rebalance([0, 2])
+        worker.send_orders(10)
+        assert await worker.until(lambda: worker.of(0) == list(range(20)))
+        assert worker.of(2) == list(range(10))
+
+
+async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes_them() -> None:
+    """Nothing is processed in between."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.of(0)) == 5)
+        consumer = worker.app.consumer
+        consumer.stop_flow_now()
+        await consumer.stand_still()
+        worker.send_orders(5)
+        await asyncio.sleep(0.2)
+        assert len(worker.of(0)) == 5
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.of(0)[-1] == 9)
+
+
+async def test_a_full_queue_lets_go_of_what_leaves() -> None:
+    """Records of a partition that waits for room are not put after it has gone."""
+    async with worker_of([0, 1], stream_buffer_maxsize=4) as worker:
+        worker.delay_s = 0.01
+        worker.send_orders(40)
+        worker.send_orders(40, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 2)
+        await worker.give([0])
+        done = len(worker.of(1))
+        worker.delay_s = 0.0
+        assert await worker.until(lambda: worker.of(0) == list(range(40)))
+        assert len(worker.of(1)) == done == worker.logs.committed[worker.source(1)]
+
+
+class Concurrent(CooperativeWorker):
+    """Several records of a partition under way at a time."""
+
+    agent_options = {"concurrency": 3}  # noqa: RUF012
+
+
+async def test_all_records_under_way_are_waited_for() -> None:
+    """With concurrency there are several."""
+    worker = Concurrent(partitions=2)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.delay_s = 0.01
+        worker.send_orders(30, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 6)
+        await worker.give([0])
+        assert worker.logs.committed[worker.source(1)] == len(worker.of(1))
+
+
+class Isolated(CooperativeWorker):
+    """One actor for each partition."""
+
+    agent_options = {"isolated_partitions": True}  # noqa: RUF012
+
+
+async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
+    """And lose it when they go; the others' actors go on."""
+    worker = Isolated(partitions=3)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0, 1])
+        for given, there in (([0, 1], (0, 1)), ([0, 2], (0, 2)), ([0, 1, 2], (0, 1, 2))):
+            await worker.give(given)
+            expected = {p: len(worker.of(p)) + 4 for p in there}
+            for partition in there:
+                worker.send_orders(4, partition)
+            assert await worker.until(lambda e=expected: {p: len(worker.of(p)) for p in e} == e)  # type: ignore[misc]
+        assert worker.of(0) == list(range(12))
+        assert worker.of(1) == list(range(8))
