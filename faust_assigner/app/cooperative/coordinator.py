@@ -63,7 +63,7 @@ class Membership:
     app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
     nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
     outside of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the
-    commit under way. ``answered`` is when the coordinator last answered anything.
+    commit under way. ``answered`` is when the last request was sent that the coordinator has answered.
     """
 
     fetcher: Any
@@ -95,8 +95,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # aiokafka sends one JoinGroup for each assignor; two names would be two joins.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
             request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
+        sent = monotonic()
         response = await super()._send_req(request)
-        self.membership.answered = monotonic()
+        # Not the time of the answer: a process that was stopped finds answers that are as old.
+        self.membership.answered = max(sent, self.membership.answered)
         return response
 
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
@@ -231,7 +233,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
         """Commit; one that meets a round is sent again after it, for what is still owned."""
         while offsets:
-            if self.membership.lost:
+            if self.membership.lost or self.is_overdue():
                 raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
             await self.ensure_coordinator_known()
             generation = self.generation
@@ -269,14 +271,18 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)
             member = self.membership
-            silent_s = monotonic() - member.answered
-            owns = self._own() is not None and not member.gave_up and not member.lost
-            if owns and silent_s > self._session_timeout_ms / 1000 and not self._closing.done():
+            if self.is_overdue() and not member.lost and not self._closing.done():
                 member.lost = True
                 logger.error("The group coordinator has been silent for %.1f s: streams stop, nothing is "
-                             "committed until it answers", silent_s)
+                             "committed until it answers", monotonic() - member.answered)
                 await member.listener.stand_still()
                 self.request_rejoin()
+
+    def is_overdue(self) -> bool:
+        """Whether others may own by now what is owned here; asked from any thread."""
+        member = self.membership
+        return (monotonic() - member.answered > self._session_timeout_ms / 1000
+                and not member.gave_up and self._own() is not None)
 
     async def close(self) -> None:
         """Leave the group."""

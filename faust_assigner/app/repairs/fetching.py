@@ -50,6 +50,13 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
     and the changelog queue, records of the new generation included.
     """
 
+    #: Whether all must stand still, however fresh it looks: a process that was stopped for a while asks first.
+    must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
+
+    def is_active(self) -> bool:
+        """Whether streams may take what is queued; asked for each record."""
+        return bool(super().is_active()) and not self.must_stand_still()
+
     def resume(self) -> None:
         """Let the flow start; drop what was queued before it was suspended."""
         if not self.is_active():

@@ -120,6 +120,7 @@ class Journal(faust.Sensor):
 
 
 journal = Journal()
+journal.write("start", pid=os.getpid())
 app.sensors.add(journal)
 
 

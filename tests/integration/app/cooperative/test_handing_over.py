@@ -225,3 +225,14 @@ async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
             assert await worker.until(lambda e=expected: {p: len(worker.of(p)) for p in e} == e)  # type: ignore[misc]
         assert worker.of(0) == list(range(12))
         assert worker.of(1) == list(range(8))
+
+
+async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> None:
+    """What waited in queues was dropped with the flow; it is read again."""
+    async with worker_of([0, 1]) as worker:
+        worker.delay_s = 0.01
+        worker.send_orders(40)
+        assert await worker.until(lambda: len(worker.of(0)) > 5)
+        worker.app.tables.recovery.tables_failed("counts", OSError("no space"))
+        assert await worker.until(lambda: set(worker.of(0)) == set(range(40)), timeout_s=15)
+        assert await worker.until(lambda: worker.at_rest)

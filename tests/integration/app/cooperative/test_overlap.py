@@ -1,0 +1,82 @@
+"""Joins, SIGTERM, SIGKILL and SIGSTOP that overlap: each partition has one worker at a time, nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.testing.broker import broker_process
+from faust_assigner.testing.kafka import KafkaServer
+from tests.support.workers.fleet import Fleet
+from tests.support.workers.interleaved import Done, interleaved, read
+from tests.support.workers.load import Load, judge
+
+SESSION_S = 6.0
+
+
+def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
+    """Events 0.3 s apart, then rest; each worker's journal against the others', the tables against the model."""
+    app_id = f"overlap-{time.time_ns()}"
+    fleet = Fleet(app_id, bootstrap, 8, folder, session_s=SESSION_S,
+                  settings={"faust_assigner_cooperative": True})
+    load = Load(bootstrap, app_id, 8, orders_per_s=10.0)
+    try:
+        load.prepare(10)
+        for name in ("w1", "w2", "w3"):
+            fleet.start(name)
+        load.start()
+        fleet.settle(workers=3)
+        for number in range(rounds):
+            stopped = fleet.workers["w1"].process
+            fleet.start("w4")
+            time.sleep(0.3)
+            fleet.kill("w3")
+            time.sleep(0.3)
+            stopped.send_signal(signal.SIGSTOP)
+            fleet.start("w3")
+            time.sleep(0.3)
+            fleet.terminate("w2")
+            fleet.start("w2")
+            time.sleep(SESSION_S + 2.0 if number % 2 == 0 else 1.0)
+            stopped.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+            fleet.terminate("w4")
+            fleet.settle(workers=3)
+        load.stop()
+        fleet.drain(sum(load.sent))
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        assert (verdict.lost, verdict.wrong_rows) == (0, ())
+        assert interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()})) == []
+    finally:
+        load.stop()
+        for worker in fleet.living():
+            worker.process.send_signal(signal.SIGCONT)
+        fleet.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(280)
+def test_no_two_workers_process_one_partition_at_a_time(tmp_path: Path) -> None:
+    """On the embedded broker."""
+    with broker_process() as broker:
+        play(broker.bootstrap, tmp_path, rounds=2)
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(280)
+def test_no_two_workers_process_one_partition_at_a_time_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
+    """On Apache Kafka."""
+    play(kafka.bootstrap, tmp_path, rounds=2)
+
+
+def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
+    """And one that gets a partition back is none."""
+    both = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 8, "a")]
+    assert interleaved(both) == ["partition 3: a at 8, after b was at 8"]
+    back = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 9, "a"), Done(0.3, 3, 10, "a")]
+    assert interleaved(back) == []

@@ -1,0 +1,54 @@
+"""From journals: where two workers processed one partition at the same time. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Done(NamedTuple):
+    """A record that one life of a worker was done with."""
+
+    at: float
+    partition: int
+    offset: int
+    who: str
+
+
+def read(journals: Mapping[str, Path]) -> list[Done]:
+    """All records in the order of time; each life of a worker counts as another one."""
+    found = []
+    for name, path in journals.items():
+        life = 0
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            life += row["kind"] == "start"
+            if row["kind"] == "order":
+                found.append(Done(row["at"], row["partition"], row["offset"], f"{name} ({life})"))
+    return sorted(found)
+
+
+def interleaved(done: Iterable[Done]) -> list[str]:
+    """Each record that a worker went on to, although another had been there since its last one.
+
+    A worker that loses a partition and gets it back goes on where the other stopped, further on.
+    """
+    by_partition: dict[int, list[Done]] = {}
+    for one in done:
+        by_partition.setdefault(one.partition, []).append(one)
+    return [said for records in by_partition.values() for said in _of_one(records)]
+
+
+def _of_one(records: Sequence[Done]) -> list[str]:
+    found, last = [], dict[str, Done]()
+    for index, one in enumerate(records):
+        before = last.get(one.who)
+        if before is not None and one.offset == before.offset + 1:
+            since = [r for r in records[:index] if r.at > before.at and r.who != one.who]
+            if passed := [r for r in since if r.offset >= one.offset]:
+                found.append(f"partition {one.partition}: {one.who} at {one.offset}, after {passed[-1].who} "
+                             f"was at {passed[-1].offset}")
+        last[one.who] = one
+    return found
