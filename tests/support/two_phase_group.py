@@ -6,6 +6,7 @@ was given until an answer takes it away, a session ends or it gives everything u
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,9 @@ class Worker:
 
     said: JoinData
     processed: frozenset[Task] = frozenset()
+    is_stock: bool = False
+    #: The last round was eager: everything is given up before the next one.
+    is_eager: bool = True
 
 
 @dataclass
@@ -37,10 +41,13 @@ class Group:
     generation: int = 0
     replicas: int = 1
     last: Round | None = None
+    #: What each processed when the last round began.
+    before: dict[str, frozenset[Task]] = field(default_factory=dict)
 
-    def join(self, name: str) -> None:
+    def join(self, name: str, *, is_stock: bool = False) -> None:
         """A member that joins at the next round."""
-        self.workers[name] = Worker(JoinData(f"http://{name}", changelogs=TABLES.changelogs))
+        self.workers[name] = Worker(JoinData(f"http://{name}", changelogs=TABLES.changelogs),
+                                    is_stock=is_stock)
 
     def give_up(self, name: str) -> None:
         """Its membership was lost, or it is eager: it stops, says so, and joins again."""
@@ -50,8 +57,12 @@ class Group:
     def play(self, misses: Collection[str] = ()) -> Round:
         """One round; those who miss the answer go on with what they process, and claim it again."""
         self.generation += 1
-        metadata = {name: ConsumerProtocolMemberMetadata(
-            4, sorted(TOPICS), encode_join(worker.said, TOPICS)) for name, worker in self.workers.items()}
+        for name, worker in self.workers.items():
+            if worker.is_eager:
+                self.give_up(name)
+        self.before = {name: worker.processed for name, worker in self.workers.items()}
+        metadata = {name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
+                    for name, worker in self.workers.items()}
         view = LeaderView("shop", TABLES, self.replicas, self.generation)
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
@@ -61,6 +72,7 @@ class Group:
     def _take(self, name: str, answered: ConsumerProtocolMemberAssignment) -> None:
         answer = decode_answer(answered.user_data)
         worker = self.workers[name]
+        worker.is_eager = any(other.is_stock for other in self.workers.values())
         worker.processed = frozenset(_tasks(answer.actives.items()))
         worker.said = replace(
             worker.said, actives=answer.actives, standbys=answer.standbys, promised=answer.promised,
@@ -84,7 +96,18 @@ class Group:
     @property
     def follows(self) -> bool:
         """Whether the last answers ask for a second round."""
-        return self.last is not None and bool(self.last.promised)
+        return self.last is not None and self.last.follows
+
+
+def words(worker: Worker) -> bytes:
+    """What it says: a stock member in stock's own terms, without ours."""
+    if not worker.is_stock:
+        return encode_join(worker.said, TOPICS)
+    return json.dumps({
+        "assignment": {"actives": {t: list(p) for t, p in worker.said.actives.items()},
+                       "standbys": {t: list(p) for t, p in worker.said.standbys.items()}},
+        "url": worker.said.url, "changelog_distribution": {}, "external_topic_distribution": {},
+        "topic_groups": {}}).encode()
 
 
 def _tasks(claims: Iterable[tuple[str, Iterable[int]]]) -> list[Task]:

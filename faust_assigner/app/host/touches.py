@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from faust_assigner.app.host.cooperation import COOPERATION
 from faust_assigner.app.host.touch import Touch as Touch
 from faust_assigner.app.host.touch import rows_of
 from faust_assigner.app.host.troubles import TROUBLES
@@ -341,4 +342,5 @@ _AIOKAFKA: Final = (
 )
 
 TOUCHES: Final[tuple[Touch, ...]] = (
-    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA, *TROUBLES)
+    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA, *TROUBLES,
+    *COOPERATION)

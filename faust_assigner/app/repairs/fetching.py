@@ -50,7 +50,7 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
     and the changelog queue, records of the new generation included.
     """
 
-    #: Whether all must stand still, however fresh it looks: a process that was stopped for a while asks first.
+    #: Whether all must stand still, whatever was said last: a process that was frozen for a while asks first.
     must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
 
     def is_active(self) -> bool:

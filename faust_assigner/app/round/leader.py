@@ -54,8 +54,8 @@ class Round:
     """One round, decided: the inputs, the planner's answer (None when it failed) and all answers.
 
     ``awaited``: member -> changelog -> partitions that a follow-up round would move onto that member's
-    standbys. ``promised``: the same of partitions that it gets in the second round, which follows at once
-    where there are any; ``placement`` is without them. ``failure`` is what the planner raised. ``oversize``
+    standbys. ``promised``: the same of partitions that it gets in a second round, ``placement`` is without
+    them. ``follows``: a second round follows at once. ``failure`` is what the planner raised. ``oversize``
     is the size of the group's record with the directory of owners, where that was too large and the
     directory left out; else 0.
     """
@@ -72,6 +72,7 @@ class Round:
     oversize: int = 0
     awaited: Mapping[str, ByTopic] = field(default_factory=dict)
     promised: Mapping[str, ByTopic] = field(default_factory=dict)
+    follows: bool = False
 
     @property
     def refused(self) -> dict[str, str]:
@@ -119,7 +120,7 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         view, generation, said, staying, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
     return Round(inputs, said, claimed, found, now.placement, tables, missing, answers, failure, oversize,
-                 off_target, now.promised)
+                 off_target, now.promised, now.follows)
 
 
 def leader_topic(app_id: str) -> str:

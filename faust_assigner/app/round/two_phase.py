@@ -9,7 +9,7 @@ travels in what members say, so that whoever leads it knows it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,15 +25,14 @@ LEAVES = NOBODY - 1
 
 @dataclass(frozen=True)
 class Step:
-    """What is answered now, and member -> topic -> partitions that it gets once their owners have let go."""
+    """What is answered now, and member -> topic -> partitions that it gets once their owners have let go.
+
+    ``follows``: whether a second round has to.
+    """
 
     placement: Placement
-    promised: Mapping[str, ByTopic]
-
-    @property
-    def follows(self) -> bool:
-        """Whether a second round has to follow."""
-        return bool(self.promised)
+    promised: Mapping[str, ByTopic] = field(default_factory=dict)
+    follows: bool = False
 
 
 def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
@@ -45,7 +44,9 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
     """
     blocked = _blocked(placement, said)
     if not blocked:
-        return Step(placement, {})
+        return Step(placement)
+    if not all(one.data.is_ours for one in said):
+        return Step(_kept(placement, said, blocked), follows=True)
     claims = {one.member_id: one.data for one in said}
     actives: dict[str, ByTopic] = {}
     standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
@@ -62,7 +63,36 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
                 # What it stands by already it goes on following until then.
                 if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
                     standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
-    return Step(replace(placement, actives=actives, standbys=standbys), promised)
+    return Step(replace(placement, actives=actives, standbys=standbys), promised, follows=True)
+
+
+def _kept(placement: Placement, said: Sequence[MemberClaims],
+          blocked: Mapping[tuple[int, str], Bools]) -> Placement:
+    """What another processes stays with it, in a group with members that cannot say what they were promised.
+
+    With such members rounds are eager: before the second one everything is given up, and that one is planned
+    anew. What was let go and not claimed by anybody would go back to who has its copies.
+    """
+    actives = {m: {t: [p for p in numbers if not _is_in(blocked, placement.group_ids[t], m, p)]
+                   for t, numbers in topics.items()} for m, topics in placement.actives.items()}
+    standbys = {m: dict(topics) for m, topics in placement.standbys.items()}
+    for one in said:
+        if not one.data.holds or one.member_id not in actives:
+            continue
+        for topic in one.data.actives.keys() & placement.owners.keys():
+            owner = placement.owners[topic]
+            own = [p for p in _numbers(one.data.actives[topic], owner.size).tolist() if owner[p] != NOBODY
+                   and _is_in(blocked, placement.group_ids[topic], placement.member_ids[owner[p]], p)]
+            if own:
+                actives[one.member_id][topic] = sorted({*actives[one.member_id].get(topic, ()), *own})
+                spare = standbys[one.member_id].get(topic, ())
+                standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
+    return replace(placement, actives=actives, standbys=standbys)
+
+
+def _is_in(blocked: Mapping[tuple[int, str], Bools], group_id: int, member_id: str, number: int) -> bool:
+    mask = blocked.get((group_id, member_id))
+    return mask is not None and bool(mask[number])
 
 
 def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[int, str], Bools]:

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @contextlib.asynccontextmanager
-async def worker_of(actives: list[int], partitions: int = 4, **settings: Any) -> AsyncIterator[CooperativeWorker]:
+async def worker_of(actives: list[int], partitions: int = 4,
+                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
     """A worker that owns ``actives``, at rest."""
     worker = CooperativeWorker(partitions=partitions, **settings)
     async with running(worker):

@@ -1,4 +1,4 @@
-"""Joins, SIGTERM, SIGKILL and SIGSTOP that overlap: each partition has one worker at a time, nothing is lost."""
+"""Joins, SIGTERM, SIGKILL and SIGSTOP that overlap: a partition has one worker at a time, nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SESSION_S = 6.0
 
 
 def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
-    """Events 0.3 s apart, then rest; each worker's journal against the others', the tables against the model."""
+    """Events 0.3 s apart, then rest; journals against each other, the tables against the model."""
     app_id = f"overlap-{time.time_ns()}"
     fleet = Fleet(app_id, bootstrap, 8, folder, session_s=SESSION_S,
                   settings={"faust_assigner_cooperative": True})

@@ -14,6 +14,8 @@ from typing import Any
 import faust
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 from faust.tables.manager import TableManager
 from faust.transport.consumer import Consumer
@@ -143,7 +145,10 @@ def _hosts() -> dict[str, tuple[type, ...]]:
             "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
-            "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,)}
+            "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
+            "HandsOver": (driver.Consumer,), "LetsGo": (TransactionManager,), "ByState": (Recovery,),
+            "TablesByState": (TableManager,), "CooperativeCoordinator": (GroupCoordinator,),
+            "PromptFetcher": (Fetcher,)}
 
 
 HOSTS = _hosts()

@@ -128,6 +128,22 @@ def test_a_standby_goes_on_following_what_it_is_promised() -> None:
     assert set(promised) <= set(group.workers["c"].said.standbys["shop-totals-changelog"])
 
 
+def test_beside_a_stock_member_what_is_processed_stays_until_all_is_given_up() -> None:
+    """A stock member cannot say what it was promised; what was let go would go back to who has its copies."""
+    group = grown()
+    del group.workers["c"]
+    before = {name: worker.processed for name, worker in group.workers.items()}
+    group.join("stock", is_stock=True)
+    group.play()
+    assert group.follows
+    assert {name: group.workers[name].processed for name in "ab"} == before
+    assert group.workers["stock"].processed == frozenset()
+    group.play()
+    assert not group.follows
+    assert group.workers["stock"].processed
+    assert group.owners.keys() == ALL
+
+
 def test_a_word_without_promises_is_as_short_as_before() -> None:
     """Nothing of it is written where there is nothing to say."""
     plain = JoinData("http://a", {"orders": Runs.of([1])}, generation=3)

@@ -1,0 +1,99 @@
+"""What cooperative rounds use of the host; see ``touches.py``. Where a row does not fit, rounds are eager."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faust_assigner.app.host.touch import Touch, rows_of
+
+_PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
+_FLOWS = _PLAYED + "what_a_member_keeps_flows_through_both_rounds"
+_COMMIT = _PLAYED + "a_commit_that_meets_a_round_is_sent_again_after_it"
+_LOST = _PLAYED + "a_lost_membership_gives_everything_up_and_commits_nothing"
+_SILENT = _PLAYED + "a_coordinator_silent_for_a_session_stops_the_flow"
+_TWICE = _PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordination"
+_ASKED = _PLAYED + "a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody"
+_FLIGHT = _PLAYED + "a_fetch_in_flight_for_a_partition_that_went_ends_nothing"
+_IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
+_HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+_KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
+_GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
+_FULL = _HANDS + "a_full_queue_lets_go_of_what_leaves"
+_LEAVE = ("tests/integration/app/cooperative/test_leave.py::"
+          "test_a_worker_that_is_stopped_hands_over_before_it_leaves")
+
+_COORDINATOR: Final = rows_of(
+    "aiokafka.consumer.group_coordinator:GroupCoordinator",
+    ("_lookup_assignor", "(self, name)", "cooperative", "overridden: one assignor under two names", _FLOWS),
+    ("_send_req", "async (self, request)", "cooperative",
+     "overridden: both names are offered, and answers noted", _SILENT),
+    ("ensure_active_group", "async (self, subscription, prev_assignment)", "cooperative",
+     "overridden: a membership lost within a round is given up", _LOST),
+    ("_stop_heartbeat_task", "async (self)", "cooperative",
+     "overridden: a task that has not begun is not cancelled", _TWICE),
+    ("_start_heartbeat_task", "(self)", "cooperative", "before partitions are let go", _TWICE),
+    ("_on_join_prepare", "async (self, previous_assignment)", "cooperative",
+     "overridden: nothing is given up before the answer", _FLOWS),
+    ("_performed_join_prepare", "set in __init__", "cooperative", "set back where all is lost", _LOST),
+    ("_group_subscription", "set in __init__", "cooperative", "set back before a round, as aiokafka does",
+     _COMMIT),
+    ("_do_rejoin_group", "async (self, subscription)", "cooperative",
+     "overridden: when a round begins and ends", _COMMIT),
+    ("_on_join_complete", "async (self, generation, member_id, protocol, member_assignment_bytes)",
+     "cooperative", "overridden: the answer takes what goes and leaves the rest", _FLOWS),
+    ("_subscription", "set in __init__", "cooperative", "what is assigned", _FLOWS),
+    ("reset_generation", "(self)", "cooperative", "overridden: an old commit loses no membership", _COMMIT),
+    ("commit_offsets", "async (self, assignment, offsets)", "cooperative",
+     "overridden: sent again after the round", _COMMIT),
+    ("_do_commit_offsets", "async (self, assignment, offsets)", "cooperative", "one commit", _COMMIT),
+    ("_commit_lock", "set in __init__", "cooperative", "one commit at a time", _COMMIT),
+    ("_retry_backoff_ms", "set in __init__", "cooperative", "between two tries of a commit", _COMMIT),
+    ("_session_timeout_ms", "set in __init__", "cooperative", "how long silence may last", _SILENT),
+    ("_closing", "set in __init__", "cooperative", "whether the consumer stops", _SILENT),
+    ("_group_instance_id", "set in __init__", "cooperative", "a static member is expected back", _LEAVE),
+)
+
+_CLIENT: Final = (
+    *rows_of("aiokafka.consumer.fetcher:Fetcher",
+             ("_records", "set in __init__", "cooperative", "buffers of partitions that went", _FLIGHT),
+             ("_notify", "(self, future)", "cooperative", "wakes the fetcher after a change", _FLOWS),
+             ("_wait_consume_future", "set in __init__", "cooperative", "what the fetcher waits for", _FLOWS),
+             ("_fetch_max_wait_ms", "set in __init__", "cooperative", "how long a broker may hold a fetch",
+              _IDLE),
+             ("_get_actions_per_node", "(self, assignment)", "cooperative",
+              "overridden: each fetch decides anew how long it may be held", _IDLE)),
+    *rows_of("aiokafka.consumer.subscription_state:SubscriptionState",
+             ("_notify_assignment_waiters", "(self)", "cooperative", "wakes who waits for an assignment",
+              _FLOWS)),
+    *rows_of("aiokafka.consumer.subscription_state:Assignment",
+             ("_topic_partitions", "set in __init__", "cooperative", "changed in place", _FLOWS),
+             ("_tp_state", "set in __init__", "cooperative", "changed in place", _FLIGHT)),
+    *rows_of("aiokafka.consumer.subscription_state:TopicPartitionState",
+             ("_committed_futs", "set in __init__", "cooperative", "answered when the partition goes",
+              _ASKED)),
+    *rows_of("aiokafka.protocol.group:JoinGroupRequest",
+             ("_group_protocols", "set in __init__", "cooperative", "the names a member offers", _FLOWS)),
+)
+
+COOPERATION: Final[tuple[Touch, ...]] = (
+    *_COORDINATOR, *_CLIENT,
+    *rows_of("faust.app.base:App",
+             ("_update_assignment", "(self, assigned)", "cooperative", "the app knows what it has", _KEPT),
+             ("_stop_consumer", "async (self)", "cooperative", "wrapped: partitions are handed over first",
+              _LEAVE)),
+    *rows_of("faust.transport.consumer:Consumer",
+             ("_set_active_tps", "(self, tps)", "cooperative", "what may be fetched", _KEPT),
+             ("_clean_unacked_messages", "(self)", "cooperative", "what is still under way", _GOES)),
+    *rows_of("faust.transport.consumer:ThreadDelegateConsumer",
+             ("_method_queue", "set in __init__", "cooperative", "from the consumer's thread to the app's",
+              _KEPT)),
+    *rows_of("mode.services:Service",
+             ("_crash_reason", "set in __init__", "cooperative", "a worker that crashed hands nothing over",
+              _LEAVE)),
+    *rows_of("mode.utils.queues:FlowControlEvent",
+             ("_queues", "set in __init__", "cooperative", "where records wait", _GOES)),
+    *rows_of("mode.utils.queues:ThrowableQueue",
+             ("_queue", "set in _init", "cooperative", "records of partitions that go are taken out", _FULL),
+             ("_putters", "set in __init__", "cooperative", "who waits for room", _FULL),
+             ("_wakeup_next", "(self, waiters)", "cooperative", "there is room", _FULL)),
+)

@@ -1,0 +1,74 @@
+"""A worker that is stopped goes on until the others take over, and a static one moves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.testing.broker import broker_process
+from tests.support.workers.fleet import Fleet
+from tests.support.workers.interleaved import interleaved, read
+from tests.support.workers.load import Load, judge
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+
+@contextlib.contextmanager
+def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
+    """At rest on the embedded broker, under load."""
+    app_id = f"leave-{time.time_ns()}"
+    with broker_process() as broker:
+        fleet = Fleet(app_id, broker.bootstrap, 4, folder,
+                      settings={"faust_assigner_cooperative": True}, **more)
+        load = Load(broker.bootstrap, app_id, 4, orders_per_s=20.0)
+        try:
+            load.prepare(5)
+            for name in ("w1", "w2"):
+                fleet.start(name)
+            load.start()
+            fleet.settle(workers=2, quiet_s=0.3)
+            yield fleet, load
+        finally:
+            load.stop()
+            fleet.stop()
+
+
+def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) -> None:
+    """No record is repeated, no two workers meet on a partition, and the one that stays has all copies."""
+    with two_workers(tmp_path) as (fleet, load):
+        generation = fleet.generation()
+        fleet.terminate("w2")
+        fleet.settle(workers=1, after=generation, quiet_s=0.3)
+        load.stop()
+        fleet.drain(sum(load.sent))
+        log = (fleet.workers["w2"].folder / "log").read_text()
+        assert log.index("Handed everything over") > log.index("LeaveGroup request succeeded") > 0
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        assert (verdict.lost, verdict.repeated, verdict.wrong_rows) == (0, 0, ())
+        assert interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()})) == []
+        assert "8 warm, 0 cold" in (fleet.workers["w1"].folder / "log").read_text()
+
+
+@pytest.mark.slow
+def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None:
+    """It leaves nothing to the others, and nobody else's partitions stand still."""
+    with two_workers(tmp_path, static=True) as (fleet, load):
+        before = {worker.name: worker.actives for worker in fleet.living()}
+        for name in ("w1", "w2"):
+            fleet.terminate(name)
+            fleet.start(name)
+            deadline = time.monotonic() + 60
+            while not fleet.at_rest() and time.monotonic() < deadline:
+                time.sleep(0.1)
+                fleet.living()
+            assert "Handed everything over" not in (fleet.workers[name].folder / "log").read_text()
+        assert {worker.name: worker.actives for worker in fleet.living()} == before
+        load.stop()
+        fleet.drain(sum(load.sent))
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        assert (verdict.lost, verdict.wrong_rows) == (0, ())
