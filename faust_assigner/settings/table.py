@@ -49,7 +49,7 @@ REPAIRS: Final = Setting(
     "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
     "left out instead of keeping the app from starting", "app/fixup.py, app/repairs/install.py")
 COOPERATIVE: Final = Setting(
-    "FAUST_ASSIGNER_COOPERATIVE", SWITCH, False, "",
+    "FAUST_ASSIGNER_COOPERATIVE", SWITCH, True, "",
     "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
     "group does not, each rebalance stops all of them", "app/cooperative/install.py")
 LEAVE_S: Final = Setting(

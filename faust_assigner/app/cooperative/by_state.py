@@ -47,6 +47,10 @@ class ByState(Recovery):
         self._followed: set[Any] = set()
         self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
+        #: Of the last eager round, what was owned and followed before.
+        self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        #: Told of each restored partition; None where nobody asks.
+        self.meter: Any = None
         super().__init__(*args, **kwargs)
 
     @property
@@ -67,6 +71,7 @@ class ByState(Recovery):
                            generation_id: int = 0) -> None:
         """Take the partitions of an eager round."""
         self.stop_taking_on()
+        self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         self._put_aside()
 
@@ -181,6 +186,8 @@ class ByState(Recovery):
         self._followed &= standbys
         pending, fresh = set(actives - self._complete), set(standbys - self._followed)
         self.app.consumer.pause_partitions(pending | fresh)
+        owned, followed = (frozenset(self.active_tps) or self._before[0],
+                           frozenset(self.standby_tps) or self._before[1])
         await self._open(pending | fresh)
         self._clear_books()
         for offsets, anew in ((self.active_offsets, pending), (self.standby_offsets, fresh)):
@@ -200,6 +207,8 @@ class ByState(Recovery):
             # A table in memory has no offset of its own; what stood by has been read up to here.
             if not is_writable(store_of(of[tp.topic])):
                 self.active_offsets[tp] = max(_known(was[tp]), _known(self.active_offsets[tp]))
+        if self.meter is not None:
+            self.meter.begin(pending, owned, followed)
         return pending, fresh
 
     async def _open(self, tps: Iterable[Any]) -> None:
@@ -227,15 +236,26 @@ class ByState(Recovery):
             self.active_highwaters.clear()
             self.active_highwaters.update({tp: ends[tp] - 1 for tp in chunk})
             if any(left[tp] > 0 for tp in chunk):
-                restored = self.restored
-                await self._restore(frozenset(chunk), self.active_offsets)
-                self.restored = {**restored, **self.restored}
-                if self.need_recovery():
-                    await self._replay(chunk)
+                await self._restore_chunk(chunk)
+            elif self.meter is not None:
+                self.meter.note_start(chunk, {})
+            if self.meter is not None:
+                self.meter.finish(chunk)
             self._complete |= chunk
             pending = pending - chunk
             await self._tell_tables(chunk, pending)
             await self._let_flow(pending, alone)
+
+    async def _restore_chunk(self, chunk: frozenset[Any]) -> None:
+        before, self.restored = self.restored, {}
+        try:
+            await self._restore(chunk, self.active_offsets)
+        finally:
+            found, self.restored = self.restored, {**before, **self.restored}
+        if self.meter is not None:
+            self.meter.note_start(chunk, found)
+        if self.need_recovery():
+            await self._replay(chunk)
 
     async def _replay(self, chunk: Collection[Any]) -> None:
         """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -49,11 +49,31 @@ class RecoveryMeter:
     def attach(self) -> None:
         """Listen to the app's recovery; called once, when tables exist and before they recover."""
         recovery = self.app.tables.recovery
-        recovery.on_rebalance = self._around_rebalance(recovery, recovery.on_rebalance)
-        recovery._build_offsets = self._around_offsets(recovery._build_offsets)
-        recovery.on_recovery_completed = self._before_completed(recovery.on_recovery_completed)
+        if hasattr(recovery, "meter"):
+            recovery.meter = self  # it goes by partitions, and tells by itself
+        else:
+            recovery.on_rebalance = self._around_rebalance(recovery, recovery.on_rebalance)
+            recovery._build_offsets = self._around_offsets(recovery._build_offsets)
+            recovery.on_recovery_completed = self._before_completed(recovery.on_recovery_completed)
         for table in self.app.tables.values():
             table.apply_changelog_batch = self._after_apply(table.apply_changelog_batch)
+
+    # -- told by a recovery that goes by partitions
+
+    def begin(self, tps: Collection[Any], kept: Collection[Any], stood_by: Collection[Any]) -> None:
+        """Partitions are about to be restored; of them, those that were owned or followed before."""
+        self._guard(self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps))
+
+    def note_start(self, tps: Collection[Any], restored: Mapping[Any, Restored]) -> None:
+        """Offsets and ends of ``tps`` are known; some were ``restored`` past Faust's loop."""
+        recovery = self.app.tables.recovery
+        self._guard(self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps)
+
+    def finish(self, tps: Collection[Any]) -> None:
+        """``tps`` are restored."""
+        self._guard(self._finish, tps)
+
+    # -- put around Faust's own
 
     def _around_rebalance(self, recovery: Any, inner: Any) -> Any:
         @wraps(inner)
@@ -66,10 +86,12 @@ class RecoveryMeter:
 
         return on_rebalance
 
-    def _begin(self, recovery: Any, actives: set[Any], standbys: set[Any], started: float) -> None:
+    def _begin(self, recovery: Any, actives: set[Any], standbys: set[Any], started: float,
+               tps: set[Any] | None = None) -> None:
+        begun = recovery.active_tps if tps is None else tps
         self._open = {}
-        self._kept = actives & recovery.active_tps
-        for tp in recovery.active_tps:
+        self._kept = actives & begun
+        for tp in begun:
             has_state = recovery.active_offsets.get(tp) is not None
             stood_by = "standby" if tp in standbys else "local"
             self._open[tp] = _Open(stood_by if has_state else "replay", started)
@@ -88,10 +110,15 @@ class RecoveryMeter:
             self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
         return done
 
-    def _note_start(self, offsets: Mapping[Any, int], highwaters: Mapping[Any, int]) -> None:
+    def _note_start(self, offsets: Mapping[Any, int], highwaters: Mapping[Any, int],
+                    restored: Mapping[Any, Restored] | None = None,
+                    tps: Collection[Any] | None = None) -> None:
         now = time.time()
-        restored = getattr(self.app.tables.recovery, "restored", {})
+        if restored is None:
+            restored = getattr(self.app.tables.recovery, "restored", {})
         for tp, measured in self._open.items():
+            if tps is not None and tp not in tps:
+                continue
             measured.start_offset = measured.end_offset = _known(offsets.get(tp))
             if tp in restored:
                 _take(measured, restored[tp])
@@ -132,12 +159,13 @@ class RecoveryMeter:
 
         return on_recovery_completed
 
-    def _finish(self) -> None:
+    def _finish(self, tps: Collection[Any] | None = None) -> None:
         now = time.time()
         recovery, assignor = self.app.tables.recovery, self.app.assignor
         decision = getattr(assignor, "decision_id", None) or f"{recovery._generation_id}-unknown"
         member = _member_id(self.app)
-        finished, self._open = self._open, {}
+        finished = {tp: each for tp, each in self._open.items() if tps is None or tp in tps}
+        self._open = {tp: each for tp, each in self._open.items() if tp not in finished}
         rows: list[TableRow] = []
         for tp, measured in sorted(finished.items()):
             # Another way than record by record may have brought the offset forward; Faust's count rules.

@@ -57,7 +57,8 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> N
     ids = {decision["decision_id"] for decision in facts.decisions[1:]}
     placed = [row.values for row in accepted_rows([str(tmp_path)]) if row.table == "assignment"]
     moved = [row for row in placed if row["decision_id"] in ids and row["topic"] == "orders" and row["moved"]]
-    assert outcome.rebalances == len(ids) >= 3
+    # One round for each change, and a second one where owners had to let go first.
+    assert 3 <= outcome.rebalances <= len(ids) <= 2 * outcome.rebalances
     # Faust's own leader topic is a task of its own, which a rebalance may move or not.
     assert outcome.moved - len(moved) in (0, 1)
     assert outcome.cold_moves == sum(row["cold"] for row in moved) == 3
