@@ -9,7 +9,7 @@ from typing import Any
 from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
-from faust_assigner.app.cooperative import leave
+from faust_assigner.app.cooperative import lanes, leave
 from faust_assigner.app.cooperative.by_state import TablesByState
 from faust_assigner.app.cooperative.handing_over import HandsOver
 from faust_assigner.app.cooperative.transactions import LetsGo
@@ -38,6 +38,7 @@ def install(app: Any) -> None:
         return
     app.conf.TableManager = mixed(TablesByState, into=tables)
     leave.install(app)
+    lanes.install(app)
     app._new_consumer = partial(_new_consumer, app, app._new_consumer)
 
 

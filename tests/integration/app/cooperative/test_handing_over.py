@@ -237,3 +237,15 @@ async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> No
         worker.app.tables.recovery.tables_failed("counts", OSError("no space"))
         assert await worker.until(lambda: set(worker.of(0)) == set(range(40)), timeout_s=15)
         assert await worker.until(lambda: worker.at_rest)
+
+
+async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() -> None:
+    """Records of kept partitions are taken in turn with it, although they come after it."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(400, partition=1)
+        worker.delay_s = 0.002
+        await worker.give([0, 1])
+        assert await worker.until(lambda: len(worker.of(1)) > 20)
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.of(0)) == 5)
+        assert len(worker.of(1)) < 300, "the backlog was worked off first"
