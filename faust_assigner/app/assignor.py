@@ -66,6 +66,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._claimed: JoinData | None = None  # what was said when this member joined
         self.holds = False  # whether what is owned is processed while the next round goes on
         self.leaves = False  # whether it is to be given away in it
+        self.cooperative = False  # whether such rounds are offered to the others
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
@@ -115,7 +116,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         memory, wanted = self._memory, sorted(topics)
         try:
             data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former,
-                           holds=self.holds, leaves=self.leaves)
+                           holds=self.holds, leaves=self.leaves, cooperative=self.cooperative)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:

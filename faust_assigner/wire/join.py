@@ -39,7 +39,7 @@ STOCK = 0
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)
-_HOLDS, _PROMISED, _LEAVES = range(20, 23)
+_HOLDS, _PROMISED, _LEAVES, _COOPERATIVE = range(20, 24)
 
 LARGEST_CAPACITY = 1e6
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -59,6 +59,7 @@ class JoinData:
     that nobody else may be given them; ``promised`` are the partitions that the round of ``generation``
     keeps for this member until their owners have let go, ``among`` the number of members of that round, 0
     where it left nothing for a second one. ``leaves``: it is about to leave, and gives away what it has.
+    ``cooperative``: it offers rounds in which everybody keeps what it keeps.
     ``changelogs`` are those of its topics it knows as such;
     ``globals_`` maps changelogs of global tables to whether every partition must also be a standby.
     ``version`` is ``STOCK`` for a member without our key.
@@ -72,6 +73,7 @@ class JoinData:
     former_generation: int = field(default=-1, kw_only=True)
     holds: bool = field(default=False, kw_only=True)
     leaves: bool = field(default=False, kw_only=True)
+    cooperative: bool = field(default=False, kw_only=True)
     promised: Claims = field(default_factory=dict, kw_only=True)
     among: int = field(default=0, kw_only=True)
     generation: int = -1
@@ -116,7 +118,7 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
             out.field(tag, coded)
     if coded := encode_claims(data.former_actives, row):
         out.field(_FORMER, _encode_generation(data.former_generation) + coded)
-    for tag, is_so in ((_HOLDS, data.holds), (_LEAVES, data.leaves)):
+    for tag, is_so in ((_HOLDS, data.holds), (_LEAVES, data.leaves), (_COOPERATIVE, data.cooperative)):
         if is_so:
             out.field(tag, b"")
     if data.among:
@@ -236,7 +238,8 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
     return JoinData(
         url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
         former_actives=former_actives, former_generation=former_generation,
-        holds=_HOLDS in found, leaves=_LEAVES in found, promised=promised, among=among,
+        holds=_HOLDS in found, leaves=_LEAVES in found,
+        cooperative=_COOPERATIVE in found, promised=promised, among=among,
         generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
         rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
         group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
@@ -313,7 +316,7 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
     _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
     _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
-    _FORMER: _read_former, _HOLDS: _read_nothing, _LEAVES: _read_nothing,
+    _FORMER: _read_former, _HOLDS: _read_nothing, _LEAVES: _read_nothing, _COOPERATIVE: _read_nothing,
     _PROMISED: _read_promised,
 }
 #: What members with equal subscriptions mostly say alike.

@@ -299,5 +299,6 @@ def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
     coordinator = consumer._coordinator
     coordinator.membership = Membership(consumer._fetcher, assignor, listener)
     coordinator.__class__ = CooperativeCoordinator
+    assignor.cooperative = True
     consumer._fetcher.__class__ = PromptFetcher
     coordinator.membership.watching = create_task(coordinator._watch())

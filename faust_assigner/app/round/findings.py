@@ -52,6 +52,8 @@ def say(found: Round, before: Round | None, counters: Counter[str], own: TableFa
         counters["shrunk_topics"] += len(found.claimed.beyond)
         logger.warning("Claims on partitions that no longer exist are ignored, was a topic created anew? %s",
                        _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())))
+    if line := why_eager(found):
+        logger.info("%s", line)
     for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
         logger.warning("%d members say they are reached at %s, requests may go to the wrong one: %s",
                        len(members), url, _named(members))
@@ -78,6 +80,18 @@ def outcome(found: Round, before: Round | None) -> str:
     cold, off_target = np.count_nonzero(plan.flat_cold), np.count_nonzero(plan.flat_owner != plan.flat_target)
     return (f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target; "
             f"{counted or 'nothing to place'}")
+
+
+def why_eager(found: Round) -> str | None:
+    """Who has to be rolled before rebalances stop nobody; None where all offer that, or nobody does."""
+    able = {one.member_id for one in found.member_claims if one.data.cooperative}
+    others = [f"{one.member_id} ({'stock Faust' if not one.data.is_ours else 'FAUST_ASSIGNER_COOPERATIVE=0'})"
+              for one in found.member_claims if one.member_id not in able]
+    if not able or not others:
+        return None
+    return (f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
+            f"{_named(others)}; on the way back to stock, that of the {len(able)} others with "
+            "FAUST_ASSIGNER_COOPERATIVE=0 first")
 
 
 def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:

@@ -77,7 +77,7 @@ class Memory:
 
 def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
             former: Callable[[], Former] = Former, *, holds: bool = False,
-            leaves: bool = False) -> JoinData:
+            leaves: bool = False, cooperative: bool = False) -> JoinData:
     """This member's word for the next round.
 
     Files on disk, and what a ``former`` process owned, are named until the first assignment; from then on
@@ -98,7 +98,7 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
     return JoinData(
         str(app.conf.canonical_url), actives, standbys, on_disk,
         former_actives=before.actives, former_generation=before.generation, holds=holds,
-        leaves=leaves,
+        leaves=leaves, cooperative=cooperative,
         promised=memory.answer.promised if memory.answer is not None else {},
         among=memory.answer.among if memory.answer is not None else 0,
         generation=memory.generation,

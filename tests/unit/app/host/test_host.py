@@ -272,3 +272,25 @@ class Kinds:
     def made_here(self) -> None:
         """Sets one."""
         self.made = 1
+
+
+async def test_where_cooperative_rounds_do_not_fit_the_app_starts_with_eager_ones(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """One line says what is missing; the repairs are there all the same."""
+    monkeypatch.setattr(GroupCoordinator, "_on_join_complete", another_commit)
+    app = fresh_app()
+    app.finalize()
+    lines = [record.message for record in caplog.records if "Without cooperative" in record.message]
+    assert len(lines) == 1
+    assert "GroupCoordinator._on_join_complete: expected async (self, generation, " in lines[0]
+    tables = object.__getattribute__(app.conf, "TableManager")
+    assert "TablesByState" not in tables.__qualname__
+    assert "RestoringTables" in tables.__qualname__
+
+
+def test_cooperative_rounds_are_there_by_default_and_one_setting_turns_them_off() -> None:
+    """By the name of what tables are mixed from."""
+    for options, there in (({}, True), ({"faust_assigner_cooperative": False}, False)):
+        app = fresh_app(**options)
+        app.finalize()
+        assert ("TablesByState" in object.__getattribute__(app.conf, "TableManager").__qualname__) is there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from faust_assigner.app.round.findings import why_eager
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
 from faust_assigner.wire.runs import Runs
@@ -151,3 +152,21 @@ def test_a_word_without_promises_is_as_short_as_before() -> None:
     assert len(encode_join(plain, TOPICS)) < len(encode_join(more, TOPICS))
     assert decode_join(encode_join(more, TOPICS), TOPICS).holds
     assert not decode_join(encode_join(plain, TOPICS), TOPICS).holds
+
+
+def test_the_leader_says_which_roll_comes_next() -> None:
+    """Whom everybody waits for, and why; nothing where all are alike."""
+    group = Group()
+    for name in "ab":
+        group.join(name)
+        group.workers[name].said = replace(group.workers[name].said, cooperative=True)
+    assert why_eager(group.play()) is None
+    group.join("c", is_stock=True)
+    group.join("d")
+    line = why_eager(group.play())
+    assert line is not None
+    assert "the next roll is that of c (stock Faust), d (FAUST_ASSIGNER_COOPERATIVE=0);" in line
+    assert "that of the 2 others" in line
+    for name in "ab":
+        del group.workers[name]
+    assert why_eager(group.play()) is None
