@@ -19,12 +19,33 @@ class CooperativeWorker(Worker):
     """Repaired, restoring and cooperative; ``give`` is a cooperative round, ``rebalance`` an eager one."""
 
     def __init__(self, **settings: Any) -> None:
+        self.partitions = settings.get("partitions", 1)
+        #: Tables beside the counts, and those of which every worker has all.
+        self.more: list[Any] = []
+        self.shared: list[Any] = []
         super().__init__(repaired=True, faust_assigner_cooperative=True, **settings)
 
     def install_more(self) -> None:
         """As the fixup does it."""
         restore.install(self.app)
         cooperative.install(self.app)
+        self.declare()
+
+    def declare(self) -> None:
+        """More tables."""
+
+    def roles(self, actives: Iterable[int], standbys: Iterable[int]) -> tuple[set[TP], set[TP]]:
+        """What the assignor says is owned and followed."""
+        owned, copied = list(actives), list(standbys)
+        owns = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
+        follows = {self.changelog(p) for p in copied}
+        for table in self.more:
+            owns |= {log_of(table, p) for p in owned}
+            follows |= {log_of(table, p) for p in copied}
+        for table in self.shared:
+            owns |= {log_of(table, p) for p in range(self.partitions)}
+            follows |= {log_of(table, p) for p in range(self.partitions) if p not in owned}
+        return owns, follows
 
     def start_rounds(self) -> None:
         """Once the worker runs: the group's part that cooperative rounds ask for."""
@@ -43,9 +64,7 @@ class CooperativeWorker(Worker):
 
     async def give(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
         """One answered round: some partitions go, some come, the others flow on."""
-        owned, copied = list(actives), list(standbys)
-        actives_now = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
-        standbys_now = {self.changelog(p) for p in copied}
+        actives_now, standbys_now = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
             self._give(actives_now, standbys_now), self.consumer.loop)
         await asyncio.wrap_future(told)
@@ -64,6 +83,14 @@ class CooperativeWorker(Worker):
         self.app.assignor.actives, self.app.assignor.standbys = actives, standbys
         await listener.assigned(tps, revoked, gained, (actives, standbys), consumer._coordinator.generation)
 
+    async def rebalance(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
+        """An eager round."""
+        assignor = self.app.assignor
+        assignor.actives, assignor.standbys = self.roles(actives, standbys)
+        told = asyncio.run_coroutine_threadsafe(
+            self.consumer.rebalance(assignor.actives | assignor.standbys), self.consumer.loop)
+        await asyncio.wrap_future(told)
+
     @property
     def at_rest(self) -> bool:
         """Whether everything given has been taken on."""
@@ -73,3 +100,8 @@ class CooperativeWorker(Worker):
     def of(self, partition: int) -> list[int]:
         """Offsets processed on one partition, in order, repeats included."""
         return [offset for p, offset in self.processed if p == partition]
+
+
+def log_of(table: Any, partition: int) -> TP:
+    """The changelog partition behind a table."""
+    return TP(table.changelog_topic.get_topic_name(), partition)

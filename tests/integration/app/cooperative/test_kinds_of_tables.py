@@ -1,0 +1,116 @@
+"""Tables of sets, windowed and global ones, through cooperative rounds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.workers.cooperative import CooperativeWorker, log_of
+from tests.support.workers.virtual import running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Sets(CooperativeWorker):
+    """Remembers the offsets of each key in a set."""
+
+    def declare(self) -> None:
+        """A table of sets beside the counts."""
+        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions)
+        self.more.append(self.seen)
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.seen[event.key].add(event.message.offset)
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+async def test_sets_of_kept_partitions_keep_what_is_not_written_down_yet() -> None:
+    """A table of sets reads all of its storage again when a partition comes."""
+    worker = Sets(partitions=2)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.send_orders(6)
+        assert await worker.until(lambda: len(worker.of(0)) == 6)
+        await worker.give([0, 1])
+        worker.send_orders(6, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 6)
+        for offset in range(6):
+            assert offset in worker.seen[f"key-{offset}"]
+
+
+class Windows(CooperativeWorker):
+    """Counts by key in windows."""
+
+    def declare(self) -> None:
+        """A windowed table beside the counts."""
+        self.recent = self.app.Table("recent", key_type=str, value_type=int, default=int,
+                                     partitions=self.partitions).tumbling(3600.0)
+        self.more.append(self.recent.table)
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.recent[event.key] += 1
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+async def test_windows_go_on_through_rounds() -> None:
+    """Those of what is kept, and those of what comes."""
+    worker = Windows(partitions=2)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.of(0)) == 5)
+        await worker.give([0, 1])
+        worker.send_orders(5)
+        worker.send_orders(5, partition=1)
+        assert await worker.until(lambda: len(worker.of(0)) == 10 and len(worker.of(1)) == 5)
+        await worker.give([1])
+        worker.send_orders(5, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 10)
+        assert worker.logs.ends[log_of(worker.recent.table, 0)] == 10
+        assert worker.logs.ends[log_of(worker.recent.table, 1)] == 10
+
+
+class Shared(CooperativeWorker):
+    """Every worker has all of a global table."""
+
+    def declare(self) -> None:
+        """A global table beside the counts."""
+        self.prices = self.app.GlobalTable("prices", key_type=str, value_type=int, partitions=self.partitions)
+        self.shared.append(self.prices)
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.processed.append((event.message.partition, event.message.offset))
+            self.found.append(self.prices.get("late"))
+
+    found: list[Any]
+
+
+async def test_a_global_table_is_read_to_its_end_before_what_writes_it_flows() -> None:
+    """What the last owner of a partition wrote is there; what others write arrives."""
+    worker = Shared(partitions=2)
+    worker.found = []
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.at_rest)
+        log = log_of(worker.prices, 1)
+        worker.logs.append(log, json.dumps("early").encode(), b"1")
+        assert await worker.until(lambda: worker.prices.get("early") == 1)
+        for number in range(50):
+            worker.logs.append(log, json.dumps(f"more-{number}").encode(), b"2")
+        worker.logs.append(log, json.dumps("late").encode(), b"3")
+        worker.send_orders(1, partition=1)
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.of(1) == [0])
+        assert worker.found == [3]
