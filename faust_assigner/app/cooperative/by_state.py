@@ -276,8 +276,6 @@ class ByState(Recovery):
             topics = table.changelog_topic.topics
             if not any(tp.topic in topics for tp in chunk):
                 continue
-            if flush := getattr(table.data, "flush_to_storage", None):
-                flush()  # a table of sets reads all of its storage again
             await table.data.on_recovery_completed(
                 self.actives_for_table[table], self.standbys_for_table[table])
             if not any(tp.topic in topics for tp in pending):

@@ -94,6 +94,11 @@ class Load:
                 await asyncio.sleep(max(0.0, due - clock()))
             await producer.flush()
 
+    def resume(self) -> None:
+        """Send again after ``stop()``."""
+        self._stopping.clear()
+        self.start()
+
     def stop(self) -> None:
         """Send no more; return when all that was sent is acknowledged."""
         self._stopping.set()
