@@ -49,6 +49,7 @@ class ByState(Recovery):
         self._taking_on: asyncio.Task[None] | None = None
         #: Of the last eager round, what was owned and followed before.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        self._in_turn = asyncio.Lock()
         #: Told of each restored partition; None where nobody asks.
         self.meter: Any = None
         super().__init__(*args, **kwargs)
@@ -131,16 +132,22 @@ class ByState(Recovery):
     async def take_on(self, actives: Collection[Any], standbys: Collection[Any],
                       revoked: Collection[Any]) -> None:
         """Begin with these roles of all assigned partitions; what is under way begins anew."""
+        # In the order of the rounds: the first one may still wait here when the second is told.
+        async with self._in_turn:
+            await self.interrupt()
+            await self._close(revoked)
+            of = self.tables._changelogs
+            self._roles = (frozenset(tp for tp in actives if tp.topic in of),
+                           frozenset(tp for tp in standbys if tp.topic in of))
+            self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
+
+    async def interrupt(self) -> None:
+        """Nothing is restored or resumed from here on, until the next ``take_on()``."""
         before, self._taking_on = self._taking_on, None
         if before is not None:
             before.cancel()
             await asyncio.wait({before})
         await self.settle()
-        await self._close(revoked)
-        of = self.tables._changelogs
-        self._roles = (frozenset(tp for tp in actives if tp.topic in of),
-                       frozenset(tp for tp in standbys if tp.topic in of))
-        self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
 
     async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
         began = monotonic()
@@ -217,11 +224,9 @@ class ByState(Recovery):
             store = store_of(self.tables._changelogs[tp.topic])
             if is_writable(store) and tp.partition not in store._dbs:
                 try:
-                    database = await asyncio.to_thread(store._open_for_partition, tp.partition)
+                    await self._in_thread(_open, store, tp.partition)
                 except Exception as error:
                     logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
-                else:
-                    store._dbs.setdefault(tp.partition, database)
 
     async def _restore_actives(self, pending: set[Any]) -> None:
         """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
@@ -354,6 +359,11 @@ class TablesByState(TableManager):
 
 def _known(offset: int | None) -> int:
     return -1 if offset is None else offset
+
+
+def _open(store: Any, partition: int) -> None:
+    """In a thread, to its end: a database that nobody knows of would lock out the next one."""
+    store._dbs[partition] = store._open_for_partition(partition)
 
 
 def _close_all(databases: Iterable[Any]) -> None:

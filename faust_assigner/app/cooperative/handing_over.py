@@ -106,6 +106,8 @@ class HandsOver(Consumer):
             return  # the whole worker says goodbye
         self.leaving = frozenset(revoked)
         try:
+            # What is being restored must not resume what goes; it is taken up again with the answer.
+            await self.app.tables.recovery.interrupt()
             self.pause_partitions(revoked)
             self._buffered_partitions -= revoked
             await self._finish(revoked)

@@ -249,3 +249,54 @@ async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() ->
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.of(0)) == 5)
         assert len(worker.of(1)) < 300, "the backlog was worked off first"
+
+
+async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts() -> None:
+    """The eager round's partitions are not taken on after the cooperative one's."""
+    worker = CooperativeWorker(partitions=2)
+    async with running(worker):
+        worker.start_rounds()
+        recovery, may_go = worker.app.tables.recovery, asyncio.Event()
+        settle = recovery.settle
+
+        async def slowly() -> None:
+            if recovery.is_flowing:
+                await may_go.wait()
+            await settle()
+
+        recovery.settle = slowly
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: recovery.is_flowing)
+        round_ = asyncio.create_task(worker.give([0]))
+        await asyncio.sleep(0.1)
+        may_go.set()
+        await round_
+        assert await worker.until(lambda: worker.at_rest)
+        assert {tp.partition for tp in recovery.active_tps} == {0}
+        worker.send_orders(3)
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
+
+
+async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
+    """Its offsets are being sought as it is taken away."""
+    async with worker_of([0]) as worker:
+        consumer, sought, may_go = worker.app.consumer, asyncio.Event(), asyncio.Event()
+        seek = consumer.seek_some
+
+        async def slowly(tps: set[Any]) -> None:
+            await seek(tps)
+            sought.set()
+            await may_go.wait()
+
+        consumer.seek_some = slowly
+        await worker.give([0, 1])
+        await sought.wait()
+        round_ = asyncio.create_task(worker.give([0]))
+        await asyncio.sleep(0.1)
+        may_go.set()
+        await round_
+        assert worker.source(1) not in consumer._active_partitions
+        worker.send_orders(3, partition=1)
+        worker.send_orders(3)
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
+        assert worker.of(1) == []
