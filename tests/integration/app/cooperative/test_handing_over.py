@@ -257,16 +257,17 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
     async with running(worker):
         worker.start_rounds()
         recovery, may_go = worker.app.tables.recovery, asyncio.Event()
-        settle = recovery.settle
+        settle, waiting = recovery.settle, list[bool]()
 
         async def slowly() -> None:
-            if recovery.is_flowing:
+            if recovery.is_flowing and not waiting:
+                waiting.append(True)
                 await may_go.wait()
             await settle()
 
         recovery.settle = slowly
         await worker.rebalance([0, 1])
-        assert await worker.until(lambda: recovery.is_flowing)
+        assert await worker.until(lambda: bool(waiting))
         round_ = asyncio.create_task(worker.give([0]))
         await asyncio.sleep(0.1)
         may_go.set()
@@ -291,11 +292,11 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
         consumer.seek_some = slowly
         await worker.give([0, 1])
         await sought.wait()
-        round_ = asyncio.create_task(worker.give([0]))
-        await asyncio.sleep(0.1)
+        await consumer.let_go({worker.source(1), worker.changelog(1)})
         may_go.set()
-        await round_
-        assert worker.source(1) not in consumer._active_partitions
+        await asyncio.sleep(0.1)
+        assert worker.source(1) not in consumer._active_partitions, "between letting go and the next answer"
+        await worker.give([0])
         worker.send_orders(3, partition=1)
         worker.send_orders(3)
         assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
