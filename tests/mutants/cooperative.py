@@ -1,0 +1,52 @@
+"""Planted bugs of cooperative rounds."""
+
+from __future__ import annotations
+
+from tests.mutants import Mutant
+
+COORDINATOR = "faust_assigner/app/cooperative/coordinator.py"
+HANDING = "faust_assigner/app/cooperative/handing_over.py"
+BY_STATE = "faust_assigner/app/cooperative/by_state.py"
+ORDER = "faust_assigner/app/cooperative/order.py"
+INSTALL = "faust_assigner/app/cooperative/install.py"
+TWO_PHASE = "faust_assigner/app/round/two_phase.py"
+
+PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
+HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+RULE = "tests/unit/app/round/test_two_phase.py::test_"
+
+MUTANTS = (
+    Mutant("a task is given away while its owner still processes it", TWO_PHASE,
+           "    blocked = _blocked(placement, said)\n", "    blocked = {}\n",
+           (RULE + "a_newcomer_gets_nothing_before_others_have_let_go",)),
+    Mutant("a member that never lets go keeps partitions from everybody for ever", TWO_PHASE,
+           "away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]",
+           "away = claimed[elsewhere]",
+           (RULE + "a_claim_against_what_its_member_was_told_blocks_one_round_only",)),
+    Mutant("records under way are not waited for before their partition goes", HANDING,
+           "            await self._finish(revoked)\n", "            pass\n",
+           (HANDS + "what_goes_is_committed_up_to_its_last_processed_record",)),
+    Mutant("a restore under way resumes what has been let go", HANDING,
+           "            await self.app.tables.recovery.interrupt()\n", "            pass\n",
+           (HANDS + "what_goes_while_it_is_about_to_flow_does_not_flow",)),
+    Mutant("the first round's partitions are taken on after the second one's", BY_STATE,
+           "        async with self._in_turn:\n", "        if True:\n",
+           (HANDS + "a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts",)),
+    Mutant("a stream flows before its own table is restored", ORDER,
+           "    return {tp for tp in sources if tp.partition not in numbers}", "    return set(sources)",
+           (HANDS + "kept_partitions_flow_while_a_cold_one_is_restored",)),
+    Mutant("what was queued when a table failed is never read again", BY_STATE,
+           'await insist(self, "Committed offsets", partial(consumer.seek_some, sources))', "pass",
+           (HANDS + "after_a_table_failed_streams_go_on_from_what_is_committed",)),
+    Mutant("a backlog that was taken over queues ahead of what was kept", INSTALL,
+           "    lanes.install(app)\n", "",
+           (HANDS + "a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept",)),
+    Mutant("a commit that meets a round costs the membership", COORDINATOR,
+           "member.committing != self.generation):\n            return\n",
+           "member.committing != self.generation):\n            pass\n",
+           (PLAYED + "a_commit_that_meets_a_round_is_sent_again_after_it",)),
+    Mutant("two rounds in a row end the coordination", COORDINATOR,
+           "        await asyncio.sleep(0)\n        await super()._stop_heartbeat_task()\n",
+           "        await super()._stop_heartbeat_task()\n",
+           (PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordination",)),
+)
