@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant("a commit that meets a round costs the membership", COORDINATOR,
            "member.committing != self.generation):\n            return\n",
            "member.committing != self.generation):\n            pass\n",
-           (PLAYED + "a_commit_that_meets_a_round_is_sent_again_after_it",)),
+           (PLAYED + "a_refused_commit_of_an_old_generation_loses_no_membership",)),
     Mutant("two rounds in a row end the coordination", COORDINATOR,
            "        await asyncio.sleep(0)\n        await super()._stop_heartbeat_task()\n",
            "        await super()._stop_heartbeat_task()\n",

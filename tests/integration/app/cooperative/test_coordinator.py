@@ -160,6 +160,26 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
         assert sent == [{0, 1}, {0}]
 
 
+async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> None:
+    """Within a round, and after it: the refusal says nothing about the present generation."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, member = a.coordinator, a.coordinator.membership
+        who = coordinator.member_id
+        member.committing, member.round = coordinator.generation, asyncio.get_running_loop().create_future()
+        coordinator.reset_generation()
+        coordinator.request_rejoin()
+        coordinator._end_round()
+        member.committing = coordinator.generation - 1
+        coordinator.reset_generation()
+        assert (coordinator.member_id, member.lost) == (who, False)
+        assert not coordinator._rejoin_needed_fut.done()
+        member.committing = coordinator.generation
+        coordinator.reset_generation()
+        assert member.lost
+        member.committing = None
+
+
 async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> None:
     """As aiokafka does it: eagerly, and the claims say so."""
     plan = Plan({"a": {0, 1, 2, 3}})
@@ -243,8 +263,10 @@ async def test_two_rounds_without_a_step_in_between_do_not_end_the_coordination(
             generation = a.coordinator.generation
             a.coordinator.request_rejoin()
             await until(lambda g=generation: a.coordinator.generation > g, "a round")  # type: ignore[misc]
+        await a.coordinator._stop_heartbeat_task()
         a.coordinator._start_heartbeat_task()
         await a.coordinator._stop_heartbeat_task()
+        a.coordinator._start_heartbeat_task()
         assert not a.coordinator._coordination_task.done()
 
 

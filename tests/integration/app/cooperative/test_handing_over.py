@@ -272,6 +272,7 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
         await asyncio.sleep(0.1)
         may_go.set()
         await round_
+        await asyncio.sleep(0.3)
         assert await worker.until(lambda: worker.at_rest)
         assert {tp.partition for tp in recovery.active_tps} == {0}
         worker.send_orders(3)
