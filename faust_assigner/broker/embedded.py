@@ -43,6 +43,8 @@ class EmbeddedBroker:
         given = {
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 100,
+            "group.consumer.min.session.timeout.ms": 100,
+            "group.consumer.min.heartbeat.interval.ms": 50,
             **(settings or {}),
         }
         self.settings = Settings.parse(given)

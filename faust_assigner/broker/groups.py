@@ -122,7 +122,8 @@ class GroupService:
         return group
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
-        if not limits.is_group_id(group_id):
+        is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
+        if not limits.is_group_id(group_id) and not is_nameless_commit:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
             error = refuse_join(event, self._limits, group_id)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.group_configs import GroupConfigs
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.settings import WILDCARDS, Settings
@@ -87,6 +88,7 @@ class Node:
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
         recovery.examine(self.store, self.catalogue, settings, progress)
+        self.group_configs = GroupConfigs(self.store, settings)
         self.groups = GroupService(
             self.store,
             _group_limits(settings),

@@ -15,6 +15,7 @@ from faust_assigner.broker.api import (
     metadata,
     produce,
     topic_admin,
+    topic_pages,
     versions,
 )
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Encoded
@@ -28,6 +29,7 @@ _FAMILIES = (
     membership,
     group_admin,
     topic_admin,
+    topic_pages,
     cluster,
     versions,
 )

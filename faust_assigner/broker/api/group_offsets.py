@@ -209,7 +209,7 @@ async def offset_delete(call: Call, request: Any) -> Values:
 
 
 APIS: Final = (
-    Api(OFFSET_COMMIT, "OffsetCommit", 2, 9, offset_commit),
-    Api(OFFSET_FETCH, "OffsetFetch", 1, 9, offset_fetch),
+    Api(OFFSET_COMMIT, "OffsetCommit", 2, 10, offset_commit),
+    Api(OFFSET_FETCH, "OffsetFetch", 1, 10, offset_fetch),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, offset_delete),
 )
