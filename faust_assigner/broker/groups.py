@@ -1,7 +1,7 @@
 """All groups of this broker: events in, effects carried out (stored first, answered after), timers kept.
 
-The machines are pure (:mod:`faust_assigner.coordinator.classic`); this is their surroundings. Parked requests
-are callbacks by token. Single-threaded: called from the broker's event loop only.
+The machines are pure (:mod:`faust_assigner.coordinator`); this is their surroundings. Parked requests are
+callbacks by token. Single-threaded: called from the broker's event loop only.
 """
 
 from __future__ import annotations
@@ -9,30 +9,48 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.storage import group_store
-from faust_assigner.broker.storage.store import Store, StoreFailed
+from faust_assigner.broker.fences import Refusal
+from faust_assigner.broker.group_books import GroupBooks
+from faust_assigner.broker.meter import FENCING, Meter
+from faust_assigner.broker.storage import group_records, group_store
+from faust_assigner.broker.storage.journal import Journal
+from faust_assigner.broker.storage.store import Store, StoreFailed, prefix_range
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State, answer_absent, refuse_join
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.assignors import GroupSpec, Target, compute
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, refuse_join
+from faust_assigner.coordinator.consumer import ConsumerGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
+    CatalogueChanged,
     CommitOffsets,
+    ConsumerGroupHeartbeat,
     DeleteGroup,
     Event,
     Heartbeat,
     JoinGroup,
+    Request,
     Saved,
+    TargetComputed,
     Tick,
     Token,
 )
-from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition, group_topics
+from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.records import GroupRecord, Kind, Record
+from faust_assigner.coordinator.restore import restore
+from faust_assigner.coordinator.settings import ConsumerLimits
 
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
 Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.tick then
+Outcome = Callable[[Target | None, str], None]  # the target, or None and why there is none
+Compute = Callable[[GroupSpec, Outcome], None]
+STATE: Final = "state"  # what a machine says when its state changes; every other word is a reason
 
 
 class Founder(Protocol):
@@ -41,7 +59,18 @@ class Founder(Protocol):
     founded: int
 
 
-class GroupService:
+def compute_now(spec: GroupSpec, done: Outcome) -> None:
+    """Compute a target in place. A fault of an assignor is an outcome, too: the group goes on as it is."""
+    try:
+        target = compute(spec)
+    except Exception as error:
+        logger.exception("assignor %r failed", spec.assignor)
+        done(None, repr(error))
+    else:
+        done(target, "")
+
+
+class GroupService(GroupBooks):
     """Every group and its offsets, restored from the store and written to it."""
 
     def __init__(
@@ -53,36 +82,45 @@ class GroupService:
         max_record_bytes: int,
         alarm: Alarm,
         counters: Counter[str],
+        consumer_limits: Callable[[str], ConsumerLimits] = lambda group_id: ConsumerLimits(),
+        catalogue: Catalogue | None = None,
+        compute_target: Compute = compute_now,
+        journal: Journal | None = None,
     ) -> None:
-        self._store = store
+        super().__init__(store, clock, counters)
         self._limits = group_limits
-        self._clock = clock
+        self._consumer_limits = consumer_limits
+        self._catalogue = catalogue if catalogue is not None else Catalogue()
+        self._compute = compute_target
         self._max_record_bytes = max_record_bytes
         self._alarm = alarm
-        self._counters = counters
-        self._groups: dict[str, ClassicGroup] = {}
-        self._books: dict[str, OffsetBook] = {}
+        self._journal = journal if journal is not None else Journal()
+        self.meter = Meter()
+        self._groups: dict[str, Group] = {}
         self._unproven: dict[str, None] = {}  # groups founded in this run, the oldest first
-        self._readers: dict[str, set[str]] = {}  # topic -> groups that may have offsets of it
-        self._parked: dict[Token, Answer] = {}
+        self._parked: dict[Token, tuple[Answer, Request]] = {}
         self._tokens = itertools.count()
         self._replay()
 
     def _replay(self) -> None:
-        now = self._clock()
-        for record in group_store.load_groups(self._store):
-            self._groups[record.group_id] = ClassicGroup.restore(record, self._limits, now)
-        for group_id, key, entry in group_store.load_offsets(self._store):
-            self._groups.setdefault(group_id, ClassicGroup(group_id, self._limits, now))
-            self._books.setdefault(group_id, OffsetBook()).commit({key: entry})
-            self._readers.setdefault(key[0], set()).add(group_id)
-        for group_id in self._groups:
+        records: dict[str, list[Record]] = {group_id: [] for group_id in self._books}
+        for record in group_records.load_records(self._store):
+            records.setdefault(record.key.group_id, []).append(record)
+        for group_id, found in records.items():
+            self._groups[group_id] = restore(
+                group_id,
+                found,
+                classic=self._limits,
+                consumer=self._consumer_limits(group_id),
+                catalogue=self._catalogue,
+                now_ms=self._clock(),
+            )
             self._set_alarm(group_id)
 
-    def __iter__(self) -> Iterator[ClassicGroup]:
+    def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 
-    def get(self, group_id: str) -> ClassicGroup | None:
+    def get(self, group_id: str) -> Group | None:
         """The group, or None."""
         return self._groups.get(group_id)
 
@@ -91,7 +129,7 @@ class GroupService:
     def ask(
         self,
         group_id: str,
-        event_for: Callable[[Token], Event],
+        event_for: Callable[[Token], Request],
         answer: Answer,
         founder: Founder | None = None,
     ) -> None:
@@ -101,28 +139,46 @@ class GroupService:
         """
         token = next(self._tokens)
         event = event_for(token)
-        self._parked[token] = answer
-        group = self._groups.get(group_id) or self._create_for(group_id, event, founder)
+        self._parked[token] = (answer, event)
+        known = self._groups.get(group_id)
+        group = known or self._create_for(group_id, event, founder)
         if group is None:
-            self._answer(self._refusal(group_id, event, founder))
+            self._answer(group_id, self._refusal(group_id, event, founder))
             return
         self._feed(group, event)
         if not isinstance(event, Heartbeat | CommitOffsets):
             self._set_alarm(group_id)  # those two only ever move a deadline back
+        if known is None:
+            self._keep_founded(group_id, founder)
 
-    def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> ClassicGroup | None:
-        newcomer = isinstance(event, JoinGroup) and not event.member_id
-        outsider = isinstance(event, CommitOffsets) and event.generation < 0
-        if not (newcomer or outsider) or self._refusal_code(group_id, event, founder) is not None:
+    def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> Group | None:
+        if not _founds(event) or self._refusal_code(group_id, event, founder) is not None:
             return None
-        group = self._groups[group_id] = ClassicGroup(group_id, self._limits, self._clock())
+        now, consumer = self._clock(), self._consumer_limits(group_id)
+        group: Group
+        if isinstance(event, ConsumerGroupHeartbeat):
+            group = ConsumerGroup(group_id, consumer, self._catalogue, now, classic_limits=self._limits)
+        else:
+            group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=self._catalogue)
+        self._groups[group_id] = group
+        return group
+
+    def _keep_founded(self, group_id: str, founder: Founder | None) -> None:
+        """A group that its founder's request did not bring to life is none."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        if isinstance(group, ConsumerGroup) and group.is_unproven:
+            del self._groups[group_id]
+            return
         self._unproven[group_id] = None
         if founder is not None:
             founder.founded += 1
-        return group
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
+        if isinstance(event, ConsumerGroupHeartbeat):
+            return None if self._has_room(founder) else Code.GROUP_MAX_SIZE_REACHED
         if not limits.is_group_id(group_id) and not is_nameless_commit:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
@@ -144,144 +200,174 @@ class GroupService:
             group_id = next(iter(self._unproven))
             del self._unproven[group_id]
             group = self._groups.get(group_id)
-            holds = group is None or len(group.roster) or group.generation or self._books.get(group_id)
-            if not holds:
+            if group is not None and group.is_unproven and not self._books.get(group_id):
                 del self._groups[group_id]
                 self._counters["groups_forgotten"] += 1
                 return
 
-    def _refusal(self, group_id: str, event: Event, founder: Founder | None) -> fx.Reply:
-        if isinstance(event, JoinGroup) and not event.member_id:
-            return answer_absent(event, self._refusal_code(group_id, event, founder))
-        if isinstance(event, CommitOffsets) and event.generation < 0:
+    def _refusal(self, group_id: str, event: Request, founder: Founder | None) -> fx.Reply:
+        if _founds(event):
             return answer_absent(event, self._refusal_code(group_id, event, founder))
         return answer_absent(event)
 
     def tick(self, group_id: str) -> None:
         """A timer of the group is due."""
+        self._put(group_id, Tick())
+
+    def catalogue_changed(self, catalogue: Catalogue) -> Iterator[str]:
+        """Topics came, went or grew: tell every group, one by one."""
+        self._catalogue = catalogue
+        for group_id in list(self._groups):
+            self._put(group_id, CatalogueChanged(catalogue))
+            yield group_id
+
+    def limits_changed(self, group_id: str) -> None:
+        """The group's own configs are other ones now."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.limits = self._consumer_limits(group_id)
+        elif isinstance(group, ClassicGroup):
+            group.consumer_limits = self._consumer_limits(group_id)
+
+    def _put(self, group_id: str, event: Event) -> None:
         group = self._groups.get(group_id)
         if group is not None:
-            self._feed(group, Tick())
+            self._feed(group, event)
             self._set_alarm(group_id)
 
-    def _feed(self, group: ClassicGroup, event: Event) -> None:
-        """Carry out the effects in order; the outcome of a save goes back into the machine."""
+    # -- effects ---------------------------------------------------------------------------------
+
+    def _feed(self, group: Group, event: Event) -> None:
+        """Carry out the effects in order; the outcome of a save goes back to the machine in place then."""
+        group_id = group.group_id
+        reason = ""
         for effect in group.step(event, self._clock()):
             match effect:
                 case fx.SaveGroup(record, save_id):
-                    error = self._save(record)
+                    error = self._save_group(record)
                     if save_id is not None:
-                        self._feed(group, Saved(save_id, error))
-                case fx.DropGroup(group_id):
+                        self._feed(self._groups[group_id], Saved(save_id, error))
+                case fx.SaveRecords(records, save_id):
+                    self._feed(self._groups[group_id], Saved(save_id, self._save(group_id, records)))
+                case fx.ReplaceMachine(machine):
+                    self._groups[group_id] = machine
+                    self._set_alarm(group_id)
+                case fx.ComputeTarget(request_id, spec):
+                    self._compute(spec, self._outcome(group_id, request_id))
+                case fx.DropGroup():
                     self._drop(group_id)
                 case fx.Happened(what, member_id, detail):
+                    reason = reason or ("" if what == STATE else what)
                     self._counters[f"group_{what}"] += 1
-                    logger.debug("group %s: %s %s %s", group.group_id, what, member_id, detail)
+                    logger.debug("group %s: %s %s %s", group_id, what, member_id, detail)
                 case _:
-                    self._answer(effect)
+                    self._answer(group_id, effect)
+        self._watch(group_id, reason or type(event).__name__)
 
-    def _answer(self, reply: fx.Reply) -> None:
-        answer = self._parked.pop(reply.token, None)
-        if answer is not None:
-            answer(reply)
+    def _watch(self, group_id: str, reason: str) -> None:
+        group = self._groups.get(group_id)
+        if group is not None:
+            self.meter.state_seen(group_id, group.state_name, self._clock(), reason)
+
+    def _outcome(self, group_id: str, request_id: int) -> Outcome:
+        return lambda target, why: self._put(group_id, TargetComputed(request_id, target, why))
+
+    def _answer(self, group_id: str, reply: fx.Reply) -> None:
+        parked = self._parked.pop(reply.token, None)
+        if parked is None:
+            return
+        answer, event = parked
+        if reply.error in FENCING:
+            self.meter.fenced[reply.error.name] += 1
+            refusal = Refusal(group_id, self._groups.get(group_id), event, reply.error)
+            self._journal.say(reply.error.name, self._clock() / 1000, "%s", refusal)
+        answer(reply)
 
     def _set_alarm(self, group_id: str) -> None:
         group = self._groups.get(group_id)
-        if group is not None and group.next_deadline_ms is not None:
-            self._alarm(group_id, group.next_deadline_ms)
+        if group is not None:
+            due = group.next_deadline_ms
+            if due is not None:
+                self._alarm(group_id, due)
 
-    def _save(self, record: fx.GroupRecord) -> Code:
-        size = group_store.record_size(record)
+    def _save_group(self, record: GroupRecord) -> Code:
+        key = record.group_id
+        return self._write(
+            key, [(group_store.group_key(key), group_store.dump_group(record))], group_store.record_size(record)
+        )
+
+    def _save(self, group_id: str, records: tuple[Record, ...]) -> Code:
+        puts, deletes = group_records.as_writes(records)
+        sizes = (
+            group_store.record_size(r.value) if isinstance(r.value, GroupRecord) else 0
+            for r in records
+            if r.key.kind is Kind.CLASSIC
+        )
+        largest = max((len(value) for key, value in puts if key[:1] == b"m"), default=0)
+        return self._write(group_id, puts, max(largest, *sizes, 0), deletes)
+
+    def _write(
+        self,
+        group_id: str,
+        puts: list[tuple[bytes, bytes]],
+        size: int,
+        deletes: list[bytes] | tuple[()] = (),
+    ) -> Code:
         if size > self._max_record_bytes:
             logger.warning(
                 "group %s: its record has %d bytes, message.max.bytes is %d",
-                record.group_id,
+                group_id,
                 size,
                 self._max_record_bytes,
             )
             return Code.UNKNOWN_SERVER_ERROR  # what Kafka answers for a group record that is too large
         try:
-            self._store.write([(group_store.group_key(record.group_id), group_store.dump_group(record))])
+            self._store.write(puts, deletes)
         except StoreFailed as error:
-            logger.error("group %s could not be stored: %s", record.group_id, error)
+            logger.error("group %s could not be stored: %s", group_id, error)
             return Code.NOT_COORDINATOR
         return Code.NONE
 
     def _drop(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
         self._unproven.pop(group_id, None)
-        book = self._books.pop(group_id, OffsetBook())
-        for topic in {topic for topic, _ in book.entries}:
-            self._readers.get(topic, set()).discard(group_id)
-        deletes = [group_store.offset_key(group_id, *key) for key in book.entries]
-        self._write_quietly([], [*deletes, group_store.group_key(group_id)])
+        self.meter.forget(group_id)
+        deletes = [*self._close_book(group_id), group_store.group_key(group_id)]
+        self._write_quietly([], deletes, [prefix_range(group_records.records_prefix(group_id))])
 
-    def _write_quietly(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        try:
-            self._store.write(puts, deletes)
-        except StoreFailed as error:
-            logger.error("groups could not be tidied on disk, the next start sees the old state: %s", error)
-
-    # -- offsets ---------------------------------------------------------------------------------
-
-    def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
-        """Store offsets a group has admitted; on disk before this returns."""
-        book = self._books.setdefault(group_id, OffsetBook())
-        if len(book) + len(changes) > limits.MAX_OFFSETS_PER_GROUP and changes.keys() - book.entries.keys():
-            return Code.INVALID_REQUEST
-        pairs = [
-            (group_store.offset_key(group_id, *key), group_store.dump_offset(e)) for key, e in changes.items()
-        ]
-        try:
-            self._store.write(pairs)
-        except StoreFailed as error:
-            logger.error("offsets of group %s could not be stored: %s", group_id, error)
-            return Code.NOT_COORDINATOR
-        book.commit(changes)
-        for topic in {topic for topic, _ in changes}:
-            self._readers.setdefault(topic, set()).add(group_id)
-        return Code.NONE
-
-    def offsets(self, group_id: str) -> OffsetBook:
-        """A group's offsets; an empty book for a group nobody knows."""
-        return self._books.get(group_id) or OffsetBook()
-
-    def delete_offsets(self, group_id: str, keys: Iterable[TopicPartition]) -> None:
-        """Forget some offsets of one group."""
-        book = self._books.get(group_id)
-        if book is not None:
-            gone = book.drop(keys)
-            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])
-
-    def topic_deleted(self, topic: str) -> Iterator[str]:
-        """Drop offsets of a deleted topic, they would make no sense in a new one; yields group by group."""
-        for group_id in self._readers.pop(topic, ()):
-            book = self._books.get(group_id)
-            if book is not None:
-                self.delete_offsets(group_id, book.of_topic(topic))
-            yield group_id
+    # -- offsets that are no longer wanted -------------------------------------------------------
 
     def expire_offsets(self, retention_ms: int) -> Iterator[int]:
         """Apply KIP-211, group by group: how many offsets went. Empty groups without offsets go too."""
-        now = self._clock()
         for group in list(self):
-            book = self.offsets(group.group_id)
-            expired = book.expired(group, retention_ms=retention_ms, now_ms=now)
-            self.delete_offsets(group.group_id, expired)
-            self._counters["offsets_expired"] += len(expired)
-            idle = now - group.state_since_ms >= retention_ms or group.generation == 0
+            expired = self._expire(group, retention_ms)
+            idle = self._clock() - group.state_since_ms >= retention_ms or group.is_unproven
+            waited_for = isinstance(group, ClassicGroup) and group.roster.pending
             if (
-                group.state is State.EMPTY
-                and not book.entries
-                and not group.roster.pending
+                group.state_name == "Empty"
+                and not self.offsets(group.group_id).entries
+                and not waited_for
                 and (expired or idle)
             ):
                 self.ask(group.group_id, DeleteGroup, lambda reply: None)
             yield len(expired)
 
-    def subscribed(self, group: ClassicGroup) -> Callable[[str], bool]:
+    def subscribed(self, group: Group) -> Callable[[str], bool]:
         """Whether members of the group read a topic (KIP-496); unknown counts as yes."""
-        if group.state is State.EMPTY:
+        if group.state_name == "Empty":
             return lambda topic: False
-        topics = group_topics(group)
+        topics = group.subscribed_topics()
         return lambda topic: topics is None or topic in topics
+
+
+def _founds(event: Event) -> bool:
+    """Whether an event may make a group that is not there."""
+    match event:
+        case JoinGroup():
+            return not event.member_id
+        case CommitOffsets():
+            return event.generation < 0
+        case ConsumerGroupHeartbeat():
+            return event.member_epoch == 0
+        case _:
+            return False
