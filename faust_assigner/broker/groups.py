@@ -17,7 +17,7 @@ from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits, State, answer_absent, refuse_join
-from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CommitOffsets,
     DeleteGroup,
@@ -28,7 +28,7 @@ from faust_assigner.coordinator.events import (
     Tick,
     Token,
 )
-from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition, group_topics
+from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition
 
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
@@ -176,6 +176,8 @@ class GroupService:
                 case fx.Happened(what, member_id, detail):
                     self._counters[f"group_{what}"] += 1
                     logger.debug("group %s: %s %s %s", group.group_id, what, member_id, detail)
+                case fx.SaveRecords() | fx.ReplaceMachine() | fx.ComputeTarget():
+                    raise CoordinatorBug(f"a classic group asked for {effect}")
                 case _:
                     self._answer(effect)
 
@@ -282,5 +284,5 @@ class GroupService:
         """Whether members of the group read a topic (KIP-496); unknown counts as yes."""
         if group.state is State.EMPTY:
             return lambda topic: False
-        topics = group_topics(group)
+        topics = group.subscribed_topics()
         return lambda topic: topics is None or topic in topics
