@@ -291,10 +291,8 @@ class GroupService(GroupBooks):
                 self._alarm(group_id, due)
 
     def _save_group(self, record: GroupRecord) -> Code:
-        key = record.group_id
-        return self._write(
-            key, [(group_store.group_key(key), group_store.dump_group(record))], group_store.record_size(record)
-        )
+        pair = (group_store.group_key(record.group_id), group_store.dump_group(record))
+        return self._write(record.group_id, [pair], group_store.record_size(record))
 
     def _save(self, group_id: str, records: tuple[Record, ...]) -> Code:
         puts, deletes = group_records.as_writes(records)

@@ -102,7 +102,7 @@ def _families(seen: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(PREFIX + "topics", "Topics now", value=seen.topics)
     buckets, total = seen.spreads["rebalance"]
     yield HistogramMetricFamily(
-        PREFIX + "group_rebalance_seconds", "From a settled group to the next", buckets=buckets, sum_value=total
+        PREFIX + "group_rebalance_seconds", "Until a group is Stable again", buckets=buckets, sum_value=total
     )
     beats = HistogramMetricFamily(
         PREFIX + "group_heartbeat_seconds", "From a heartbeat's bytes to its answer", labels=("protocol",)

@@ -18,20 +18,24 @@ from typing import TypeVar
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.group_configs import GroupConfigs
-from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.groups import GroupService, Outcome, compute_now
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed, open_store
+from faust_assigner.broker.told_topics import ToldTopics
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
+from faust_assigner.coordinator.assignors import GroupSpec, Target
 from faust_assigner.coordinator.classic import GroupLimits
+from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
 READERS = 4
+TELL_AFTER_S = 0.01  # one telling for changes that follow each other closely
 FORMAT_VERSION = b"1"
 T = TypeVar("T")
 
@@ -64,6 +68,7 @@ class Node:
         self.line = Line()
         self._crunching = ThreadPoolExecutor(1, "broker-crunch")  # one: pure Python, it would fight the loop
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
+        self._assigning = ThreadPoolExecutor(1, "broker-assign")
         self.unsent_bytes = 0  # of answers that peers have not taken yet
         self._metadata_cache: dict[object, bytes] = {}
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
@@ -76,6 +81,8 @@ class Node:
         self._next_producer_id, self._producer_ids_end = 0, 0
         self._reclaiming: asyncio.Future[None] | None = None
         self._owes_space = False
+        self._told = ToldTopics()
+        self._telling: asyncio.Task[None] | None = None
         try:
             self._restore(progress)
         except BaseException:
@@ -96,7 +103,12 @@ class Node:
             max_record_bytes=settings.message_max_bytes,
             alarm=self._set_alarm,
             counters=self.counters,
+            consumer_limits=self.consumer_limits,
+            catalogue=self._told.of(self.catalogue),
+            compute_target=self._compute_target,
+            journal=self.journal,
         )
+        self.catalogue.on_change = self._topics_changed
 
     def _open_cluster(self) -> str:
         recovery.refuse_empty_after_loss(self.store, self.settings)
@@ -119,6 +131,7 @@ class Node:
         for _ in range(READERS):
             self._reading.submit(together.wait)
         self._crunching.submit(int)
+        self._assigning.submit(int)
         for group_id, when in self._waiting_alarms.items():
             self._set_alarm(group_id, when)
         s = self.settings
@@ -126,6 +139,52 @@ class Node:
             loop.create_task(self._repeat(s.log_retention_check_interval_ms, self._retain)),
             loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self._expire)),
         ]
+
+    # -- what groups are told --------------------------------------------------------------------
+
+    def consumer_limits(self, group_id: str) -> ConsumerLimits:
+        """What a consumer group obeys: the broker's settings, under the group's own configs."""
+        settings, configs = self.settings, self.group_configs
+        return ConsumerLimits(
+            configs.number(group_id, "consumer.session.timeout.ms"),
+            configs.number(group_id, "consumer.heartbeat.interval.ms"),
+            settings.group_consumer_max_size,
+            settings.assignors,
+            MigrationPolicy(settings.group_consumer_migration_policy),
+            configs.number(group_id, "consumer.assignment.interval.ms"),
+        )
+
+    def _topics_changed(self) -> None:
+        """Tell the groups soon, and once for many changes in a row."""
+        if self._loop is not None and self._telling is None:
+            self._telling = self._loop.create_task(self._tell_groups())
+
+    async def _tell_groups(self) -> None:
+        pace = Pace(self.line, timeout_s=math.inf)
+        try:
+            await asyncio.sleep(TELL_AFTER_S)
+            self._telling = None  # what changes from here on is told next time
+            for _ in self.groups.catalogue_changed(self._told.of(self.catalogue)):
+                await pace.turn()
+        finally:
+            pace.end()
+
+    def _compute_target(self, spec: GroupSpec, done: Outcome) -> None:
+        """Beside the loop, where there is one; one computation at a time."""
+        if self._loop is None:
+            compute_now(spec, done)
+            return
+
+        def work() -> tuple[Target | None, str]:
+            outcome: list[tuple[Target | None, str]] = []
+            compute_now(spec, lambda target, why: outcome.append((target, why)))
+            return outcome[0]
+
+        def finished(future: asyncio.Future[tuple[Target | None, str]]) -> None:
+            if not future.cancelled():
+                done(*future.result())
+
+        self._loop.run_in_executor(self._assigning, work).add_done_callback(finished)
 
     def listen_on(self, host: str, port: int) -> None:
         """The address this broker was found at."""
@@ -208,7 +267,9 @@ class Node:
         for _, handle in self._alarms.values():
             handle.cancel()
         self._loop = None
-        for pool in (self._crunching, self._reading):
+        if self._telling is not None:
+            self._telling.cancel()
+        for pool in (self._crunching, self._reading, self._assigning):
             pool.shutdown(cancel_futures=True)
         self.store.close()
 

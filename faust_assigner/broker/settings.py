@@ -135,8 +135,8 @@ class Settings:
     )
     group_consumer_migration_policy: str = _choice(
         "bidirectional",
-        ("bidirectional", "upgrade", "downgrade", "disabled"),
-        "which live groups may change their protocol; empty ones always may",
+        ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
+        "which live groups may change their protocol; until-empty: no classic member joins a consumer group",
     )
     offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
     offsets_retention_minutes: int = _number(

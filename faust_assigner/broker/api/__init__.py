@@ -7,6 +7,7 @@ from typing import Final
 
 from faust_assigner.broker.api import (
     cluster,
+    consumer_groups,
     fetch,
     group_admin,
     group_offsets,
@@ -27,6 +28,7 @@ _FAMILIES = (
     metadata,
     group_offsets,
     membership,
+    consumer_groups,
     group_admin,
     topic_admin,
     topic_pages,

@@ -165,6 +165,7 @@ def _alter_group(call: Call, resource: Any, validate_only: bool) -> None:
         else:
             changed[change.name] = change.value
     configs.configure(resource.resource_name, changed, validate_only=validate_only)
+    call.node.groups.limits_changed(resource.resource_name)
 
 
 async def list_config_resources(call: Call, request: Any) -> Values:

@@ -156,7 +156,7 @@ def _member(call: Call, member: MemberView) -> Values:
 
 def _named(call: Call, partitions: Partitions) -> list[Values]:
     """Partitions with the names of their topics; a topic that is gone is left out, as in Kafka."""
-    named = []
+    named: list[Values] = []
     for key, numbers in partitions.items():
         topic = call.node.catalogue.by_id(uuid.UUID(bytes=key))
         if topic is not None:

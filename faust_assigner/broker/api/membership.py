@@ -16,12 +16,12 @@ from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
-    Event,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaver,
     Protocol,
+    Request,
     SyncGroup,
     Token,
 )
@@ -29,7 +29,7 @@ from faust_assigner.coordinator.events import (
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 
 
-async def asked(call: Call, group_id: str, event_for: Callable[[Token], Event]) -> Any:
+async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
     """Put an event to a group; its reply, now or once the group answers."""
     replies: list[fx.Reply] = []
     waiting: list[asyncio.Future[fx.Reply]] = []

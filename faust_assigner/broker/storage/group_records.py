@@ -1,4 +1,4 @@
-"""The records of groups as key-value pairs, and back: one pair per fact, so that one member's change is small.
+"""The records of groups as key-value pairs, and back: one pair per fact, so one member's change is small.
 
 A key is ``m``, the group id, the kind, the member id; a value is JSON with ``kind`` and ``v``, the version of
 its layout. A classic group is one pair under ``g`` and its id, as it always was; ``kind`` and ``v`` joined it
@@ -107,7 +107,7 @@ def _dump_epochs(epochs: Epochs) -> Json:
 
 
 def _load_epochs(saved: Json) -> Epochs:
-    return {bytes.fromhex(key): {number: epoch for number, epoch in pairs} for key, pairs in saved.items()}
+    return {bytes.fromhex(key): dict(pairs) for key, pairs in saved.items()}
 
 
 def _dump_member(value: MemberMetadata) -> Json:

@@ -1,0 +1,176 @@
+"""When and from what the target assignment is computed, and how it becomes the group's.
+
+A change of the group raises the group epoch; the target follows, at most once in
+``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second are two
+computations, not a thousand. Small ones are done within the step, large ones by the surroundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
+from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
+from faust_assigner.coordinator.consumer.core import GroupCore
+from faust_assigner.coordinator.consumer.partitions import pairs
+from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
+from faust_assigner.coordinator.consumer.subscriptions import Topics
+from faust_assigner.coordinator.consumer.timers import Purpose
+from faust_assigner.coordinator.errors import CoordinatorBug
+from faust_assigner.coordinator.events import TargetComputed
+from faust_assigner.coordinator.records import (
+    CurrentAssignment,
+    GroupEpoch,
+    Kind,
+    TargetAssignment,
+    TargetEpoch,
+)
+
+ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
+FIRST_TARGET_EPOCH: Final = 1
+
+
+class Targets(GroupCore):
+    """The group epoch, the target, and each member's step towards it."""
+
+    def _prepare_targets(self) -> None:
+        self.topics = Topics(self.catalogue)
+        #: When the last target was computed; None before the first.
+        self._computed_at_ms: int | None = None
+        #: The request that is out, with the epoch it is for and the instance ids of its members.
+        self._asked: tuple[int, int, dict[str, str]] | None = None
+        self._requests = 0
+
+    # -- the group epoch -------------------------------------------------------------------------
+
+    def _fingerprint(self) -> int:
+        names = self.topics.all_names(self.book.names, self.book.regexes)
+        return self.catalogue.fingerprint(names)
+
+    def _raise_epoch(self, why: str) -> None:
+        """Something about members, subscriptions or topics has changed: a new target is due."""
+        self._write(Kind.EPOCH, GroupEpoch(self.book.epoch + 1, self._fingerprint()))
+        self._say("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
+
+    def _look_at_topics(self) -> None:
+        """Raise the epoch when a subscribed topic came, went, grew or moved."""
+        group = self.book.group
+        if self.book.members and group is not None and self._fingerprint() != group.fingerprint:
+            self._raise_epoch("topics changed")
+
+    # -- the target ------------------------------------------------------------------------------
+
+    def _follow_epoch(self) -> None:
+        """Compute the target now, or set the timer for it, when it is behind the group epoch."""
+        if self.book.epoch <= self.book.target_epoch:
+            self.timers.drop(Purpose.TARGET, "")
+            return
+        if not self.book.members:
+            # Nobody is left to assign to: an empty group is never behind.
+            self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
+            return
+        if self._asked is not None:
+            return
+        last = self._computed_at_ms
+        due = self._now if last is None else last + self.limits.assignment_interval_ms
+        if due > self._now:
+            self.timers.set(Purpose.TARGET, "", due)
+            self._give_first_epoch()
+        else:
+            self._compute()
+
+    def _compute(self) -> None:
+        self.timers.drop(Purpose.TARGET, "")
+        spec = self.group_spec()
+        if spec.size <= self.limits.inline_size:
+            self._install(compute(spec), self.book.epoch)
+            self._computed_at_ms = self._now
+            return
+        self._requests += 1
+        instances = {m: i for i, m in self.book.instances.items()}
+        self._asked = (self._requests, self.book.epoch, instances)
+        self.timers.set(Purpose.TARGET, "", self._now + ASK_AGAIN_MS)
+        self._emit(fx.ComputeTarget(self._requests, spec))
+        self._give_first_epoch()
+
+    def _give_first_epoch(self) -> None:
+        """While the first target is being computed members need an epoch above 0, which means joining."""
+        if self.book.target_epoch == 0:
+            if self.book.epoch == FIRST_TARGET_EPOCH:
+                self._raise_epoch("the first target is not ready yet")
+            self._write(Kind.TARGET_EPOCH, TargetEpoch(FIRST_TARGET_EPOCH))
+
+    def _target_computed(self, event: TargetComputed) -> None:
+        if self._asked is None or self._asked[0] != event.request_id:
+            return  # an answer to a question of a former life
+        _, epoch, instances = self._asked
+        self._asked = None
+        self._computed_at_ms = self._now
+        self.timers.drop(Purpose.TARGET, "")
+        if event.target is None:
+            self._say("assignor_failed", detail=event.reason)
+        else:
+            self._install(self._with_successors(event.target, instances), epoch)
+        self._follow_epoch()
+
+    def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
+        """A static member that came back meanwhile has another id now."""
+        known = self.book.members
+        renamed = {m: self.book.instances.get(i, m) for m, i in instances.items() if m not in known}
+        return {renamed.get(m, m): share for m, share in target.items()}
+
+    def _install(self, target: Target, epoch: int) -> None:
+        refuse_double(target)
+        for member_id in self.book.members:
+            share = dict(target.get(member_id, {}))
+            if share != self.book.target.get(member_id):
+                self._write(Kind.TARGET, TargetAssignment(share), member_id)
+        self._write(Kind.TARGET_EPOCH, TargetEpoch(epoch))
+        self._say("target_computed", detail=f"group epoch {epoch} with {len(self.book.members)} members")
+
+    def group_spec(self) -> GroupSpec:
+        """What the assignor is given."""
+        members: dict[str, MemberSpec] = {}
+        wanted: set[TopicId] = set()
+        for member_id, said in self.book.members.items():
+            reads = self.topics.read_by(said)
+            wanted |= reads
+            members[member_id] = MemberSpec(
+                reads, said.instance_id, said.rack_id, self.book.target.get(member_id, {})
+            )
+        topics: dict[TopicId, Topic] = {t: self.catalogue.by_id[t] for t in sorted(wanted)}
+        return GroupSpec(self.assignor_name(), members, topics)
+
+    def assignor_name(self) -> str:
+        """The most voted for; ties go to the name that comes first, no votes to the default."""
+        known = [n for n in self.book.votes if n in self.limits.assignors and n in ASSIGNORS]
+        votes = self.book.votes
+        return min(known, key=lambda name: (-votes[name], name), default=self.limits.assignors[0])
+
+    # -- one member ------------------------------------------------------------------------------
+
+    def _reconcile(self, member_id: str, owned: Partitions | None) -> CurrentAssignment:
+        """Let a member make its next step, if there is one; where it stands then."""
+        before = self.book.at(member_id)
+        aim = Aim(
+            self.book.target_epoch,
+            self.book.target.get(member_id, {}),
+            self.topics.read_by(self.book.members[member_id]),
+            lambda topic_id, number: self.book.owner(topic_id, number) not in (None, member_id),
+        )
+        after = next_step(before, aim, owned)
+        if after != before:
+            self._write(Kind.CURRENT, after, member_id)
+        return after
+
+
+def refuse_double(target: Target) -> None:
+    """An assignor of ours that gives one partition to two members has a bug."""
+    given: dict[tuple[TopicId, int], str] = {}
+    for member_id in sorted(target):
+        for pair in pairs(target[member_id]):
+            if pair in given:
+                raise CoordinatorBug(f"{pair} was given to {given[pair]} and to {member_id}")
+            given[pair] = member_id
