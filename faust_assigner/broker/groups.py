@@ -83,14 +83,15 @@ class GroupService(GroupBooks):
         alarm: Alarm,
         counters: Counter[str],
         consumer_limits: Callable[[str], ConsumerLimits] = lambda group_id: ConsumerLimits(),
-        catalogue: Catalogue | None = None,
+        catalogue: Callable[[], Catalogue] = Catalogue,
         compute_target: Compute = compute_now,
         journal: Journal | None = None,
     ) -> None:
         super().__init__(store, clock, counters)
         self._limits = group_limits
         self._consumer_limits = consumer_limits
-        self._catalogue = catalogue if catalogue is not None else Catalogue()
+        self._catalogue = catalogue
+        self._told: dict[str, Catalogue] = {}  # what each group was told last of the topics
         self._compute = compute_target
         self._max_record_bytes = max_record_bytes
         self._alarm = alarm
@@ -112,7 +113,7 @@ class GroupService(GroupBooks):
                 found,
                 classic=self._limits,
                 consumer=self._consumer_limits(group_id),
-                catalogue=self._catalogue,
+                catalogue=self._tell(group_id),
                 now_ms=self._clock(),
             )
             self._set_alarm(group_id)
@@ -145,6 +146,9 @@ class GroupService(GroupBooks):
         if group is None:
             self._answer(group_id, self._refusal(group_id, event, founder))
             return
+        if isinstance(event, ConsumerGroupHeartbeat) and self._told.get(group_id) is not self._catalogue():
+            self._feed(group, CatalogueChanged(self._tell(group_id)))  # who created a topic finds it here
+            group = self._groups[group_id]
         self._feed(group, event)
         if not isinstance(event, Heartbeat | CommitOffsets):
             self._set_alarm(group_id)  # those two only ever move a deadline back
@@ -154,12 +158,12 @@ class GroupService(GroupBooks):
     def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> Group | None:
         if not _founds(event) or self._refusal_code(group_id, event, founder) is not None:
             return None
-        now, consumer = self._clock(), self._consumer_limits(group_id)
+        now, consumer, topics = self._clock(), self._consumer_limits(group_id), self._tell(group_id)
         group: Group
         if isinstance(event, ConsumerGroupHeartbeat):
-            group = ConsumerGroup(group_id, consumer, self._catalogue, now, classic_limits=self._limits)
+            group = ConsumerGroup(group_id, consumer, topics, now, classic_limits=self._limits)
         else:
-            group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=self._catalogue)
+            group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=topics)
         self._groups[group_id] = group
         return group
 
@@ -169,7 +173,7 @@ class GroupService(GroupBooks):
         if group is None:
             return
         if isinstance(group, ConsumerGroup) and group.is_unproven:
-            del self._groups[group_id]
+            del self._groups[group_id], self._told[group_id]
             return
         self._unproven[group_id] = None
         if founder is not None:
@@ -202,6 +206,7 @@ class GroupService(GroupBooks):
             group = self._groups.get(group_id)
             if group is not None and group.is_unproven and not self._books.get(group_id):
                 del self._groups[group_id]
+                self._told.pop(group_id, None)
                 self._counters["groups_forgotten"] += 1
                 return
 
@@ -214,11 +219,15 @@ class GroupService(GroupBooks):
         """A timer of the group is due."""
         self._put(group_id, Tick())
 
-    def catalogue_changed(self, catalogue: Catalogue) -> Iterator[str]:
-        """Topics came, went or grew: tell every group, one by one."""
-        self._catalogue = catalogue
+    def _tell(self, group_id: str) -> Catalogue:
+        self._told[group_id] = topics = self._catalogue()
+        return topics
+
+    def catalogue_changed(self) -> Iterator[str]:
+        """Topics came, went or grew: tell every group that has not heard of it, one by one."""
         for group_id in list(self._groups):
-            self._put(group_id, CatalogueChanged(catalogue))
+            if group_id in self._groups and self._told.get(group_id) is not self._catalogue():
+                self._put(group_id, CatalogueChanged(self._tell(group_id)))
             yield group_id
 
     def limits_changed(self, group_id: str) -> None:
@@ -329,6 +338,7 @@ class GroupService(GroupBooks):
     def _drop(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
         self._unproven.pop(group_id, None)
+        self._told.pop(group_id, None)
         self.meter.forget(group_id)
         deletes = [*self._close_book(group_id), group_store.group_key(group_id)]
         self._write_quietly([], deletes, [prefix_range(group_records.records_prefix(group_id))])

@@ -81,7 +81,6 @@ class Node:
         self._next_producer_id, self._producer_ids_end = 0, 0
         self._reclaiming: asyncio.Future[None] | None = None
         self._owes_space = False
-        self._told = ToldTopics()
         self._telling: asyncio.Task[None] | None = None
         try:
             self._restore(progress)
@@ -95,6 +94,7 @@ class Node:
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
         recovery.examine(self.store, self.catalogue, settings, progress)
+        self._told = ToldTopics(self.catalogue)
         self.group_configs = GroupConfigs(self.store, settings)
         self.groups = GroupService(
             self.store,
@@ -104,7 +104,7 @@ class Node:
             alarm=self._set_alarm,
             counters=self.counters,
             consumer_limits=self.consumer_limits,
-            catalogue=self._told.of(self.catalogue),
+            catalogue=self._told.now,
             compute_target=self._compute_target,
             journal=self.journal,
         )
@@ -154,8 +154,9 @@ class Node:
             configs.number(group_id, "consumer.assignment.interval.ms"),
         )
 
-    def _topics_changed(self) -> None:
+    def _topics_changed(self, name: str) -> None:
         """Tell the groups soon, and once for many changes in a row."""
+        self._told.changed(name)
         if self._loop is not None and self._telling is None:
             self._telling = self._loop.create_task(self._tell_groups())
 
@@ -164,7 +165,7 @@ class Node:
         try:
             await asyncio.sleep(TELL_AFTER_S)
             self._telling = None  # what changes from here on is told next time
-            for _ in self.groups.catalogue_changed(self._told.of(self.catalogue)):
+            for _ in self.groups.catalogue_changed():
                 await pace.turn()
         finally:
             pace.end()

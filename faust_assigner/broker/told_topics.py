@@ -7,24 +7,39 @@ from faust_assigner.coordinator.catalogue import Catalogue, Topic
 
 
 class ToldTopics:
-    """Remembers what it made, so that one new topic among thousands costs one digest."""
+    """The topics of one broker as one value per change; cost per change O(topics) of copying, one digest."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Topic] = {}
-        self._digests: dict[str, bytes] = {}
+    def __init__(self, catalogue: BrokerCatalogue) -> None:
+        self._catalogue = catalogue
+        self._told = Catalogue.of(
+            Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
+        )
+        self._changed: set[str] = set()
 
-    def of(self, catalogue: BrokerCatalogue) -> Catalogue:
-        """The topics now; cost O(topics), and a digest for each that is not as it was."""
-        known: dict[str, Topic] = {}
-        digests: dict[str, bytes] = {}
-        for topic in catalogue:
-            topic_id, count = topic.topic_id.bytes, len(topic.partitions)
-            told = self._known.get(topic.name)
-            if told is None or told.topic_id != topic_id or told.partitions != count:
-                told = Topic(topic.name, topic_id, count)
-                digests[topic.name] = told.digest()
-            else:
-                digests[topic.name] = self._digests[topic.name]
-            known[topic.name] = told
-        self._known, self._digests = known, digests
-        return Catalogue(known, {told.topic_id: told for told in known.values()}, digests)
+    def changed(self, name: str) -> None:
+        """A topic came, went or grew."""
+        self._changed.add(name)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether something changed since :meth:`now` was asked last."""
+        return bool(self._changed)
+
+    def now(self) -> Catalogue:
+        """The topics as they are; the same object as long as nothing changes."""
+        if not self._changed:
+            return self._told
+        by_name, by_id = dict(self._told.by_name), dict(self._told.by_id)
+        digests = dict(self._told.digests)
+        for name in self._changed:
+            before = by_name.pop(name, None)
+            if before is not None:
+                del by_id[before.topic_id], digests[name]
+            topic = self._catalogue.get(name)
+            if topic is not None:
+                told = Topic(name, topic.topic_id.bytes, len(topic.partitions))
+                by_name[name] = by_id[told.topic_id] = told
+                digests[name] = told.digest()
+        self._changed.clear()
+        self._told = Catalogue(by_name, by_id, digests)
+        return self._told

@@ -148,10 +148,18 @@ def _member(call: Call, member: MemberView) -> Values:
         "client_host": member.client_host,
         "subscribed_topic_names": member.subscribed_topic_names,
         "subscribed_topic_regex": member.subscribed_topic_regex,
-        "assignment": {"topic_partitions": _named(call, member.assigned)},
+        "assignment": {"topic_partitions": _named(call, _held(member))},
         "target_assignment": {"topic_partitions": _named(call, member.target)},
         "member_type": MEMBER_TYPES[member.protocol],
     }
+
+
+def _held(member: MemberView) -> Partitions:
+    """What a member has until it says otherwise: what it is asked to give up included."""
+    held = dict(member.assigned)
+    for topic_id, numbers in member.revoking.items():
+        held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *numbers}))
+    return held
 
 
 def _named(call: Call, partitions: Partitions) -> list[Values]:

@@ -73,7 +73,7 @@ async def list_groups(call: Call, request: Any) -> Values:
                     "group_id": group.group_id,
                     "protocol_type": group.protocol_type or "",
                     "group_state": group.state_name,
-                    "group_type": group.group_type.capitalize(),
+                    "group_type": group.group_type,
                 }
             )
         await call.pace.turn()
