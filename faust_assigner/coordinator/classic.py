@@ -346,8 +346,32 @@ class ClassicGroup(ClassicViews):
         if done is not None:
             done(event.error)
 
-    def _answer_absent(self, event: Event) -> None:
-        self._out.append(answer_absent(event))
+    def _upgrade(self, event: ConsumerGroupHeartbeat) -> None:
+        # The two machines know each other: each can become the other.
+        from faust_assigner.coordinator.consumer.upgrade import upgrade
+
+        outcome = upgrade(self, event, self._now)
+        if not isinstance(outcome, tuple):
+            self._out.append(outcome)
+            return
+        group, records, effects = outcome
+
+        def saved(error: Code) -> None:
+            if error is not Code.NONE:
+                self._out.append(answer_absent(event, error))
+                return
+            self._out.append(fx.ReplaceMachine(group))
+            for member in self.roster:
+                self._answer_parked(member, Code.REBALANCE_IN_PROGRESS)
+            self._out += effects
+
+        self._save_counter += 1
+        self._saves[self._save_counter] = saved
+        self._out.append(fx.SaveRecords(records, self._save_counter))
+
+    def ask_all_to_rejoin(self) -> None:
+        """Begin a rebalance that no request has asked for."""
+        self._rebalance()
 
     def _answer_dead(self, event: Event) -> None:
         self._out.append(answer_absent(event, Code.COORDINATOR_NOT_AVAILABLE))
@@ -389,7 +413,7 @@ RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {
     **{(state, CatalogueChanged): G._catalogue_changed for state in State},
     **{(state, TargetComputed): G._nothing for state in State},
     **{(state, FetchOffsets): G._fetch for state in State if state is not D},
-    **{(state, ConsumerGroupHeartbeat): G._answer_absent for state in State if state is not D},
+    **{(state, ConsumerGroupHeartbeat): G._upgrade for state in State if state is not D},
     (D, FetchOffsets): G._answer_dead,    (D, ConsumerGroupHeartbeat): G._answer_dead,
 }
 

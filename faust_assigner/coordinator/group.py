@@ -3,11 +3,10 @@
 The surroundings (the broker) keep one machine per group id and do four things:
 
 1. Put events to it: ``effects = group.step(event, now_ms)``, and carry the effects out in order.
-2. ``SaveRecords(records, save_id)``: write all of them or none, then put ``Saved(save_id, error)`` to the
-   machine that is in place *now*. Answers that depend on the record come back from that step. Until it comes,
-   a consumer group keeps every other event waiting and handles them in order after it.
-3. ``ReplaceMachine(group)``: from now on that machine has this group id (online migration, and back again
-   when its record could not be written). Deadline and description are then the new machine's.
+2. ``SaveRecords(records, save_id)``: write all of them or none, and put ``Saved(save_id, error)`` to the same
+   machine before any other event. What depends on the record comes back from that step.
+3. ``ReplaceMachine(group)``: from now on that machine is the group (online migration). Its records are already
+   written; effects that follow are its own.
 4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` somewhere, put the outcome back as
    ``TargetComputed(request_id, target)``, or with target None and a reason. Nobody waits for it.
 

@@ -1,13 +1,11 @@
 """What every part of a consumer group stands on: its book, its timers, and the way of a change to the disk.
 
 A step applies records to the book at once and asks for them to be saved; the answers it owes are held back
-until they are. If they cannot be saved, the book goes back to what it was and the answer is the error. Events
-that come in between wait in line (a matter of one write, never of another member).
+until they are. If they cannot be saved, the book goes back to what it was and the answer is the error.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 
 from faust_assigner.coordinator import effects as fx
@@ -15,7 +13,8 @@ from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.timers import Purpose, Timers
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Event
+from faust_assigner.coordinator.events import Event, JoinGroup
+from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
@@ -47,14 +46,15 @@ class GroupCore:
         #: The records of this step so far, and for each the one that undoes it.
         self._batch: list[Record] = []
         self._undo: list[Record] = []
-        #: Counts up over the machines of a group, so that an outcome never reaches the wrong save.
-        self.save_counter = 0
-        #: The save whose outcome is awaited; while not None every other event waits in line.
+        self._save_counter = 0
+        #: The save whose outcome is awaited; no other event comes before it.
         self._saving: int | None = None
         self._held: list[fx.Effect] = []
-        self._in_line: deque[Event] = deque()
-        #: The event the save is for, so that a failed one can be refused.
+        #: The event the save is for, so that a failed one can be refused, and the members whose timers rang.
         self._cause: Event | None = None
+        self._rang: set[str] = set()
+        #: Who is the group once the save has succeeded, and the first event it then gets.
+        self._successor: tuple[Group, JoinGroup | None] | None = None
         self._now = now_ms
         self._out: list[fx.Effect] = []
 
@@ -67,10 +67,11 @@ class GroupCore:
         self._batch.append(record)
 
     def _rewind(self, undo: Iterable[Record]) -> None:
-        touched = {record.key.member_id for record in undo if record.key.member_id}
+        touched = set(self._rang)
         for record in undo:
             self.book.apply(record)
-        for member_id in sorted(touched):
+            touched.add(record.key.member_id)
+        for member_id in sorted(touched - {""}):
             self._restart_timers(member_id)
         self.timers.set(Purpose.RETRY, "", self._now + RETRY_MS)
 

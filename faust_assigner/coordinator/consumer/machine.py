@@ -16,11 +16,11 @@ from typing import Any, Final, Self
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.catalogue import Catalogue
-from faust_assigner.coordinator.consumer.heartbeat import Heartbeats
+from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.consumer.timers import Purpose
-from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
     CommitOffsets,
@@ -43,7 +43,7 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 
 
-class ConsumerGroup(Heartbeats):
+class ConsumerGroup(Migration):
     """One group of KIP-848. Feed it events, carry out its effects in order, send ``Tick`` when it is due.
 
     Cost: O(one member) per heartbeat, O(members) per computation of the target. Never raises on what a client
@@ -184,41 +184,49 @@ class ConsumerGroup(Heartbeats):
         if isinstance(event, Saved):
             self._saved(event)
         elif self._saving is not None:
-            self._in_line.append(event)
+            raise CoordinatorBug(f"group {self.group_id}: {event} came before the outcome of a save")
         else:
             self._handle(event)
-        while self._in_line and self._saving is None:
-            self._handle(self._in_line.popleft())
         return tuple(self._out)
 
+    def take_first(self, event: ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
+        """The first event of a machine that is saved as a whole afterwards: what follows once it is."""
+        self.step(event, now_ms)
+        self._saved(Saved(self._save_counter))
+        return tuple(effect for effect in self._out if not isinstance(effect, fx.SaveRecords))
+
     def _handle(self, event: Event) -> None:
-        earlier, self._out = self._out, []
+        self._rang = set()
         if self.is_dead:
             self._answer_dead(event)
         else:
             RULES[type(event)](self, event)
             self._note_state()
         if not self._batch:
-            self._out = earlier + self._out
             return
-        self.save_counter += 1
-        self._saving, self._cause = self.save_counter, event
-        self._held, self._out = self._out, earlier
-        self._emit(fx.SaveRecords(tuple(self._batch), self.save_counter))
+        self._save_counter += 1
+        self._saving, self._cause = self._save_counter, event
+        self._held, self._out = self._out, [fx.SaveRecords(tuple(self._batch), self._save_counter)]
         self._batch = []
 
     def _saved(self, event: Saved) -> None:
         if event.save_id != self._saving:
             return
-        held, undo = self._held, self._undo
-        self._saving, self._held, self._undo = None, [], []
-        if event.error is Code.NONE:
+        held, undo, successor = self._held, self._undo, self._successor
+        self._saving, self._held, self._undo, self._successor = None, [], [], None
+        if event.error is not Code.NONE:
+            self._rewind(reversed(undo))
+            self._shown_state = self.state_name
+            if self._cause is not None and hasattr(self._cause, "token"):
+                self._emit(answer_absent(self._cause, event.error))
+            return
+        if successor is None:
             self._out += held
             return
-        self._rewind(reversed(undo))
-        self._shown_state = self.state_name
-        if self._cause is not None and hasattr(self._cause, "token"):
-            self._emit(answer_absent(self._cause, event.error))
+        group, then = successor
+        self._out += [fx.ReplaceMachine(group), *held]
+        if then is not None:
+            self._out += group.step(then, self._now)
 
     def _note_state(self) -> None:
         name = self.state_name
@@ -230,7 +238,7 @@ class ConsumerGroup(Heartbeats):
     # -- time and topics -------------------------------------------------------------------------
 
     def _tick(self, event: Tick) -> None:
-        while (due := self.timers.pop_due(self._now)) is not None:
+        while self._successor is None and (due := self.timers.pop_due(self._now)) is not None:
             purpose, member_id = due
             match purpose:
                 case Purpose.TARGET:
@@ -240,6 +248,7 @@ class ConsumerGroup(Heartbeats):
                     self._look_at_topics()
                     self._follow_epoch()
                 case _ if member_id in self.book.members:
+                    self._rang.add(member_id)
                     self._say(EXPIRED[purpose], member_id, f"in member epoch {self.book.at(member_id).epoch}")
                     self._remove([member_id])
                 case _:
@@ -314,9 +323,6 @@ class ConsumerGroup(Heartbeats):
         if hasattr(event, "token"):
             self._emit(answer_absent(event, Code.COORDINATOR_NOT_AVAILABLE))
 
-    def _not_yet(self, event: Event) -> None:
-        self._emit(answer_absent(event))
-
 
 EXPIRED: Final[Mapping[Purpose, str]] = {
     Purpose.SESSION: "member_expired",
@@ -328,10 +334,10 @@ EXPIRED: Final[Mapping[Purpose, str]] = {
 G = ConsumerGroup
 RULES: Final[Mapping[type[Any], Callable[[ConsumerGroup, Any], None]]] = {
     ConsumerGroupHeartbeat: G._heartbeat_848,
-    JoinGroup: G._not_yet,
-    SyncGroup: G._not_yet,
-    Heartbeat: G._not_yet,
-    LeaveGroup: G._not_yet,
+    JoinGroup: G._join,
+    SyncGroup: G._sync_classic,
+    Heartbeat: G._heartbeat_classic,
+    LeaveGroup: G._leave_classic,
     CommitOffsets: G._commit,
     FetchOffsets: G._fetch,
     DeleteGroup: G._delete,
