@@ -94,6 +94,8 @@ async def join_group(call: Call, request: Any) -> Values:
 
 async def sync_group(call: Call, request: Any) -> Values:
     """Park followers until the leader's assignment is stored."""
+    if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
+        return {"error_code": ErrorCode.inconsistent_group_protocol}  # they must be there since KIP-559
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
 
     def event(token: Token) -> SyncGroup:
