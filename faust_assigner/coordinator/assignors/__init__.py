@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from faust_assigner.coordinator.assignors.copartition import assign_together
 from faust_assigner.coordinator.assignors.ranges import assign_ranges
 from faust_assigner.coordinator.assignors.spec import Assign, GroupSpec, MemberSpec, Target
 from faust_assigner.coordinator.assignors.uniform import assign_uniformly
@@ -14,6 +15,7 @@ __all__ = ["ASSIGNORS", "Assign", "GroupSpec", "MemberSpec", "Target", "compute"
 ASSIGNORS: Final[Mapping[str, Assign]] = {
     "uniform": assign_uniformly,
     "range": assign_ranges,
+    "copartition": assign_together,
 }
 
 

@@ -9,6 +9,7 @@ from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 from faust_assigner.coordinator.consumer.partitions import dated
 from faust_assigner.coordinator.consumer.refusals import JOIN, refuse_heartbeat
+from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
 from faust_assigner.coordinator.members import Member
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
@@ -48,6 +49,9 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
         group.group_id, records, group.consumer_limits, group.catalogue, now_ms, classic_limits=group.limits
     )
     effects = successor.take_first(event, now_ms)
+    for effect in effects:
+        if isinstance(effect, fx.ConsumerHeartbeatReply) and effect.error is not Code.NONE:
+            return effect  # it does not get in, so nothing changes for the others
     tombstone = Record(Key(Kind.CLASSIC, group.group_id), None)
     return successor, (tombstone, *successor.records()), effects
 
