@@ -86,7 +86,7 @@ class Member:
             on_lost=lambda _, parts: ledger.lost(name, parts),
         )
         self._over = threading.Event()
-        self._asked: SimpleQueue[Future[str]] = SimpleQueue()  # librdkafka hangs if two threads use one member
+        self._asked: SimpleQueue[Future[str]] = SimpleQueue()  # only the thread that polls may use the consumer
         self._thread = threading.Thread(target=self._poll, name=f"member-{name}")
         self._thread.start()
 

@@ -122,7 +122,8 @@ def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
     until(lambda: len(one.seen) == 10, "10 records")
     assert one.commit() == ""
     with RawClient(scene.cluster.bootstrap) as admin:
-        member = {"member_id": one.consumer.memberid()}
+        (shown,) = scene.cluster.group(scene.group).members
+        member = {"member_id": shown.member_id}
         left = admin.call(13, 5, group_id=scene.group, members=[member])
         assert [int(m.error_code) for m in left.members] == [0]
     until(lambda: len(scene.ledger.moves) == 3 and len(one.owned) == 2, lambda: f"{scene.ledger.moves}")
