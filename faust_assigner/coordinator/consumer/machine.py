@@ -197,6 +197,7 @@ class ConsumerGroup(Migration):
 
     def _handle(self, event: Event) -> None:
         self._rang = set()
+        self._computed_before_ms = self._computed_at_ms
         if self.is_dead:
             self._answer_dead(event)
         else:

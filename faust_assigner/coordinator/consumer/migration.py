@@ -62,12 +62,15 @@ class Migration(ClassicFace):
         super()._replace_by_classic(event, said, old_id, new_id)
         if not downgrades:
             return
-        self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
         record = downgraded_record(self.book, frozenset(), self.catalogue, self._now)
-        answer = self._out.pop()
-        if isinstance(answer, fx.JoinReply):
-            self._succeed(record, self._classic(record))
-            self._emit(replace(answer, generation=record.generation, protocol_name=record.protocol_name))
+        self._out = [
+            replace(effect, generation=record.generation, protocol_name=record.protocol_name)
+            if isinstance(effect, fx.JoinReply)
+            else effect
+            for effect in self._out
+        ]
+        self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
+        self._succeed(record, self._classic(record))
 
     def _may_downgrade(self, staying: set[str], *, replacing: bool = False) -> bool:
         enough = bool(staying) or replacing

@@ -7,7 +7,7 @@ computations, not a thousand. Small ones are done within the step, large ones by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from faust_assigner.coordinator import effects as fx
@@ -39,9 +39,16 @@ class Targets(GroupCore):
         self.topics = Topics(self.catalogue)
         #: When the last target was computed; None before the first.
         self._computed_at_ms: int | None = None
+        #: The same, before this step.
+        self._computed_before_ms: int | None = None
         #: The request that is out, with the epoch it is for and the instance ids of its members.
         self._asked: tuple[int, int, dict[str, str]] | None = None
         self._requests = 0
+
+    def _rewind(self, undo: Iterable[Record]) -> None:
+        super()._rewind(undo)
+        # What was computed is lost, and so is what was asked for: the retry asks again.
+        self._computed_at_ms, self._asked = self._computed_before_ms, None
 
     # -- the group epoch -------------------------------------------------------------------------
 
@@ -68,7 +75,9 @@ class Targets(GroupCore):
             self.timers.drop(Purpose.TARGET, "")
             return
         if not self.book.members:
-            # Nobody is left to assign to: an empty group is never behind.
+            # Nobody is left to assign to: an empty group is never behind, and its next member need not wait.
+            self._asked = self._computed_at_ms = None
+            self.timers.drop(Purpose.TARGET, "")
             self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
             return
         if self._asked is not None:
