@@ -40,6 +40,7 @@ class ConsumerScript:
         self.members: dict[str, str] = {}  # member id -> who
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, list[dict[str, Any]]] = {}
+        self.first_epoch: int | None = None
         self._await_coordinator()
         change = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": str(interval_ms)}
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": [change]}
@@ -61,6 +62,10 @@ class ConsumerScript:
             or self.client.call(12, 3, **ghost).error_code in NOT_YET
         ):
             time.sleep(0.1)
+
+    def since_first(self, epoch: int) -> int:
+        """An epoch, counted from the first this group told: Kafka's first is 2, nothing depends on it."""
+        return epoch if epoch <= 0 or self.first_epoch is None else epoch - self.first_epoch + 1
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -93,7 +98,10 @@ class ConsumerScript:
         self.members.setdefault(member_id, who)
         values = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch} | changes
         values.setdefault("topic_partitions", None)
-        return self.client.call(68, version, **values)
+        answer = self.client.call(68, version, **values)
+        if self.first_epoch is None and answer.member_epoch > 0:
+            self.first_epoch = answer.member_epoch
+        return answer
 
     def joining(self, **changes: Any) -> dict[str, Any]:
         """What a first heartbeat must have."""
@@ -111,10 +119,10 @@ class ConsumerScript:
         assignment = answer.assignment
         self.log.append(
             (
-                label or f"{who} at {epoch}",
+                label or f"{who} at {self.since_first(epoch)}",
                 int(answer.error_code),
-                answer.member_epoch if answer.error_code == 0 else "-",
-                self.members.get(answer.member_id or "", answer.member_id),
+                self.since_first(answer.member_epoch) if answer.error_code == 0 else "-",
+                self.members.get(answer.member_id or "", "an id of its own"),
                 int(answer.heartbeat_interval / span(1)),
                 self.shown(assignment.topic_partitions) if assignment is not None else None,
             )
@@ -134,7 +142,16 @@ class ConsumerScript:
                 break
             time.sleep(0.05)
         assert calm >= SETTLED_AFTER, f"{whos} do not settle: {self.log}"
-        self.log.append((label, [(who, self.epochs[who], self.shown_owned(who)) for who in whos]))
+        self.log.append((label, [self.standing(who) for who in whos]))
+
+    def count_from(self, who: str) -> None:
+        """Take this member's epoch for the first: Kafka looks for a pattern's topics after its first answer."""
+        self.log.clear()
+        self.first_epoch = self.epochs[who]
+
+    def standing(self, who: str) -> Told:
+        """A member's epoch and what it has."""
+        return who, self.since_first(self.epochs[who]), self.shown_owned(who)
 
     def go_on(self, who: str, **changes: Any) -> Any:
         """One heartbeat as a good client sends it: what it was given last, it has; what went, it gave up."""
@@ -168,7 +185,7 @@ class ConsumerScript:
         }
         answer = self.client.call(8, version, **values | changes)
         error = int(answer.topics[0].partitions[0].error_code)
-        self.log.append((label or f"commit v{version} by {member or 'nobody'} at {epoch}", error))
+        self.log.append((label or f"commit v{version} by {member or 'nobody'} at {self.since_first(epoch)}", error))
 
     def fetch_offsets(self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False) -> None:
         """OffsetFetch of the same."""
@@ -177,7 +194,8 @@ class ConsumerScript:
         group = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch, "topics": [topic]}
         answer = self.client.call(9, version, groups=[group], require_stable=stable).groups[0]
         found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics]
-        self.log.append((f"fetch v{version} by {member} at {epoch}", int(answer.error_code), found))
+        at = self.since_first(epoch)
+        self.log.append((f"fetch v{version} by {member} at {at}", int(answer.error_code), found))
 
     def describe(self, label: str = "describe") -> None:
         """ConsumerGroupDescribe, members by name."""
@@ -187,17 +205,20 @@ class ConsumerScript:
                 self.members.get(m.member_id, "?"),
                 m.instance_id,
                 m.rack_id,
-                m.member_epoch,
+                self.since_first(m.member_epoch),
                 m.client_id,
                 sorted(self._name(n) for n in m.subscribed_topic_names),
-                m.subscribed_topic_regex,
+                (m.subscribed_topic_regex or "").replace(self.group, "GROUP"),
                 self.shown(m.assignment.topic_partitions),
                 self.shown(m.target_assignment.topic_partitions),
                 m.member_type,
             )
             for m in answer.members
         )
-        head = (answer.group_state, answer.group_epoch, answer.assignment_epoch, answer.assignor_name)
+        # Nobody is left to be given a target: Kafka's assignment epoch stays behind then, ours does not.
+        target = self.since_first(answer.assignment_epoch) if answer.members else "-"
+        epochs = self.since_first(answer.group_epoch), target
+        head = (answer.group_state, *epochs, answer.assignor_name)
         message = (answer.error_message or "").replace(self.group, "GROUP")
         self.log.append((label, int(answer.error_code), message, head, members))
 
