@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._last_active = now
         self.address = ""
         self.founded = 0
+        self.heard_at = now
         self._unsent = 0
 
     def local_host(self) -> str:
@@ -79,7 +80,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Collect bytes, serve whole frames."""
-        self._last_active = self._loop.time()
+        self._last_active = self.heard_at = self._loop.time()
         self._buffer += data
         self._pump()
         self._server.hold(self, len(self._buffer))

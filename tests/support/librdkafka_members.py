@@ -1,7 +1,8 @@
-"""Members of a group by librdkafka (confluent-kafka), in either protocol, each polled by a thread of its own."""
+"""Members of a group by librdkafka (confluent-kafka), in either protocol, each polled by its own thread."""
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -17,12 +18,12 @@ DEADLINE_S = 60.0
 Owned = frozenset[tuple[str, int]]
 
 
-def until(condition: Callable[[], bool], what: Callable[[], str] | str, deadline_s: float = DEADLINE_S) -> None:
+def until(condition: Callable[[], bool], what: Callable[[], str] | str) -> None:
     """Wait for a condition, or fail saying what was awaited."""
-    end = time.monotonic() + deadline_s
+    end = time.monotonic() + DEADLINE_S
     while not condition():
         said = what if isinstance(what, str) else what()
-        assert time.monotonic() < end, f"waited {deadline_s} s for: {said}"
+        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {said}"
         time.sleep(0.02)
 
 
@@ -82,11 +83,13 @@ class Member:
         self.consumer.subscribe(
             topics,
             on_assign=lambda _, parts: ledger.gained(name, parts),
-            on_revoke=lambda _, parts: ledger.lost(name, parts),
-            on_lost=lambda _, parts: ledger.lost(name, parts),
+            on_revoke=(lose := lambda _, parts: ledger.lost(name, parts)),
+            on_lost=lose,
         )
         self._over = threading.Event()
-        self._asked: SimpleQueue[Future[str]] = SimpleQueue()  # only the thread that polls may use the consumer
+        self._asked: SimpleQueue[Future[str]] = (
+            SimpleQueue()
+        )  # only the thread that polls may use the consumer
         self._thread = threading.Thread(target=self._poll, name=f"member-{name}")
         self._thread.start()
 
@@ -157,6 +160,11 @@ class Cluster:
             for partition in range(partitions):
                 producer.produce(topic, b"%d" % number, partition=partition)
         assert producer.flush(30) == 0
+
+    def close(self) -> None:
+        """librdkafka's own threads and sockets end with the object."""
+        del self.admin
+        gc.collect()
 
     def group(self, group: str) -> Any:
         """What DescribeConsumerGroups says, of either protocol."""

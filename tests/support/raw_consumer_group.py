@@ -185,9 +185,13 @@ class ConsumerScript:
         }
         answer = self.client.call(8, version, **values | changes)
         error = int(answer.topics[0].partitions[0].error_code)
-        self.log.append((label or f"commit v{version} by {member or 'nobody'} at {self.since_first(epoch)}", error))
+        self.log.append(
+            (label or f"commit v{version} by {member or 'nobody'} at {self.since_first(epoch)}", error)
+        )
 
-    def fetch_offsets(self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False) -> None:
+    def fetch_offsets(
+        self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False
+    ) -> None:
         """OffsetFetch of the same."""
         topic = {"name": self.real["a"], "topic_id": self.topic_id("a"), "partition_indexes": [0]}
         member_id = f"{self.group}-{member}" if member else member

@@ -19,6 +19,7 @@ class Peer(Protocol):
     """What a handler may know of the connection."""
 
     founded: int  # groups that were made by its requests
+    heard_at: float  # when its last bytes came, by time.monotonic()
 
     def local_host(self) -> str:
         """The address at which it reached this broker."""

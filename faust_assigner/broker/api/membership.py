@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Final
@@ -128,6 +129,7 @@ async def heartbeat(call: Call, request: Any) -> Encoded:
         request.group_id,
         lambda token: Heartbeat(token, request.member_id, request.generation_id, instance_id),
     )
+    call.node.groups.meter.heartbeat_s["classic"].add(time.monotonic() - call.peer.heard_at)
     return _beaten(call.version, reply.error)
 
 

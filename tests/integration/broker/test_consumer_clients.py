@@ -1,7 +1,8 @@
-"""The consumer group protocol by clients nobody here wrote, on ours; the slow half tells the same on Kafka."""
+"""The consumer group protocol by clients nobody here wrote, on ours; the slow half is on Kafka."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,11 +23,14 @@ Start = Callable[..., Member]
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Ours, and a real Kafka."""
-    if request.param == "kafka":
-        yield Cluster(request.getfixturevalue("kafka").bootstrap)
-        return
-    with EmbeddedBroker(settings=SAME_SETTINGS) as broker:
-        yield Cluster(broker.bootstrap)
+    with ExitStack() as stack:
+        if request.param == "kafka":
+            bootstrap = request.getfixturevalue("kafka").bootstrap
+        else:
+            bootstrap = stack.enter_context(EmbeddedBroker(settings=SAME_SETTINGS)).bootstrap
+        cluster = Cluster(bootstrap)
+        yield cluster
+        cluster.close()
 
 
 class Scene:
@@ -72,7 +76,7 @@ def test_members_join_one_by_one_and_leave(scene: Scene) -> None:
     until(lambda: len(one.seen) == 60, "60 records")
     two = scene.start("two")
     scene.await_shares([3, 3], one, two)
-    assert [move for move in scene.ledger.moves if move[0] == "two"] == [("two", "+", sorted(two_numbers(two)))]
+    assert [move[1:] for move in scene.ledger.moves if move[0] == "two"] == [("+", sorted(numbers(two)))]
     three = scene.start("three")
     scene.await_shares([2, 2, 2], one, two, three)
     kept = two.owned | three.owned
@@ -84,7 +88,7 @@ def test_members_join_one_by_one_and_leave(scene: Scene) -> None:
     assert sorted(m.client_id for m in described.members) == ["three", "two"]
 
 
-def two_numbers(member: Member) -> list[int]:
+def numbers(member: Member) -> list[int]:
     """Its partition numbers."""
     return [number for _, number in member.owned]
 
@@ -144,6 +148,8 @@ def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
     one, two = scene.start("one", **classic), scene.start("two", **classic)
     scene.await_shares([3, 3], one, two)
     assert scene.cluster.group(scene.group).type.name == "CLASSIC"
+    until(lambda: scene.cluster.group(scene.group).state.name == "STABLE", "a settled group")
+    time.sleep(1)  # a conversion amid librdkafka's second round of joining leaves Kafka 4.3.1 stuck
     until(lambda: len(one.seen) + len(two.seen) >= 30, "all records")
     new = scene.start("new")
     scene.await_shares([2, 2, 2], one, two, new)
@@ -182,7 +188,7 @@ async def test_aiokafka_lives_in_one_group_with_librdkafka(scene: Scene) -> None
             new = await asyncio.to_thread(scene.start, "new")
             while len(new.owned) < 2 or len(member.assignment()) > 2:
                 await asyncio.sleep(0.05)
-        assert {tp.partition for tp in member.assignment()} | set(two_numbers(new)) == {0, 1, 2, 3}
+        assert {tp.partition for tp in member.assignment()} | set(numbers(new)) == {0, 1, 2, 3}
     finally:
         await member.stop()
         await asyncio.to_thread(scene.stack.close)
