@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
-.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
-.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -70,6 +70,9 @@ kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once,
 SEEDS ?= 100000
 sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; a failure prints its seed and a short transcript
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
+
+sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol, migration included
+	$(RUN) -m tests.property.consumer_sim --seeds $(SEEDS)
 
 RUNS ?= 1
 real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row

@@ -256,10 +256,10 @@ class ConsumerGroup(Migration):
                     pass
 
     def _restart_timers(self, member_id: str) -> None:
-        if member_id not in self.book.members:
-            self.timers.drop_member(member_id)
+        self.timers.drop_member(member_id)
+        said = self.book.members.get(member_id)
+        if said is None:
             return
-        said = self.book.members[member_id]
         session = self.limits.session_timeout_ms if said.classic is None else said.classic.session_timeout_ms
         self.timers.set(Purpose.SESSION, member_id, self._now + session)
         if said.classic is None and self.book.at(member_id).state is MemberState.UNREVOKED:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Pair = tuple[bytes, int]
+NEVER = 1 << 60
 
 
 class Violation(AssertionError):
@@ -81,7 +82,8 @@ class Model:
         for known in self.members.values():
             for purpose, (early, late) in list(known.due.items()):
                 again = now + (known.session_ms if purpose == "session" else known.rebalance_ms)
-                known.due[purpose] = early, max(late, again)
+                late = NEVER if purpose in ("join", "sync") else max(late, again)
+                known.due[purpose] = early, late
 
     def restarted(self, now: int, unrevoked: Iterable[str]) -> None:
         """Every session is a fresh one, whoever is giving something up has its time again."""

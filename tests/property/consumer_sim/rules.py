@@ -98,7 +98,9 @@ def join(event: JoinGroup, model: Model, setting: Setting) -> Code:
     if not any(all(p.name in offered for offered in classic) for p in event.protocols):
         return Code.INCONSISTENT_GROUP_PROTOCOL
     if event.instance_id is not None and event.member_id:
-        return _static(instances.get(event.instance_id), event.member_id)
+        error = _static(instances.get(event.instance_id), event.member_id)
+        if error is not Code.NONE:
+            return error
     if event.instance_id is None and not event.member_id and event.needs_known_id:
         return Code.MEMBER_ID_REQUIRED
     unread = read_subscription(event.protocols[0].metadata) is None

@@ -256,7 +256,9 @@ class World:
     def again(self) -> None:
         """An old request arrives once more."""
         if self.sent:
-            self.ask(replace(self.draw.choice(self.sent), token=self.ticket()))
+            event = replace(self.draw.choice(self.sent), token=self.ticket())
+            fresh = isinstance(event, JoinGroup) and not event.member_id  # an id is made for each request
+            self.ask(replace(event, new_member_id=self.name()) if fresh else event)
 
     def stranger(self) -> None:
         """A request with any member id, any epoch, anything owned."""
@@ -305,6 +307,11 @@ class World:
         )
         self.ask(LeaveGroup(self.ticket(), some))
 
+    def _is_calm(self) -> bool:
+        """Nothing is left to do, as far as the group says."""
+        group = self.trial.group
+        return group is None or (group.group_type == "consumer" and group.state_name in ("Stable", "Empty"))
+
     # -- B10 -------------------------------------------------------------------------------------
 
     def settle(self, rounds: int = 90) -> None:
@@ -314,6 +321,7 @@ class World:
         waiting = self.asked
         alone = {c.instance: c for c in self.clients if c.instance is not None}
         self.clients = [c for c in self.clients if c.instance is None or alone[c.instance] is c]
+        calm = 0
         for _ in range(rounds):
             for client in list(self.clients):
                 if not (client.classic and client in waiting.values()):
@@ -322,6 +330,9 @@ class World:
             while self.trial.asked:
                 self.do(acts.AnswerTarget())
             self.do(acts.Wait(1_500))
+            calm = calm + 1 if self._is_calm() else 0
+            if calm == 3:
+                break
         group = self.trial.group
         if group is None:
             return
