@@ -114,6 +114,7 @@ def static_members(s: ConsumerScript) -> None:
     s.topic("a", 4)
     s.go_on("one", instance_id="i1")
     s.beat("other", 0, "instance is held", instance_id="i1", **s.joining())
+    s.beat("one", 0, "the same member joins again", instance_id="i1", **s.joining())
     s.settle("one")
     s.go_on("two", instance_id="i2")
     s.settle("one", "two")
