@@ -1,4 +1,4 @@
-"""What groups know of topics: names, 16-byte ids, partition counts, racks. Values only; the broker makes them.
+"""What groups know of topics: names, 16-byte ids, partition counts, racks. Values, made by the broker.
 
 A group never asks for topics, it is told: each machine is given a :class:`Catalogue` at its birth and a
 ``CatalogueChanged`` event with the next one.
@@ -62,7 +62,9 @@ class Catalogue:
         if not known:
             return 0
         joined = b"".join(self.digests[name] for name in known)
-        return int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1  # fits a signed 64-bit field
+        return (
+            int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1
+        )  # fits a signed 64-bit field
 
     def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
         """The ids of those of the names that exist."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent
-from faust_assigner.coordinator.classic_views import ClassicViews
+from faust_assigner.coordinator.classic_change import ClassicChange
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -55,7 +55,7 @@ def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
     return Code.NONE
 
 
-class ClassicGroup(ClassicViews):
+class ClassicGroup(ClassicChange):
     """One group. Feed it events, carry out its effects in order, send ``Tick`` at ``next_deadline_ms``.
 
     Cost: O(members) per join or sync, O(1) per heartbeat. Never raises on what a client sends.
@@ -346,44 +346,11 @@ class ClassicGroup(ClassicViews):
         if done is not None:
             done(event.error)
 
-    def _upgrade(self, event: ConsumerGroupHeartbeat) -> None:
-        # The two machines know each other: each can become the other.
-        from faust_assigner.coordinator.consumer.upgrade import upgrade
-
-        outcome = upgrade(self, event, self._now)
-        if not isinstance(outcome, tuple):
-            self._out.append(outcome)
-            return
-        group, records, effects = outcome
-
-        def saved(error: Code) -> None:
-            if error is not Code.NONE:
-                self._out.append(answer_absent(event, error))
-                return
-            self._out.append(fx.ReplaceMachine(group))
-            for member in self.roster:
-                self._answer_parked(member, Code.REBALANCE_IN_PROGRESS)
-            self._out += effects
-
-        self._save_counter += 1
-        self._saves[self._save_counter] = saved
-        self._out.append(fx.SaveRecords(records, self._save_counter))
-
-    def ask_all_to_rejoin(self) -> None:
-        """Begin a rebalance that no request has asked for."""
-        self._rebalance()
-
     def _answer_dead(self, event: Event) -> None:
         self._out.append(answer_absent(event, Code.COORDINATOR_NOT_AVAILABLE))
 
     def _nothing(self, event: Event) -> None:
         """A dead group has no timers and waits for nothing."""
-
-    def _catalogue_changed(self, event: CatalogueChanged) -> None:
-        self.catalogue = event.catalogue  # its members look for themselves; it matters when it is converted
-
-    def _fetch(self, event: FetchOffsets) -> None:
-        self._out.append(fx.FetchReply(event.token, Code.NONE))  # a classic group lets everybody read
 
 
 Rule = Callable[[ClassicGroup, Any], None]

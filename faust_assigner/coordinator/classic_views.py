@@ -1,4 +1,4 @@
-"""What a classic group shows of itself to its surroundings (:class:`~faust_assigner.coordinator.group.Group`)."""
+"""What a classic group shows of itself (:class:`~faust_assigner.coordinator.group.Group`)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class ClassicViews(GroupRounds):
         if self.state is State.EMPTY:
             return lambda topic, committed_at_ms: max(self.state_since_ms, committed_at_ms)
         read = self.subscribed_topics() if self.state is State.STABLE else None
-        return lambda topic, committed_at_ms: committed_at_ms if read is not None and topic not in read else None
+        return lambda topic, committed_at_ms: (
+            committed_at_ms if read is not None and topic not in read else None
+        )
 
     def describe(self) -> GroupView:
         """Everything an administrator may see; metadata and assignments only while they hold."""

@@ -3,10 +3,10 @@
 The surroundings (the broker) keep one machine per group id and do four things:
 
 1. Put events to it: ``effects = group.step(event, now_ms)``, and carry the effects out in order.
-2. ``SaveRecords(records, save_id)``: write all of them or none, and put ``Saved(save_id, error)`` to the same
-   machine before any other event. What depends on the record comes back from that step.
-3. ``ReplaceMachine(group)``: from now on that machine is the group (online migration). Its records are already
-   written; effects that follow are its own.
+2. ``SaveRecords(records, save_id)``: write all or none of them, and put ``Saved(save_id, error)`` to the
+   same machine before any other event. What depends on the record comes back from that step.
+3. ``ReplaceMachine(group)``: from now on that machine is the group (online migration). Its records are
+   already written; effects that follow are its own.
 4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` somewhere, put the outcome back as
    ``TargetComputed(request_id, target)``, or with target None and a reason. Nobody waits for it.
 
@@ -102,7 +102,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """"consumer", another word of classic members, or None while nobody has joined."""
+        """ "consumer", another word of classic members, or None while nobody has joined."""
 
     @property
     def is_empty(self) -> bool:

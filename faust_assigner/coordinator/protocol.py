@@ -1,8 +1,8 @@
 """ConsumerProtocol: the bytes that classic consumers put into JoinGroup and get from SyncGroup.
 
 To a classic group they are opaque, but for the topics that protect offsets. A consumer group with classic
-members inside reads what they say and writes what they get. Every version is a prefix of the next, so fields of
-versions nobody knows yet are left alone.
+members inside reads what they say and writes what they get. Every version is a prefix of the next, so fields
+of versions nobody knows yet are left alone.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ConsumerLimits:
     inline_size: int = 2_000
 
 
-#: The least and the most of Kafka's settings of that name, ``group.consumer.min.session.timeout.ms`` and so on.
+#: The least and the most of Kafka's settings of that name (``group.consumer.min.session.timeout.ms``, ...).
 SESSION_TIMEOUT_MS = (45_000, 60_000)
 HEARTBEAT_INTERVAL_MS = (5_000, 15_000)
 ASSIGNMENT_INTERVAL_MS = (0, 15_000)

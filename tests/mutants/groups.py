@@ -6,6 +6,7 @@ from tests.mutants.coordinator import bug
 
 _CLASSIC = "faust_assigner/coordinator/classic.py"
 _OFFSETS = "faust_assigner/coordinator/offsets.py"
+_VIEWS = "faust_assigner/coordinator/classic_views.py"
 _SERVICE = "faust_assigner/broker/groups.py"
 _ADMIN = "faust_assigner/broker/api/group_admin.py"
 _COMMIT = "faust_assigner/broker/api/group_offsets.py"
@@ -37,21 +38,20 @@ MUTANTS = (
     bug(_CLASSIC, "members of an empty group commit",
         "Code.NONE if event.generation < 0 else known", "Code.NONE",
         f"{_SYNC}outsiders_commit_to_an_empty_group"),
-    bug(_OFFSETS, "offsets of subscribed topics expire",
-        "and subscribed is not None and topic not in subscribed:", "and subscribed is not None:",
+    bug(_VIEWS, "offsets of subscribed topics expire",
+        "if read is not None and topic not in read else None", "if read is not None else None",
         f"{_BOOK}offsets_of_subscribed_topics_do_not_expire_while_the_group_lives"),
-    bug(_OFFSETS, "an empty group's offsets expire by their last commit",
-        "        since = max(group.state_since_ms, entry.committed_at_ms)\n",
-        "        since = entry.committed_at_ms\n",
+    bug(_VIEWS, "an empty group's offsets expire by their last commit",
+        "max(self.state_since_ms, committed_at_ms)", "committed_at_ms",
         f"{_BOOK}offsets_of_an_empty_group_expire_counted_from_when_it_became_empty"),
     bug(_OFFSETS, "an old client's own retention is ignored",
         "    if entry.expires_at_ms is not None:\n", "    if False:\n",
         f"{_BOOK}a_retention_asked_for_by_an_old_client_overrules_the_brokers"),
-    bug(_OFFSETS, "offsets expire while a group rebalances",
-        "    elif group.state is State.STABLE and", "    elif",
+    bug(_VIEWS, "offsets expire while a group rebalances",
+        "self.subscribed_topics() if self.state is State.STABLE else None", "self.subscribed_topics()",
         f"{_BOOK}nothing_expires_while_a_group_rebalances"),
-    bug(_OFFSETS, "only the first member's topics count",
-        "        topics.update(found)\n", "        topics.update(found)\n        break\n",
+    bug(_VIEWS, "only the first member's topics count",
+        "            topics.update(found)\n", "            topics.update(found)\n            break\n",
         f"{_BOOK}topics_of_all_members_count"),
     bug(_OFFSETS, "the higher offset wins over the later one",
         "        self.entries.update(changes)\n",

@@ -15,7 +15,7 @@ from faust_assigner.planner import plan
 
 
 def assign_together(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """The planner's target for these members, with the last target as what they claim. Cost: the planner's."""
+    """The planner's target, with the last target as what members claim. Cost: the planner's."""
     names = {topic_id: topic.name for topic_id, topic in topics.items()}
     ids = {name: topic_id for topic_id, name in names.items()}
     members = [

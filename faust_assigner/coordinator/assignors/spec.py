@@ -1,4 +1,4 @@
-"""What a server-side assignor is given and gives back: one plug point, ``assign(group_spec, topics) -> target``."""
+"""What a server-side assignor is given and gives back: ``assign(group_spec, topics) -> target``."""
 
 from __future__ import annotations
 

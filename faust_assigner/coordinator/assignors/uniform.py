@@ -1,8 +1,8 @@
 """``uniform``: every member the same number of partitions, and as many of them as can be where they were.
 
-Topics with the same readers are one class; how many partitions of each class each member gets is decided first,
-then which ones. The loads are as even as subscriptions allow. Among all assignments with such loads the most
-partitions stay: exactly so, also where subscriptions differ (Kafka's heuristic may move more).
+Topics with the same readers are one class; how many partitions of each class each member gets is decided
+first, then which ones. The loads are as even as subscriptions allow. Among all assignments with such loads
+the most partitions stay: exactly so, also where subscriptions differ (Kafka's heuristic may move more).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from faust_assigner.coordinator.catalogue import Topic, TopicId
 from faust_assigner.model import NOBODY, Bools, Ints
 
 Pair = tuple[TopicId, int]
+Step = tuple[int, int, int]
 
 #: With more members than this and mixed subscriptions, partitions may move for the sake of evenness within a
 #: class of topics: the search for the last of them costs members^3.
@@ -28,7 +29,7 @@ MOST_FOR_EXACT: Final = 300
 def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
     """Even loads, then the most that stays. Ties: lower member ids get more, keep lower partitions.
 
-    Cost: O(members x topics + partitions) when all read the same, else a min-cost flow over classes and members.
+    Cost: O(members x topics + partitions) when all read the same, else a flow over classes and members.
     """
     line = sorted(spec.members)
     classes = _classes(spec, line, topics)
@@ -62,7 +63,9 @@ def _classes(
     """Topics by who reads them (indexes into the line); topics nobody reads are nobody's."""
     classes: dict[frozenset[int], list[TopicId]] = {}
     for topic_id in sorted(topics):
-        readers = frozenset(m for m, member_id in enumerate(line) if topic_id in spec.members[member_id].topics)
+        readers = frozenset(
+            m for m, member_id in enumerate(line) if topic_id in spec.members[member_id].topics
+        )
         if readers and topics[topic_id].partitions:
             classes.setdefault(readers, []).append(topic_id)
     return classes
@@ -104,8 +107,8 @@ def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
     return counts
 
 
-def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[tuple[int, int, int]] | None:
-    """Steps (giver, taker, class) that together keep more, or None: a negative circle, by Bellman and Ford."""
+def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
+    """Steps (giver, taker, class) that together keep more, or None: Bellman and Ford's negative circle."""
     members = counts.shape[1]
     far = 4 * members + 4
     cost = np.full((members, members), far, dtype=np.int64)

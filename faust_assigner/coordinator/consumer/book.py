@@ -161,8 +161,8 @@ class Book:
         holders = self.owners.setdefault(topic_id, {})
         if number in holders:
             raise CoordinatorBug(
-                f"group {self.group_id}: partition {number} of {topic_id.hex()} is held by {holders[number]}, "
-                f"and was to be given to {member_id}"
+                f"group {self.group_id}: partition {number} of {topic_id.hex()} is held by {holders[number]}"
+                f" and was to be given to {member_id}"
             )
         holders[number] = member_id
 

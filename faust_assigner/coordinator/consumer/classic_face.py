@@ -1,8 +1,8 @@
 """Classic members inside a consumer group: they join, sync and beat as ever, and are assigned by the server.
 
-Their generation is their member epoch. Joining is a full heartbeat whose answer is the epoch; SyncGroup hands
-out what the member has, at once. They learn that there is more for them when a heartbeat says that a rebalance
-is in progress; then they must rejoin within their rebalance timeout, and sync within it after that.
+Their generation is their member epoch. Joining is a full heartbeat whose answer is the epoch; SyncGroup
+hands out what the member has, at once. They learn that there is more for them when a heartbeat says that a
+rebalance is in progress; then they must rejoin within their rebalance timeout, and sync within it after that.
 """
 
 from __future__ import annotations
@@ -192,5 +192,3 @@ class ClassicFace(Heartbeats):
             return "", Code.UNKNOWN_MEMBER_ID
         fenced = leaver.member_id not in ("", current)
         return current, Code.FENCED_INSTANCE_ID if fenced else Code.NONE
-
-

@@ -193,7 +193,9 @@ def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetada
         rebalance_timeout_ms=timeout if timeout != -1 else before.rebalance_timeout_ms,
         topic_names=frozenset(names) if names is not None else before.topic_names,
         topic_regex=regex if regex is not None else before.topic_regex,
-        server_assignor=event.server_assignor if event.server_assignor is not None else before.server_assignor,
+        server_assignor=event.server_assignor
+        if event.server_assignor is not None
+        else before.server_assignor,
     )
 
 

@@ -1,8 +1,8 @@
 """KIP-848 as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
-``RULES`` says which rule answers an event; what follows from it is in the rooms beside this one. The interface
-to the surroundings is told in :mod:`faust_assigner.coordinator.group`. Nothing here reads a clock, draws a
-random number or does I/O, and nobody's heartbeat is ever kept waiting for another member.
+``RULES`` says which rule answers an event; what follows from it is in the files beside this one. The
+interface to the surroundings is told in :mod:`faust_assigner.coordinator.group`. Nothing here reads a clock,
+draws a random number or does I/O, and nobody's heartbeat is ever kept waiting for another member.
 
 The state of a group is derived: Empty without members, Assigning while the target is behind the group epoch,
 Reconciling while a member is behind the target, Stable otherwise.

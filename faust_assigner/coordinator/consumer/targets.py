@@ -24,6 +24,7 @@ from faust_assigner.coordinator.records import (
     CurrentAssignment,
     GroupEpoch,
     Kind,
+    Record,
     TargetAssignment,
     TargetEpoch,
 )

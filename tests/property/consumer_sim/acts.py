@@ -92,7 +92,9 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({' '.join(_shown(v) for v in value)})"
     if isinstance(value, bytes):
-        return repr(value.rstrip(b".").decode(errors="replace")) if len(value) == 16 else f"{len(value)} bytes"
+        return (
+            repr(value.rstrip(b".").decode(errors="replace")) if len(value) == 16 else f"{len(value)} bytes"
+        )
     if isinstance(value, Enum):
         return value.name
     return told(value) if is_dataclass(value) else repr(value)

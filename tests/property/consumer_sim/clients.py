@@ -1,4 +1,4 @@
-"""Simulated members of both protocols: what an honest client would send next, and what it makes of answers."""
+"""Simulated members of both protocols: what an honest client sends next, and what it makes of answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Heartbeat, JoinGroup, Protocol, SyncGroup
+from faust_assigner.coordinator.events import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    Protocol,
+    SyncGroup,
+)
 from faust_assigner.coordinator.protocol import read_assignment, write_assignment
 from tests.support.consumer_bench import topic_id
 
@@ -122,7 +128,14 @@ class Client:
         metadata = subscription(self.topics, owned)
         offers = tuple(Protocol(name, metadata) for name in self.protocols)
         return JoinGroup(
-            ticket, self.member_id, fresh_id, offers, "consumer", self.session_ms, self.rebalance_ms, self.instance
+            ticket,
+            self.member_id,
+            fresh_id,
+            offers,
+            "consumer",
+            self.session_ms,
+            self.rebalance_ms,
+            self.instance,
         )
 
     def hear_join(self, reply: fx.JoinReply) -> None:
@@ -138,7 +151,10 @@ class Client:
 
     def sync(self, ticket: int) -> SyncGroup:
         """Its SyncGroup; a leader deals topic "a" in turn."""
-        given = {m: write_assignment(0, {"a": tuple(range(k, 4, len(self.leads)))}) for k, m in enumerate(self.leads)}
+        given = {
+            m: write_assignment(0, {"a": tuple(range(k, 4, len(self.leads)))})
+            for k, m in enumerate(self.leads)
+        }
         return SyncGroup(ticket, self.member_id, self.epoch, self.instance, "consumer", None, given)
 
     def hear_sync(self, reply: fx.SyncReply) -> None:

@@ -85,11 +85,19 @@ class Conversions(Promises):
         if event.member_epoch != 0 or not was.readable or not allowed:
             return Code.GROUP_ID_NOT_FOUND
         replaces = any(k.instance == event.instance_id for k in was.members.values() if k.instance)
-        full = len(was.members) >= self.setting.max_size and event.member_id not in was.members and not replaces
+        full = (
+            len(was.members) >= self.setting.max_size and event.member_id not in was.members and not replaces
+        )
         return Code.GROUP_MAX_SIZE_REACHED if full else Code.NONE
 
     def upgraded(
-        self, event: Any, was: Snapshot | None, after: Seen, replies: Mapping[int, fx.Reply], now: int, cat: Catalogue
+        self,
+        event: Any,
+        was: Snapshot | None,
+        after: Seen,
+        replies: Mapping[int, fx.Reply],
+        now: int,
+        cat: Catalogue,
     ) -> None:
         """A classic group is a consumer group now: everybody is where the last assignment put it."""
         assert was is not None
@@ -104,7 +112,9 @@ class Conversions(Promises):
             has = pairs(cat.partitions_of(given)) - taken
             taken |= has
             since = dict.fromkeys(has, was.generation)
-            before[member_id] = SeenMember(was.generation, was.generation, "stable", has, frozenset(), has, since)
+            before[member_id] = SeenMember(
+                was.generation, was.generation, "stable", has, frozenset(), has, since
+            )
         self.model.members = dict(was.members)
         self.model.computed_at = None
         for member_id, known in self.model.members.items():
@@ -119,7 +129,12 @@ class Conversions(Promises):
         self.model.members.clear()
         if isinstance(event, ConsumerGroupHeartbeat) and was is not None:
             expected, reply = self.expect_upgrade(event, was), replies[event.token]
-            must(expected is not Code.NONE, "it should have become a consumer group", event, self.setting.policy)
+            must(
+                expected is not Code.NONE,
+                "it should have become a consumer group",
+                event,
+                self.setting.policy,
+            )
             must(reply.error is expected, "B3: the error", reply.error.name, expected.name, event)
 
     # -- downgrade -------------------------------------------------------------------------------
@@ -128,7 +143,9 @@ class Conversions(Promises):
         """Who a request lets go, if it is well formed and admitted."""
         if isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch == -1:
             known = event.member_id in self.model.members
-            fits = event.instance_id is None or self.model.instances().get(event.instance_id) == event.member_id
+            fits = (
+                event.instance_id is None or self.model.instances().get(event.instance_id) == event.member_id
+            )
             well = rules.is_malformed(event) is Code.NONE
             return {event.member_id} if known and fits and well else set()
         if isinstance(event, LeaveGroup):
@@ -144,18 +161,29 @@ class Conversions(Promises):
             holder = model.instances().get(event.instance_id) if event.instance_id is not None else None
             if holder is None or event.member_id or rules.join(event, model, self.setting) is not Code.NONE:
                 return False
-            return _leaves_classic(model, {holder}) or (len(model.members) == 1 and not model.members[holder].classic)
+            return _leaves_classic(model, {holder}) or (
+                len(model.members) == 1 and not model.members[holder].classic
+            )
         return _leaves_classic(model, gone)
 
-    def downgraded(self, event: Any, before: Seen, group: Group | None, replies: Mapping[int, fx.Reply]) -> None:
+    def downgraded(
+        self, event: Any, before: Seen, group: Group | None, replies: Mapping[int, fx.Reply]
+    ) -> None:
         """A consumer group is a classic one now, or gone."""
         if group is None:
             must(isinstance(event, DeleteGroup) and not before.members, "it was dropped", event)
             self.model = Model()
             return
         founded = isinstance(event, JoinGroup) and not before.members
-        must(founded or self._must_downgrade(event), "nothing allowed this downgrade", event, self.setting.policy)
-        must(founded or replies[event.token].error is Code.NONE, "the answer of who brought it about", replies)
+        must(
+            founded or self._must_downgrade(event),
+            "nothing allowed this downgrade",
+            event,
+            self.setting.policy,
+        )
+        must(
+            founded or replies[event.token].error is Code.NONE, "the answer of who brought it about", replies
+        )
         arrived = set()
         gone = self._leavers(event)
         if isinstance(event, JoinGroup) and not founded:
@@ -177,15 +205,27 @@ class Conversions(Promises):
     def _check_classic(self, before: Seen, group: Group, gone: set[str], arrived: set[str]) -> None:
         view = group.describe()
         expected = (before.members.keys() - gone) | arrived
-        must({m.member_id for m in view.members} == expected, "the members of the classic group", view, expected)
-        must(view.epoch >= before.epoch, "B1: the generation is below the group epoch", view.epoch, before.epoch)
+        must(
+            {m.member_id for m in view.members} == expected,
+            "the members of the classic group",
+            view,
+            expected,
+        )
+        must(
+            view.epoch >= before.epoch,
+            "B1: the generation is below the group epoch",
+            view.epoch,
+            before.epoch,
+        )
 
     # -- time and topics -------------------------------------------------------------------------
 
     def expired(self, before: Seen, after: Seen, now: int, *, dirty: bool) -> None:
         """Timers rang: those went whose time was over, nobody else, and the epoch rose for each."""
         gone = before.members.keys() - after.members.keys()
-        must(gone <= self.model.may_expire(now), "it was removed too early", gone - self.model.may_expire(now))
+        must(
+            gone <= self.model.may_expire(now), "it was removed too early", gone - self.model.may_expire(now)
+        )
         stays = self.model.must_expire(now) - gone
         must(not stays, "B10: its time is over", stays)
         rise, first = after.epoch - before.epoch, before.target_epoch == 0

@@ -1,6 +1,7 @@
-"""Every life of a small group: each member joins, beats, is heard or not, leaves, is thrown out, in any order.
+"""Every life of a small group: members join, beat, are heard or not, leave, are thrown out, in any order.
 
-The machine is made anew from its records at every turn, so the search also shows that they are its whole state.
+The machine is made anew from its records at every turn, so the search also shows that they are its whole
+state.
 """
 
 from __future__ import annotations
@@ -104,9 +105,10 @@ class Search:
         effects = list(group.step(event, NOW))
         if effects and isinstance(effects[0], fx.SaveRecords):
             effects[:1] = group.step(Saved(effects[0].save_id), NOW)
-        replies = {1: e for e in effects if hasattr(e, "token")}
+        replies = {e.token: e for e in effects if hasattr(e, "token")}
         after = look(group)
-        assert before is not None and after is not None
+        assert before is not None
+        assert after is not None
         if after.epoch > self.epochs:
             return None, None
         self.steps += 1

@@ -50,7 +50,11 @@ class Promises:
             old = before.members.get(member_id)
             fell = old is not None and me.epoch < old.epoch and me.epoch != -2
             must(not fell, "B1: a member epoch fell", member_id, old, me)
-        must(set(after.members) == set(self.model.members), "members", set(after.members) ^ set(self.model.members))
+        must(
+            set(after.members) == set(self.model.members),
+            "members",
+            set(after.members) ^ set(self.model.members),
+        )
         names = [k.instance for k in self.model.members.values() if k.instance is not None]
         must(len(names) == len(set(names)), "B7: two members of one instance", names)
         self._target(before, after, catalogue, now)
@@ -74,7 +78,9 @@ class Promises:
         if after.target_epoch < after.epoch or self.setting.inline_size == 0:
             return  # it was computed for an earlier group
         readers = {m: rules.reads(k, catalogue) for m, k in model.members.items()}
-        wanted = {(t, p) for ids in readers.values() for t in ids for p in range(catalogue.by_id[t].partitions)}
+        wanted = {
+            (t, p) for ids in readers.values() for t in ids for p in range(catalogue.by_id[t].partitions)
+        }
         must(given == wanted, "a target leaves something out, or invents it", given ^ wanted)
         for member_id, ids in readers.items():
             strange = {t for t, _ in after.members[member_id].target} - ids
@@ -93,7 +99,9 @@ class Promises:
         must(reply is not None and len(replies) == 1, "one request, one answer, at once", event, replies)
         error, expected = getattr(reply, "error", None), self._expected(event, before, cat)
         must(error is expected, "B3: the error", getattr(error, "name", error), expected.name, event)
-        if expected is not Code.NONE or isinstance(event, CommitOffsets | FetchOffsets | Heartbeat | SyncGroup):
+        if expected is not Code.NONE or isinstance(
+            event, CommitOffsets | FetchOffsets | Heartbeat | SyncGroup
+        ):
             must(after.records == before.records, "B3: it changed the group", event, expected.name)
         if expected in CALM:
             LEARN[type(event)](self, event, before, after, reply, now, cat)
@@ -117,7 +125,9 @@ class Promises:
                 return Code.NON_EMPTY_GROUP if model.members else Code.NONE
         return Code.NONE
 
-    def heard(self, event: ConsumerGroupHeartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Any) -> None:
+    def heard(
+        self, event: ConsumerGroupHeartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Any
+    ) -> None:
         """A member of KIP-848 joined, stayed or left."""
         model, member_id = self.model, event.member_id
         if event.member_epoch in (-1, -2):
@@ -166,7 +176,9 @@ class Promises:
         repeats = event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
         full = event.rebalance_timeout_ms != -1 and event.owned is not None and repeats
         tells = event.member_epoch == 0 or full or start.assigned != me.assigned
-        must((reply.assignment is not None) == tells, "an assignment is told when it changed", reply, start, me)
+        must(
+            (reply.assignment is not None) == tells, "an assignment is told when it changed", reply, start, me
+        )
         if reply.assignment is not None:
             must(pairs(reply.assignment) == me.assigned, "the assignment told", reply, me)
             self.granted(member_id, me.assigned)
@@ -210,7 +222,9 @@ class Promises:
         must(made == expected, "its next step", member_id, "made", made, "expected", expected)
         return me
 
-    def joined(self, event: JoinGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue) -> None:
+    def joined(
+        self, event: JoinGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
+    ) -> None:
         """A classic member joined, or joined again."""
         member_id = event.member_id or event.new_member_id
         must(reply.member_id == member_id, "whose answer it is", reply)
@@ -236,7 +250,9 @@ class Promises:
         new.set("session", now + new.session_ms)
         new.set("sync", now + new.rebalance_ms)
 
-    def synced(self, event: SyncGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue) -> None:
+    def synced(
+        self, event: SyncGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
+    ) -> None:
         """A classic member fetched what it has."""
         known, me = self.model.members[event.member_id], after.members[event.member_id]
         if reply.error is Code.REBALANCE_IN_PROGRESS:
@@ -257,7 +273,9 @@ class Promises:
         if reply.error is Code.REBALANCE_IN_PROGRESS:
             known.due.setdefault("join", (now + known.rebalance_ms,) * 2)
 
-    def left(self, event: LeaveGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue) -> None:
+    def left(
+        self, event: LeaveGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
+    ) -> None:
         """Some members were told to go."""
         found = [rules.leaver(who, self.model) for who in event.leavers]
         told = [(w.member_id, w.instance_id, code) for w, (_, code) in zip(event.leavers, found, strict=True)]

@@ -187,7 +187,9 @@ def fetch(event: FetchOffsets, model: Model, views: Views) -> Code:
 
 def reads(known: Known, catalogue: Catalogue) -> frozenset[bytes]:
     """Ids of the existing topics a member reads."""
-    found = {n for n in catalogue.by_name if n in known.names or (known.regex and re2.fullmatch(known.regex, n))}
+    found = {
+        n for n in catalogue.by_name if n in known.names or (known.regex and re2.fullmatch(known.regex, n))
+    }
     return frozenset(catalogue.by_name[n].topic_id for n in found)
 
 

@@ -54,7 +54,9 @@ class Seen:
 
     def taken(self, member_id: str) -> frozenset[Pair]:
         """What others hold."""
-        return frozenset().union(*(m.assigned | m.revoking for i, m in self.members.items() if i != member_id))
+        return frozenset().union(
+            *(m.assigned | m.revoking for i, m in self.members.items() if i != member_id)
+        )
 
 
 def look(group: Group) -> Seen | None:
@@ -96,8 +98,8 @@ def _member(member_id: str, by_kind: Mapping[Kind, Mapping[str, Value]]) -> Seen
 def check_description(group: ConsumerGroup, seen: Seen) -> None:
     """An administrator sees what is."""
     view = group.describe()
-    must((view.group_type, view.state, view.epoch, view.target_epoch) == ("consumer", seen.state(), seen.epoch,
-         seen.target_epoch), "the description", view, seen)  # fmt: skip
+    shown = (view.group_type, view.state, view.epoch, view.target_epoch)
+    must(shown == ("consumer", seen.state(), seen.epoch, seen.target_epoch), "the description", view, seen)
     must({m.member_id for m in view.members} == set(seen.members), "the members described", view)
     for told in view.members:
         _check_member(told, seen, group)

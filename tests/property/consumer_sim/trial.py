@@ -102,7 +102,9 @@ class Trial:
                 case fx.SaveRecords(records, save_id):
                     self._feed(Saved(save_id, self._write(records)), replies)
                 case fx.SaveGroup(record, save_id):
-                    error = self._write((Record(Key(Kind.CLASSIC, GROUP), record),), may_fail=save_id is not None)
+                    error = self._write(
+                        (Record(Key(Kind.CLASSIC, GROUP), record),), may_fail=save_id is not None
+                    )
                     if save_id is not None:
                         self._feed(Saved(save_id, error), replies)
                 case fx.ReplaceMachine(successor):
@@ -225,7 +227,11 @@ class Trial:
         must(not late, "B10: parked without end", late)
         seen = look(self.group) if self.group is not None else None
         if seen is not None and isinstance(self.group, ConsumerGroup):
-            must(not self.model.must_expire(self.now), "B10: a timer did not ring", self.model.must_expire(self.now))
+            must(
+                not self.model.must_expire(self.now),
+                "B10: a timer did not ring",
+                self.model.must_expire(self.now),
+            )
             check_description(self.group, seen)
             pending = seen.epoch > seen.target_epoch and not self.asked
             must(not pending or self.group.next_deadline_ms is not None, "B10: no target is on its way")
@@ -250,7 +256,11 @@ class Trial:
         after = look(self.group)
         must((before is None) == (after is None), "B8: a restart changed the protocol")
         if before is not None and after is not None:
-            must(after.records == before.records, "B8: replaying is not living", _differences(before.records, after))
+            must(
+                after.records == before.records,
+                "B8: replaying is not living",
+                _differences(before.records, after),
+            )
             unrevoked = [m for m, me in after.members.items() if me.state == "unrevoked_partitions"]
             self.model.restarted(self.now, unrevoked)
             self.model.computed_at = None
@@ -285,4 +295,6 @@ class Trial:
 
 def _differences(disk: Any, seen: Seen) -> str:
     keys = [k for k in disk.keys() | seen.records.keys() if disk.get(k) != seen.records.get(k)]
-    return "; ".join(f"{k.kind.value} {k.member_id}: {disk.get(k)} != {seen.records.get(k)}" for k in keys[:3])
+    return "; ".join(
+        f"{k.kind.value} {k.member_id}: {disk.get(k)} != {seen.records.get(k)}" for k in keys[:3]
+    )

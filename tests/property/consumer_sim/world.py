@@ -232,7 +232,9 @@ class World:
         if draw.random() < 0.3:
             self.ask(FetchOffsets(self.ticket(), draw.choice([member_id, None]), draw.choice([epoch, -1])))
             return
-        places = [(n, p) for n, parts in client.owned.items() for p in sorted(parts)] if client is not None else []
+        places = (
+            [(n, p) for n, parts in client.owned.items() for p in sorted(parts)] if client is not None else []
+        )
         some = draw.choice([tuple(places), (("a", 0),), ()])
         version = draw.choice([9, 10, 8])
         self.ask(CommitOffsets(self.ticket(), member_id, epoch, None, version, draw.random() < 0.2, some))
@@ -277,7 +279,8 @@ class World:
             if draw.random() < 0.2:
                 owned = {**owned, topic_id("b"): (0,)}
             self.ask(ConsumerGroupHeartbeat(
-                self.ticket(), member_id, epoch, instance, draw.choice([None, None, ""]), draw.choice([-1, 30_000]),
+                self.ticket(), member_id, epoch, instance, draw.choice([None, None, ""]),
+                draw.choice([-1, 30_000]),
                 draw.choice([None, (), ("a",), ("b", "a")]), draw.choice([None, None, "", "a.*", "("]),
                 draw.choice([None, None, "range", "nonsense"]), draw.choice([None, {}, owned, owned]),
             ))  # fmt: skip
@@ -349,5 +352,3 @@ class World:
             for p in range(self.trial.catalogue.by_id[t].partitions)
         }
         must(set(given) == wanted, "B10: not all that is read is assigned", wanted ^ set(given))
-
-

@@ -113,10 +113,12 @@ def _best(group: GroupSpec) -> tuple[int, int]:
     before = flat({m: s.target for m, s in group.members.items()})
     pairs = [(t, p) for t, topic in sorted(group.topics.items()) for p in range(topic.partitions)]
     readers = [[m for m in sorted(group.members) if t in group.members[m].topics] for t, _ in pairs]
-    return min(
-        (sum(n * n for n in Counter(owners).values()), -sum(before.get(x) == m for x, m in zip(pairs, owners, strict=True)))
-        for owners in itertools.product(*readers)
-    )  # fmt: skip
+
+    def worth(owners: tuple[str, ...]) -> tuple[int, int]:
+        stay = sum(before.get(pair) == m for pair, m in zip(pairs, owners, strict=True))
+        return sum(n * n for n in Counter(owners).values()), -stay
+
+    return min(map(worth, itertools.product(*readers)))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -129,7 +131,9 @@ def test_uniform_is_exact_on_mixed_subscriptions(seed: int) -> None:
     old = {m: "".join(draw.sample("abc", draw.randint(1, 3))) for m in reads}
     old_topics = {n: c for n, c in partitions.items() if any(n in names for names in old.values())}
     earlier = compute(spec("range", old, old_topics))
-    readable = {m: {t: ps for t, ps in share.items() if t in map(topic_id, reads[m])} for m, share in earlier.items()}
+    readable = {
+        m: {t: ps for t, ps in share.items() if t in map(topic_id, reads[m])} for m, share in earlier.items()
+    }
     group = spec("uniform", reads, partitions, readable)
     target = compute(group)
     squares = sum(n * n for n in loads(target))
