@@ -1,4 +1,4 @@
-"""kill -9 of the broker under real members of the consumer protocol, settled, amid a move and amid a migration."""
+"""kill -9 of the broker under real members of the consumer protocol: settled, moving, migrating."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def member_ids(cluster: Cluster, group: str) -> dict[str, str]:
 @pytest.mark.processes
 @pytest.mark.parametrize("phase", ["settled", "moving", "migrating"])
 def test_members_go_on_after_a_kill(tmp_path: Path, phase: str) -> None:
-    """The same ids, nothing held twice, no epoch back, nothing given up that was not asked for; all is read."""
+    """The same ids, nothing held twice, nothing given up that was not asked for; all is read."""
     broker = BrokerProcess(tmp_path, *SETTINGS)
     ledger, group = Ledger(), f"group-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
