@@ -180,7 +180,9 @@ class NewMember(Member):
             if answer.error_code == 0:
                 self.epoch = answer.member_epoch
                 if answer.assignment is not None:
-                    given = frozenset(n for t in answer.assignment.topic_partitions for n in t.partitions)
+                    listed = answer.assignment.topic_partitions
+                    # Kafka may still know the topic of this name that was deleted before.
+                    given = frozenset(n for t in listed if t.topic_id == self.topic_id for n in t.partitions)
                     gave_up = bool(self.owned - given)
                     self.take(given)
                     if gave_up:

@@ -181,9 +181,8 @@ class GroupService(GroupBooks):
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
-        if isinstance(event, ConsumerGroupHeartbeat):
-            return None if self._has_room(founder) else Code.GROUP_MAX_SIZE_REACHED
-        if not limits.is_group_id(group_id) and not is_nameless_commit:
+        is_refused_inside = not group_id and isinstance(event, ConsumerGroupHeartbeat)  # with words of its own
+        if not limits.is_group_id(group_id) and not is_nameless_commit and not is_refused_inside:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
             error = refuse_join(event, self._limits, group_id)

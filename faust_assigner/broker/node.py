@@ -219,6 +219,17 @@ class Node:
         delay = max(when - self.clock(), 0) / 1000
         self._alarms[group_id] = (when, self._loop.call_later(delay, self._ring, group_id))
 
+    def ring_until(self, now_ms: int, set_clock: Callable[[int], None]) -> None:
+        """Ring what is due up to a time, each alarm at its own: for clocks that do not run by themselves."""
+        while self._alarms:
+            when, group_id = min((when, group_id) for group_id, (when, _) in self._alarms.items())
+            if when > now_ms:
+                break
+            set_clock(when)
+            self._alarms[group_id][1].cancel()
+            self._ring(group_id)
+        set_clock(now_ms)
+
     def _ring(self, group_id: str) -> None:
         self._alarms.pop(group_id, None)
         self.groups.tick(group_id)

@@ -21,6 +21,7 @@ from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encod
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
+from faust_assigner.broker.faults import Faults
 from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
@@ -136,6 +137,8 @@ class Connection(asyncio.Protocol):
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
             return
+        if self._server.faults is not None and self._is_held_up(header, frame):
+            return
         api = APIS.get(header.api_key)
         if api is None or not api.low <= header.api_version <= api.high:
             self._unsupported(header, api)
@@ -152,6 +155,24 @@ class Connection(asyncio.Protocol):
             self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
             return
         self._handle(api, header, request)
+
+    def _is_held_up(self, header: RequestHeader, frame: bytes) -> bool:
+        faults = self._server.faults
+        assert faults is not None
+        if faults.is_dead(header.client_id):
+            self.abort()
+            return True
+
+        def go_on() -> None:
+            self._pending = None
+            if not self._closing:
+                self._serve(frame)
+                self._pump()
+
+        if faults.waits(header.client_id, go_on):
+            self._pending = self._loop.create_future()
+            return True
+        return False
 
     @staticmethod
     def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
@@ -256,7 +277,10 @@ class Connection(asyncio.Protocol):
         outcome.add_done_callback(finished)
 
     def _respond(self, header: RequestHeader, outcome: Any) -> None:
-        if outcome is CLOSE:
+        faults = self._server.faults
+        if faults is not None and faults.loses(header.client_id, header.api_key):
+            self.abort()
+        elif outcome is CLOSE:
             self.close("requests_failed", "a request without acknowledgement failed")
         elif outcome is not NO_RESPONSE:
             self._write(outcome)
@@ -329,6 +353,7 @@ class BrokerServer:
     def __init__(self, node: Node, *, frame_timeout_s: float = FRAME_TIMEOUT_S) -> None:
         self.node = node
         self.frame_timeout_s = frame_timeout_s
+        self.faults: Faults | None = None
         self._connections: set[Connection] = set()
         self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
