@@ -55,7 +55,7 @@ _STEPS = (
 
 _HEARTBEATS = (
     bug(_BEAT, "a higher epoch than the known one is believed",
-        "    if received > stood.epoch:\n", "    if received > stood.epoch + 1:\n"),
+        "    if received in (JOIN, stood.epoch):\n", "    if received in (JOIN, stood.epoch, stood.epoch + 1):\n"),
     bug(_BEAT, "any epoch before is accepted",
         "    lost_answer = received == stood.previous_epoch and", "    lost_answer ="),
     bug(_BEAT, "the epoch before is accepted whatever is owned",
@@ -107,9 +107,6 @@ _GROUP = (
         "self._install(self._with_successors(event.target, instances), self.book.epoch)"),
     bug(_TARGETS, "every change is computed at once",
         "        if due > self._now:\n", "        if False:\n"),
-    bug(_TARGETS, "an assignor that failed is not asked again",
-        "            self._say(\"assignor_failed\", detail=event.reason)\n",
-        "            self._say(\"assignor_failed\", detail=event.reason)\n            return\n"),
     bug(_TARGETS, "topics that grow are no rebalance",
         "self._fingerprint() != group.fingerprint:", "False:"),
     bug(_TARGETS, "an empty group waits for a target",

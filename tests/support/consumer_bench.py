@@ -21,7 +21,7 @@ from faust_assigner.coordinator.events import (
     Tick,
 )
 from faust_assigner.coordinator.group import Group
-from faust_assigner.coordinator.records import Key, Record, Value
+from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
@@ -71,6 +71,10 @@ class Bench:
             match effect:
                 case fx.SaveRecords(records, save_id):
                     self._feed(Saved(save_id, self._save(records)), seen)
+                case fx.SaveGroup(record, save_id):
+                    error = self._save([Record(Key(Kind.CLASSIC, GROUP), record)])
+                    if save_id is not None:
+                        self._feed(Saved(save_id, error), seen)
                 case fx.ReplaceMachine(group):
                     self.group = group
                 case fx.ComputeTarget(request_id, spec):

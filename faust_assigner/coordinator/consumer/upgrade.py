@@ -69,8 +69,10 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
     """A classic group as a consumer group with only classic members; None when its bytes cannot be read.
 
     Everybody stands where the last assignment put it. A partition that a leader gave to several goes to the
-    first of them: the others are told to rejoin anyway.
+    first of them: the others are told to rejoin anyway. A group that has not begun a generation begins with
+    epoch 1, as 0 means joining.
     """
+    epoch = max(group.generation, 1)
     spoken = group.protocol_name if group.protocol_name is not None else group.roster.select_protocol()
     records: list[Record] = []
     taken: set[tuple[bytes, int]] = set()
@@ -88,12 +90,10 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
         taken |= {(t, p) for t, parts in held.items() for p in parts}
         add(Kind.MEMBER, _metadata(member, said.topics, said.rack_id), member.member_id)
         add(Kind.TARGET, TargetAssignment(held), member.member_id)
-        stood = CurrentAssignment(
-            group.generation, group.generation, MemberState.STABLE, dated(held, group.generation), {}
-        )
+        stood = CurrentAssignment(epoch, epoch, MemberState.STABLE, dated(held, epoch), {})
         add(Kind.CURRENT, stood, member.member_id)
-    add(Kind.EPOCH, GroupEpoch(group.generation))
-    add(Kind.TARGET_EPOCH, TargetEpoch(group.generation))
+    add(Kind.EPOCH, GroupEpoch(epoch))
+    add(Kind.TARGET_EPOCH, TargetEpoch(epoch))
     return tuple(records)
 
 

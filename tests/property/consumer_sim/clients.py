@@ -62,6 +62,8 @@ class Client:
     #: What it has been told to own, and has not taken up or given up yet.
     told: Owned | None = None
     says_all: bool = False
+    #: It is busy: it says that it is alive, and not what it owns.
+    busy: bool = False
     leads: tuple[str, ...] = ()
 
     def out(self) -> None:
@@ -85,11 +87,11 @@ class Client:
         """The next heartbeat of a member of KIP-848."""
         self.member_id = self.member_id or fresh_id
         full = not self.joined or self.says_all
-        if self.told is not None and self.joined:
+        if self.told is not None and self.joined and not self.busy:
             self.owned = {n: set(parts) for n, parts in self.told.items()}
             self.told, report = None, True
         else:
-            report = full
+            report = full and not (self.joined and self.told is not None)
         owned = {topic_id(n): tuple(sorted(parts)) for n, parts in sorted(self.owned.items()) if parts}
         return ConsumerGroupHeartbeat(
             ticket,

@@ -108,19 +108,18 @@ class Conversions(Promises):
         must(told, "who was parked is told to come again", others)
         taken: set[Any] = set()
         before: dict[str, SeenMember] = {}
+        epoch = max(was.generation, 1)  # 0 would mean joining
         for member_id, given in was.assigned.items():
             has = pairs(cat.partitions_of(given)) - taken
             taken |= has
-            since = dict.fromkeys(has, was.generation)
-            before[member_id] = SeenMember(
-                was.generation, was.generation, "stable", has, frozenset(), has, since
-            )
+            since = dict.fromkeys(has, epoch)
+            before[member_id] = SeenMember(epoch, epoch, "stable", has, frozenset(), has, since)
         self.model.members = dict(was.members)
         self.model.computed_at = None
         for member_id, known in self.model.members.items():
             known.held = before[member_id].assigned
             known.set("session", now + known.session_ms)
-        seen = Seen(before, was.generation, was.generation, {})
+        seen = Seen(before, epoch, epoch, {})
         own = {event.token: replies[event.token]}
         self.judge(event, seen, after, own, now, cat)
 

@@ -220,6 +220,10 @@ class Promises:
         )
         made = (me.epoch, me.state, me.assigned, me.revoking)
         must(made == expected, "its next step", member_id, "made", made, "expected", expected)
+        moved = made != (start.epoch, start.state, start.assigned, start.revoking)
+        must(not moved or me.previous_epoch == start.epoch, "the epoch before", member_id, start, me)
+        for pair, since in me.since.items():
+            must(since == start.since.get(pair, me.epoch), "since when it has it", pair, since, start, me)
         return me
 
     def joined(

@@ -25,7 +25,7 @@ from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
-from tests.property.consumer_sim import acts
+from tests.property.consumer_sim import acts, rules
 from tests.property.consumer_sim.acts import GROUP, Act, Setting
 from tests.property.consumer_sim.conversions import Conversions
 from tests.property.consumer_sim.model import Model, Violation, must
@@ -233,6 +233,8 @@ class Trial:
                 self.model.must_expire(self.now),
             )
             check_description(self.group, seen)
+            voted, told = rules.assignor(self.model), self.group.describe().protocol_name
+            must(told == voted or self.dirty, "the assignor with the most votes", told, voted)
             pending = seen.epoch > seen.target_epoch and not self.asked
             must(not pending or self.group.next_deadline_ms is not None, "B10: no target is on its way")
         return replies

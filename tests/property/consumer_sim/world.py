@@ -41,7 +41,7 @@ def _setting(draw: random.Random) -> Setting:
         inline_size=draw.choice([1_000, 1_000, 1_000, 0]),
         max_size=draw.choice([100, 100, 3, 2]),
         session_ms=draw.choice([45_000, 60_000]),
-        partitions=(("a", draw.randint(1, 5)), ("b", draw.randint(0, 3))),
+        partitions=(("a", draw.randint(1, 5)), ("ab", 1), ("b", draw.randint(0, 3))),
     )
 
 
@@ -150,6 +150,7 @@ class World:
         if not self.clients:
             return self.arrive()
         client = self.draw.choice(self.clients)
+        client.busy = self.draw.random() < 0.3
         if client in self.asked.values() and client.classic:
             return None  # its request is parked
         self.ask(client.next(self.ticket(), self.name()), client)
@@ -242,7 +243,7 @@ class World:
     def topics(self) -> None:
         """Topics come, go and grow."""
         now = {n: t.partitions for n, t in self.trial.catalogue.by_name.items()}
-        name = self.draw.choice("abc")
+        name = self.draw.choice(["a", "b", "c", "ab"])
         if name in now and self.draw.random() < 0.4:
             del now[name]
         else:
@@ -272,7 +273,12 @@ class World:
         epoch = draw.choice([-3, -2, -1, 0, 0, at, at, at - 1, at + 1, known.previous_epoch if known else 1])
         instance = draw.choice([None, None, None, "i1", "i2", ""])
         kind = draw.random()
-        if kind < 0.6:
+        if kind < 0.1:
+            self.ask(ConsumerGroupHeartbeat(
+                self.ticket(), member_id or "m1", 0, None, None, 30_000, ("a",), None, None,
+                draw.choice([None, {topic_id("a"): (0,)}]),
+            ))  # fmt: skip
+        elif kind < 0.6:
             held = sorted((known.assigned | known.revoking) if known is not None else ())
             part = [pair for pair in held if draw.random() < 0.6]
             owned = {t: tuple(sorted(p for u, p in part if u == t)) for t in sorted({t for t, _ in part})}
@@ -328,7 +334,7 @@ class World:
         for _ in range(rounds):
             for client in list(self.clients):
                 if not (client.classic and client in waiting.values()):
-                    client.says_all = False
+                    client.says_all = client.busy = False
                     self.ask(client.next(self.ticket(), self.name()), client)
             while self.trial.asked:
                 self.do(acts.AnswerTarget())
