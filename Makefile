@@ -136,6 +136,9 @@ bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, b
 bench-standbys: $(VENV)/.dev    ## standbys: time, evenness, restores, worst deaths; fresh, join, leave
 	$(RUN) benchmarks/standbys.py --large
 
+bench-rebalance: $(VENV)/.dev kafka ## rebalances of both protocols beside Apache Kafka: 10 to 1,000 members, slow sockets, records a second
+	$(RUN) -m benchmarks.rebalance --records --crowd
+
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
 

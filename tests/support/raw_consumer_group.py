@@ -269,3 +269,46 @@ class ConsumerScript:
         answer = self.client.call(13, 5, group_id=self.group, members=[member])
         told = [(m.group_instance_id, int(m.error_code)) for m in answer.members]
         self.log.append(("LeaveGroup", int(answer.error_code), told))
+
+    def topic_page(self, names: list[str], **values: Any) -> None:
+        """DescribeTopicPartitions."""
+        values.setdefault("response_partition_limit", 2_000)
+        topics = [{"name": self.real.get(name, name)} for name in names]
+        answer = self.client.call(75, 0, topics=topics, **values)
+        shown = [
+            (
+                int(t.error_code),
+                self._name(t.name),
+                self.names.get(t.topic_id),
+                [
+                    (
+                        p.partition_index,
+                        p.leader_id,
+                        p.isr_nodes,
+                        p.eligible_leader_replicas,
+                        p.last_known_elr,
+                    )
+                    for p in t.partitions
+                ],
+            )
+            for t in answer.topics
+        ]
+        cursor = answer.next_cursor
+        following = (self._name(cursor.topic_name), cursor.partition_index) if cursor is not None else None
+        self.log.append((f"page {names}", shown, following))
+
+    def configure(
+        self,
+        name: str,
+        value: str | None,
+        *,
+        operation: int = 0,
+        group: str | None = None,
+        keep: bool = False,
+    ) -> None:
+        """IncrementalAlterConfigs of the group; only tried out unless kept."""
+        change = {"name": name, "config_operation": operation, "value": value}
+        named = self.group if group is None else group
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": named, "configs": [change]}
+        answer = self.client.call(44, 1, resources=[resource], validate_only=not keep).responses[0]
+        self.log.append((f"{name}={value}", int(answer.error_code), answer.error_message))

@@ -11,6 +11,7 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import PARTITION_BYTES, UNKNOWN_OPERATIONS, partition_values
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
+NO_ELR: Final = {"eligible_leader_replicas": (), "last_known_elr": ()}  # null would break Kafka's own tools
 MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
 
 
@@ -20,8 +21,9 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     names = sorted({t.name for t in request.topics} or {t.name for t in catalogue})
     first = 0
     if cursor is not None:
-        if cursor.partition_index < 0:
-            return {"topics": []}
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            refused = [{"error_code": ErrorCode.invalid_request, "name": t.name} for t in request.topics]
+            return {"topics": refused}
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
     room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
@@ -39,7 +41,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "error_code": ErrorCode.none,
                 "name": name,
                 "topic_id": topic.topic_id,
-                "partitions": [partition_values(call, number) for number in shown],
+                "partitions": [partition_values(call, number) | NO_ELR for number in shown],
                 "topic_authorized_operations": UNKNOWN_OPERATIONS,
             }
         )

@@ -220,6 +220,34 @@ def assignors_by_vote(s: ConsumerScript) -> None:
     s.settle("one", "two", label="one vote each")
 
 
+def topics_in_pages(s: ConsumerScript) -> None:
+    """DescribeTopicPartitions: by name, in pages, from a cursor on, unknown and illegal names."""
+    s.topic("a", 3)
+    s.topic("b", 2)
+    s.topic_page(["b", "a"])
+    s.topic_page(["a", "b"], response_partition_limit=2)
+    s.topic_page(["a", "b"], response_partition_limit=3)
+    s.topic_page(["a", "b"], cursor={"topic_name": s.real["a"], "partition_index": 1})
+    s.topic_page(["a", "b"], cursor={"topic_name": s.real["b"], "partition_index": 0})
+    s.topic_page(["a"], cursor={"topic_name": s.real["b"], "partition_index": 0})
+    s.topic_page(["nobody's"])
+    s.topic_page(["not/legal"])
+
+
+def configs_of_a_group(s: ConsumerScript) -> None:
+    """What may be set, in which bounds, and what is said of the rest."""
+    for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "nobody.knows.ms"):
+        for value in ("1", "5500", "46000", "70000", "soon"):
+            s.configure(name, value)
+    s.configure("consumer.heartbeat.interval.ms", "2000", operation=2)
+    s.configure("consumer.heartbeat.interval.ms", "2000", group="")
+    s.configure("consumer.heartbeat.interval.ms", "2000", keep=True)
+    s.topic("a", 1)
+    s.beat("one", 0, "the interval it is told", **s.joining())
+    s.configure("consumer.heartbeat.interval.ms", None, operation=1, keep=True)
+    s.beat("one", s.first_epoch or 0, "the broker's again")
+
+
 STORIES = (
     malformed_heartbeats,
     groups_nobody_knows,
@@ -231,6 +259,8 @@ STORIES = (
     the_other_protocols_requests,
     subscriptions_by_pattern,
     assignors_by_vote,
+    topics_in_pages,
+    configs_of_a_group,
 )
 
 
