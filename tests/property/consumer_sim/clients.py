@@ -20,6 +20,8 @@ from faust_assigner.coordinator.protocol import read_assignment, write_assignmen
 from tests.support.consumer_bench import topic_id
 
 Owned = dict[str, set[int]]
+#: What each metadata says, by its bytes, so that nobody has to read it as the machine does.
+SAID: dict[bytes, tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]] = {}
 LOST = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID)
 
 
@@ -37,7 +39,10 @@ def subscription(topics: Iterable[str], owned: Mapping[str, Iterable[int]], vers
             parts.append(struct.pack(form, len(name), name.encode(), len(numbers), *numbers))
     if version >= 3:
         parts.append(struct.pack(">ih", -1, -1))
-    return b"".join(parts)
+    metadata = b"".join(parts)
+    claimed = {n: tuple(sorted(numbers)) for n, numbers in owned.items()} if version >= 1 else {}
+    SAID[metadata] = (tuple(names), claimed)
+    return metadata
 
 
 @dataclass
@@ -54,6 +59,7 @@ class Client:
     assignor: str | None = None
     protocols: tuple[str, ...] = ("range",)
     eager: bool = True
+    protocol_type: str = "consumer"
     member_id: str = ""
     epoch: int = 0
     joined: bool = False
@@ -134,7 +140,7 @@ class Client:
             self.member_id,
             fresh_id,
             offers,
-            "consumer",
+            self.protocol_type,
             self.session_ms,
             self.rebalance_ms,
             self.instance,

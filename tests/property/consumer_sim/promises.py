@@ -18,9 +18,10 @@ from faust_assigner.coordinator.events import (
     LeaveGroup,
     SyncGroup,
 )
-from faust_assigner.coordinator.protocol import read_assignment, read_subscription
+from faust_assigner.coordinator.protocol import read_assignment
 from tests.property.consumer_sim import rules
 from tests.property.consumer_sim.acts import Setting
+from tests.property.consumer_sim.clients import SAID
 from tests.property.consumer_sim.model import Known, Model, must, pairs
 from tests.property.consumer_sim.seen import Seen, SeenMember
 
@@ -173,6 +174,7 @@ class Promises:
 
     def _answered(self, event: Any, start: SeenMember, me: SeenMember, reply: Any, member_id: str) -> None:
         must((reply.member_id, reply.member_epoch) == (member_id, me.epoch), "the answer's epoch", reply, me)
+        must(reply.member_epoch != 0, "a member hears epoch 0, which means joining", reply)
         repeats = event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
         full = event.rebalance_timeout_ms != -1 and event.owned is not None and repeats
         tells = event.member_epoch == 0 or full or start.assigned != me.assigned
@@ -234,16 +236,15 @@ class Promises:
         must(reply.member_id == member_id, "whose answer it is", reply)
         if reply.error is not Code.NONE:
             return
-        said = read_subscription(event.protocols[0].metadata)
-        assert said is not None
+        topics, claimed = SAID[event.protocols[0].metadata]
         start = self._arrives(event.instance_id, member_id, not event.member_id, before)
         model = self.model
         known = model.members.get(member_id)
-        changed = known is None or (known.names, known.regex) != (frozenset(said.topics), "")
-        owned = pairs(cat.partitions_of(said.owned))
+        changed = known is None or (known.names, known.regex) != (frozenset(topics), "")
+        owned = pairs(cat.partitions_of(claimed))
         held = (known.held if known else frozenset()) & owned
         model.members[member_id] = new = Known(
-            True, event.instance_id or (known.instance if known else None), frozenset(said.topics), "",
+            True, event.instance_id or (known.instance if known else None), frozenset(topics), "",
             event.rebalance_timeout_ms, event.session_timeout_ms, None,
             tuple(p.name for p in event.protocols), held,
         )  # fmt: skip

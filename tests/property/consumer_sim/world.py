@@ -140,6 +140,7 @@ class World:
             draw.choice([None, None, "uniform", "range", "copartition", "nonsense"]),
             draw.choice([("range",), ("range", "cooperative"), ("cooperative",)]),
             draw.random() < 0.5,
+            "connect" if draw.random() < 0.05 else "consumer",
         )
         self.clients.append(client)
         self.ask(client.next(self.ticket(), self.name()), client)
@@ -218,7 +219,7 @@ class World:
 
     def wait(self) -> None:
         """Time passes; clients that live are heard before a session is over, mostly."""
-        ms = self.draw.choice([10, 1_000, 1_000, 5_000, 5_000, 20_000, 45_000, 61_000, 330_000])
+        ms = self.draw.choice([10, 1_000, 1_000, 5_000, 5_000, 20_000, 31_000, 45_000, 61_000, 330_000])
         if ms > 5_000 and self.draw.random() < 0.7:
             for client in list(self.clients):
                 if client.joined:
