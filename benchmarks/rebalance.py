@@ -221,7 +221,8 @@ def records(bootstrap: str, protocol: str) -> str:
         after = rate(3.0)
     producing.join()
     cluster.close()
-    return f"{before:9.0f} {during:9.0f} {after:9.0f}   (settled in {took:.1f} s, {len(owners.doubles)} held twice)"
+    row = f"{before:9.0f} {during:9.0f} {after:9.0f}"
+    return f"{row}   (settled in {took:.1f} s, {len(owners.doubles)} held twice)"
 
 
 def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:

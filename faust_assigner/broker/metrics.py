@@ -16,7 +16,7 @@ from prometheus_client import start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from faust_assigner.broker.meter import Spread
+from faust_assigner.broker.groups.meter import Spread
 
 if TYPE_CHECKING:
     from faust_assigner.broker.server import BrokerServer

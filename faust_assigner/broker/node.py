@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.group_configs import GroupConfigs
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
+from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.groups.told_topics import ToldTopics
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed, open_store
-from faust_assigner.broker.told_topics import ToldTopics
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.coordinator.assignors import GroupSpec, Target

@@ -21,7 +21,6 @@ from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encod
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
-from faust_assigner.broker.faults import Faults
 from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.node import Node
@@ -48,10 +47,9 @@ class Connection(asyncio.Protocol):
         self._writing_since: float | None = None
         now = self._loop.time()
         self._incomplete_since: float | None = now  # the first frame is awaited from the start
-        self._last_active = now
+        self._last_active = self.heard_at = now
         self.address = ""
         self.founded = 0
-        self.heard_at = now
         self._unsent = 0
 
     def local_host(self) -> str:
@@ -137,8 +135,6 @@ class Connection(asyncio.Protocol):
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
             return
-        if self._server.faults is not None and self._is_held_up(header, frame):
-            return
         api = APIS.get(header.api_key)
         if api is None or not api.low <= header.api_version <= api.high:
             self._unsupported(header, api)
@@ -155,24 +151,6 @@ class Connection(asyncio.Protocol):
             self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
             return
         self._handle(api, header, request)
-
-    def _is_held_up(self, header: RequestHeader, frame: bytes) -> bool:
-        faults = self._server.faults
-        assert faults is not None
-        if faults.is_dead(header.client_id):
-            self.abort()
-            return True
-
-        def go_on() -> None:
-            self._pending = None
-            if not self._closing:
-                self._serve(frame)
-                self._pump()
-
-        if faults.waits(header.client_id, go_on):
-            self._pending = self._loop.create_future()
-            return True
-        return False
 
     @staticmethod
     def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
@@ -277,10 +255,7 @@ class Connection(asyncio.Protocol):
         outcome.add_done_callback(finished)
 
     def _respond(self, header: RequestHeader, outcome: Any) -> None:
-        faults = self._server.faults
-        if faults is not None and faults.loses(header.client_id, header.api_key):
-            self.abort()
-        elif outcome is CLOSE:
+        if outcome is CLOSE:
             self.close("requests_failed", "a request without acknowledgement failed")
         elif outcome is not NO_RESPONSE:
             self._write(outcome)
@@ -323,8 +298,8 @@ class Connection(asyncio.Protocol):
     def close(self, counter: str, why: str) -> None:
         """Serve the peer no longer and count why; answers given before are still delivered."""
         self._node.counters[counter] += 1
-        now = self._loop.time()
-        self._node.journal.say(counter, now, "closed the connection of %s: %s", self.address, why)
+        said = "closed the connection of %s: %s"
+        self._node.journal.say(counter, self._loop.time(), said, self.address, why)
         self.finish()
 
     def finish(self) -> None:
@@ -353,7 +328,7 @@ class BrokerServer:
     def __init__(self, node: Node, *, frame_timeout_s: float = FRAME_TIMEOUT_S) -> None:
         self.node = node
         self.frame_timeout_s = frame_timeout_s
-        self.faults: Faults | None = None
+        self.connection_type: type[Connection] = Connection
         self._connections: set[Connection] = set()
         self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
@@ -363,11 +338,14 @@ class BrokerServer:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen; return the port (a free one for port 0). Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._listener = await loop.create_server(self._connect, host, port, backlog=1024)
         self.node.listen_on(host, int(self._listener.sockets[0].getsockname()[1]))
         self.node.start(loop)
         self._sweeper = loop.create_task(self._sweep())
         return self.node.port
+
+    def _connect(self) -> Connection:
+        return self.connection_type(self)
 
     async def stop(self) -> None:
         """Stop listening, drop every peer, close the store. What was acknowledged is on disk already."""

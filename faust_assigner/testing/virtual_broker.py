@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.faults import Faults
 from faust_assigner.broker.node import Node
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import LeaveGroup, Leaver
 from faust_assigner.coordinator.group import GroupView
+from faust_assigner.testing.faults import Faults, with_faults
 
 START_MS: Final = 1_700_000_000_000
 
@@ -38,7 +38,7 @@ class VirtualBroker:
 
     def __enter__(self) -> Self:
         self._broker.__enter__()
-        self._broker.call(lambda node: setattr(self._broker.server, "faults", self._faults))
+        self._broker.call(lambda node: with_faults(self._broker.server, self._faults))
         return self
 
     def __exit__(

@@ -130,7 +130,7 @@ class ConsumerScript:
         return answer
 
     def settle(self, *whos: str, label: str = "settled", **changes: Any) -> None:
-        """Let these go on, in turns, acknowledging what they are given, until nothing changes; log the end."""
+        """Let these go on in turns, acknowledging what they are given, until nothing changes; log the end."""
         calm = 0
         for _ in range(PATIENCE):
             before = (dict(self.epochs), {who: self.shown_owned(who) for who in whos})
@@ -145,7 +145,7 @@ class ConsumerScript:
         self.log.append((label, [self.standing(who) for who in whos]))
 
     def count_from(self, who: str) -> None:
-        """Take this member's epoch for the first: Kafka looks for a pattern's topics after its first answer."""
+        """Take this member's epoch for the first: Kafka looks for a pattern's topics after it answered."""
         self.log.clear()
         self.first_epoch = self.epochs[who]
 

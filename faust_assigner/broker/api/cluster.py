@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
-from faust_assigner.broker.group_configs import GROUP_CONFIGS
+from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 

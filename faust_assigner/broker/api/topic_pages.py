@@ -11,7 +11,7 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import PARTITION_BYTES, UNKNOWN_OPERATIONS, partition_values
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
-NO_ELR: Final = {"eligible_leader_replicas": (), "last_known_elr": ()}  # null would break Kafka's own tools
+NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}  # Kafka's tools bear no null
 MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
 
 
@@ -41,7 +41,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "error_code": ErrorCode.none,
                 "name": name,
                 "topic_id": topic.topic_id,
-                "partitions": [partition_values(call, number) | NO_ELR for number in shown],
+                "partitions": [{**partition_values(call, number), **NO_ELR} for number in shown],
                 "topic_authorized_operations": UNKNOWN_OPERATIONS,
             }
         )

@@ -268,7 +268,11 @@ STORIES = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_ours_answers_as_kafka_does(story: Story, kafka: KafkaServer) -> None:
     """Line by line: error, epoch, interval, assignment, and what administrators are shown."""
-    settings = {**SAME_SETTINGS, "group.consumer.assignors": "uniform,range"}
+    settings = {
+        **SAME_SETTINGS,
+        "group.consumer.assignors": "uniform,range",
+        "group.consumer.min.session.timeout.ms": 45_000,
+    }
     with EmbeddedBroker(settings=settings) as broker:
         group = f"group-{uuid.uuid4().hex[:8]}"
         told = []

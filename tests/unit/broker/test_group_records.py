@@ -35,8 +35,8 @@ OLD_STORE = (
     (
         b"gold",
         b'{"generation": 7, "protocol_type": "consumer", "protocol": "range", "leader": "m-1", "since": 99, '
-        b'"settled": true, "members": [{"id": "m-1", "instance": "i-1", "client": "client", "host": "/127.0.0.1", '
-        b'"session": 10000, "rebalance": 60000, "assignment": "AAEC", '
+        b'"settled": true, "members": [{"id": "m-1", "instance": "i-1", "client": "client", '
+        b'"host": "/127.0.0.1", "session": 10000, "rebalance": 60000, "assignment": "AAEC", '
         b'"protocols": [["range", "AAAAAAABAAFhAAAAAA=="]]}]}',
     ),
     (

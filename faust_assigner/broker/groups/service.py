@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.fences import Refusal
-from faust_assigner.broker.group_books import GroupBooks
-from faust_assigner.broker.meter import FENCING, Meter
+from faust_assigner.broker.groups.books import GroupBooks
+from faust_assigner.broker.groups.fences import Refusal
+from faust_assigner.broker.groups.meter import FENCING, Meter
 from faust_assigner.broker.storage import group_records, group_store
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.store import Store, StoreFailed, prefix_range
@@ -181,7 +181,7 @@ class GroupService(GroupBooks):
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
-        is_refused_inside = not group_id and isinstance(event, ConsumerGroupHeartbeat)  # with words of its own
+        is_refused_inside = not group_id and isinstance(event, ConsumerGroupHeartbeat)  # with its words
         if not limits.is_group_id(group_id) and not is_nameless_commit and not is_refused_inside:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
