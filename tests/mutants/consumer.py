@@ -47,7 +47,8 @@ _STEPS = (
         _RECONCILE,
         "a member reaches the new epoch before it has given up",
         "    if revoke and _still_owns(owned, revoke):\n        return replace(\n            member,\n",
-        "    if revoke and _still_owns(owned, revoke):\n        return replace(\n            member,\n            epoch=aim.epoch,\n",
+        "    if revoke and _still_owns(owned, revoke):\n        return replace(\n"
+        "            member,\n            epoch=aim.epoch,\n",
     ),
     bug(
         _RECONCILE,
@@ -155,12 +156,14 @@ _HEARTBEATS = (
         "a session is not renewed by a heartbeat",
         "        self.timers.set(Purpose.SESSION, member_id, self._now + self.limits.session_timeout_ms)\n",
         "        if self.timers.get(Purpose.SESSION, member_id) is None:\n"
-        "            self.timers.set(Purpose.SESSION, member_id, self._now + self.limits.session_timeout_ms)\n",
+        "            self.timers.set(Purpose.SESSION, member_id, "
+        "self._now + self.limits.session_timeout_ms)\n",
     ),
     bug(
         _BEAT,
         "the rebalance timer runs on after the revocation",
-        "        if after.state is not MemberState.UNREVOKED:\n            self.timers.drop(Purpose.REBALANCE, member_id)\n",
+        "        if after.state is not MemberState.UNREVOKED:\n"
+        "            self.timers.drop(Purpose.REBALANCE, member_id)\n",
         "        if after.state is not MemberState.UNREVOKED:\n            pass\n",
     ),
     bug(
@@ -268,7 +271,8 @@ _GROUP = (
     bug(
         _TIMERS,
         "a timer that was moved back rings when it was first due",
-        "            if current is not None:\n                heapq.heappush(self._heap, (current, purpose, member_id))\n",
+        "            if current is not None:\n"
+        "                heapq.heappush(self._heap, (current, purpose, member_id))\n",
         "",
     ),
     bug(
