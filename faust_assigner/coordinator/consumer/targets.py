@@ -14,7 +14,7 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
 from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
 from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
-from faust_assigner.coordinator.consumer.partitions import pairs
+from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.consumer.timers import Purpose
@@ -169,7 +169,11 @@ class Targets(GroupCore):
             reads = self.topics.read_by(said)
             wanted |= reads
             members[member_id] = MemberSpec(
-                reads, said.instance_id, said.rack_id, self.book.target.get(member_id, {})
+                reads,
+                said.instance_id,
+                said.rack_id,
+                self.book.target.get(member_id, {}),
+                plain(self.book.at(member_id).assigned),
             )
         topics: dict[TopicId, Topic] = {t: self.catalogue.by_id[t] for t in sorted(wanted)}
         return GroupSpec(self.assignor_name(), members, topics)
