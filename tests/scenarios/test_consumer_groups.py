@@ -15,7 +15,11 @@ FILES = {path.stem: list(scenarios(path.read_text())) for path in sorted(FOLDER.
 ALL = [(name, scenario) for name, found in FILES.items() for scenario in found]
 COVERAGE = FOLDER / "kafka_tests.csv"
 #: How many tests each suite has: none may be missing from the list.
-SUITES = {"GroupMetadataManagerTest": 252, "CurrentAssignmentBuilderTest": 14, "ConsumerProtocolMigrationTest": 20}
+SUITES = {
+    "GroupMetadataManagerTest": 252,
+    "CurrentAssignmentBuilderTest": 14,
+    "ConsumerProtocolMigrationTest": 20,
+}
 
 
 @pytest.mark.parametrize(("file", "scenario"), ALL, ids=[f"{name}: {s.title}" for name, s in ALL])
@@ -50,7 +54,9 @@ def test_every_answer_to_a_test_of_kafka_exists() -> None:
                 assert part in titles, (suite, test, part)
             elif kind == "test":
                 file, _, name = part.partition("::")
-                defined = {n.name for n in ast.walk(ast.parse((TESTS / file).read_text())) if hasattr(n, "name")}
+                defined = {
+                    n.name for n in ast.walk(ast.parse((TESTS / file).read_text())) if hasattr(n, "name")
+                }
                 assert name in defined, (suite, test, part)
             else:
                 assert (kind, len(part) > 20) == ("not applicable", True), (suite, test, kind, part)

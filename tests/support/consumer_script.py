@@ -1,14 +1,14 @@
 """Scenarios of consumer groups as readable scripts with the answers they must bring.
 
-A file holds scenarios, each a line ``== title``, then commands at the margin with the expected answers indented
-below. ``python -m tests.support.consumer_script FILE`` writes the answers of today into the file, to be read
-before they are kept.
+A file holds scenarios, each a line ``== title``, then commands at the margin with the expected answers
+indented below. ``python -m tests.support.consumer_script FILE`` writes the answers of today into the file, to
+be read before they are kept.
 
     topics a=4 b=2            limits max_size=2 policy=upgrade interval=1000 session=45000
     join m1 reads=a,b         beat m1 1 owns=a:0,1        leave m1 epoch=-2 instance=i1
     cjoin - new=c1 reads=a    csync c1 2                  cbeat c1 2              cleave c1 /i2
     commit m1 3 parts=a:0     fetch m1 3                  delete                  wait 45000
-    restart                   disk fails                  group
+    restart                   disk fails                  group                   now session=60000
 """
 
 from __future__ import annotations
@@ -86,14 +86,25 @@ class Stage:
         return []
 
     def _limits(self, plain: list[str], words: Words) -> list[str]:
-        names = {"session": "session_timeout_ms", "interval": "assignment_interval_ms", "max_size": "max_size"}
+        names = {
+            "session": "session_timeout_ms",
+            "interval": "assignment_interval_ms",
+            "max_size": "max_size",
+        }
         numbers = {names[k]: int(v) for k, v in words.items() if k in names}
         policy = MigrationPolicy(words.get("policy", "bidirectional"))
         fresh = Bench(ConsumerLimits(**{"assignment_interval_ms": 0, **numbers}, migration_policy=policy))
-        fresh.classic_limits = GroupLimits(initial_rebalance_delay_ms=0, max_size=int(words.get("classic_max", 100)))
+        fresh.classic_limits = GroupLimits(
+            initial_rebalance_delay_ms=0, max_size=int(words.get("classic_max", 100))
+        )
         fresh.group.classic_limits = fresh.classic_limits  # type: ignore[attr-defined]
         fresh.catalogue = self.bench.catalogue
         self.bench = fresh
+        return []
+
+    def _now(self, plain: list[str], words: Words) -> list[str]:
+        limits = replace(self.bench.limits, session_timeout_ms=int(words["session"]))
+        self.bench.limits = self.bench.group.limits = limits  # type: ignore[attr-defined]
         return []
 
     def _disk(self, plain: list[str], words: Words) -> list[str]:
@@ -114,9 +125,8 @@ class Stage:
 
     def _group(self, plain: list[str], words: Words) -> list[str]:
         view = self.bench.group.describe()
-        lines = [
-            f"{view.group_type} {view.state} epoch {view.epoch} target {view.target_epoch} {view.protocol_name}".strip()
-        ]
+        epochs = f"epoch {view.epoch} target {view.target_epoch}"
+        lines = [f"{view.group_type} {view.state} {epochs} {view.protocol_name}".strip()]
         for m in sorted(view.members, key=lambda m: m.member_id):
             parts = [f"{m.member_id} {m.epoch} {m.state or m.protocol} has {self._names(m.assigned)}"]
             parts += [f"gives up {self._names(m.revoking)}"] if m.revoking else []
@@ -154,7 +164,9 @@ class Stage:
         given = {"owns": "nothing", "timeout": "60000", **words}
         if "regex" not in given:
             given.setdefault("reads", "a")
-        return self._heartbeat(["" if plain[0] == "-" else plain[0], "0"], {k: v for k, v in given.items() if v != "none"})
+        return self._heartbeat(
+            ["" if plain[0] == "-" else plain[0], "0"], {k: v for k, v in given.items() if v != "none"}
+        )
 
     def _leave(self, plain: list[str], words: Words) -> list[str]:
         return self._heartbeat([plain[0], words.get("epoch", "-1")], words)
@@ -218,13 +230,17 @@ class Stage:
         error = getattr(effect, "error", None)
         match effect:
             case fx.LeaveReply():
-                return "left: " + ", ".join(f"{m or '-'}{'/' + i if i else ''} {e.name}" for m, i, e in effect.results)
+                return "left: " + ", ".join(
+                    f"{m or '-'}{'/' + i if i else ''} {e.name}" for m, i, e in effect.results
+                )
             case fx.Happened(what, member_id) if what in LOUD:
                 return f"! {what} {member_id}".rstrip()
             case fx.Happened() | fx.SaveGroup() | fx.DropGroup():
                 return ""
             case _ if error:
-                return f"{who}: {error.name}" + (f" {effect.member_id}" if error.name == "MEMBER_ID_REQUIRED" else "")
+                return f"{who}: {error.name}" + (
+                    f" {effect.member_id}" if error.name == "MEMBER_ID_REQUIRED" else ""
+                )
             case fx.ConsumerHeartbeatReply():
                 has = "" if effect.assignment is None else f" has {self._names(effect.assignment)}"
                 return f"{effect.member_id}: epoch {effect.member_epoch}{has}"
@@ -236,10 +252,17 @@ class Stage:
         return f"{who}: ok"
 
 
-LOUD = ("member_expired", "member_missed_revocation", "member_missed_join", "member_missed_sync", "downgraded")
+LOUD = (
+    "member_expired",
+    "member_missed_revocation",
+    "member_missed_join",
+    "member_missed_sync",
+    "downgraded",
+)
 COMMANDS: Mapping[str, Callable[[Stage, list[str], Words], list[str]]] = {
     "topics": Stage._topics,
     "limits": Stage._limits,
+    "now": Stage._now,
     "disk": Stage._disk,
     "restart": Stage._restart,
     "wait": Stage._wait,
@@ -266,7 +289,9 @@ def _owned(said: str) -> dict[str, tuple[int, ...]]:
 
 
 def _shown(partitions: Mapping[str, tuple[int, ...]]) -> str:
-    return ";".join(f"{n}:{','.join(map(str, parts))}" for n, parts in sorted(partitions.items())) or "nothing"
+    return (
+        ";".join(f"{n}:{','.join(map(str, parts))}" for n, parts in sorted(partitions.items())) or "nothing"
+    )
 
 
 def played(scenario: Scenario) -> list[tuple[str, tuple[str, ...]]]:

@@ -20,6 +20,8 @@ class MemberSpec:
     rack_id: str | None = None
     #: The target so far, not what it holds at this moment: a member in the middle of a move goes on.
     target: Partitions = field(default_factory=dict)
+    #: What it holds at this moment: of what must move, that which has not arrived yet moves first.
+    held: Partitions = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,15 @@ MOST_FOR_EXACT: Final = 300
 
 
 def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Even loads, then the most that stays. Ties: lower member ids get more, keep lower partitions.
+    """Even loads, then the most that stays. Ties: lower member ids get more, and keep what they hold already.
 
     Cost: O(members x topics + partitions) when all read the same, else a flow over classes and members.
     """
     line = sorted(spec.members)
     classes = _classes(spec, line, topics)
     before = _before(spec, line)
-    tasks = [[(t, p) for t in ids for p in range(topics[t].partitions)] for ids in classes.values()]
+    here = _arrived(spec)
+    tasks = [_in_order(ids, topics, here) for ids in classes.values()]
     owners = [np.array([before.get(pair, NOBODY) for pair in pairs], dtype=np.int64) for pairs in tasks]
     allowed = np.array([[m in readers for m in range(len(line))] for readers in classes], dtype=np.bool_)
     allowed = allowed.reshape(len(classes), len(line))
@@ -69,6 +70,23 @@ def _classes(
         if readers and topics[topic_id].partitions:
             classes.setdefault(readers, []).append(topic_id)
     return classes
+
+
+def _arrived(spec: GroupSpec) -> frozenset[Pair]:
+    """Partitions that are where the last target put them."""
+    both = (
+        (topic_id, number)
+        for member in spec.members.values()
+        for topic_id, numbers in member.target.items()
+        for number in set(numbers).intersection(member.held.get(topic_id, ()))
+    )
+    return frozenset(both)
+
+
+def _in_order(ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]) -> list[Pair]:
+    """A class's partitions; those that come first are kept first."""
+    pairs = [(t, p) for t in ids for p in range(topics[t].partitions)]
+    return sorted(pairs, key=lambda pair: pair not in here)
 
 
 def _before(spec: GroupSpec, line: list[str]) -> dict[Pair, int]:

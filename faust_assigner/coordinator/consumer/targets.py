@@ -13,12 +13,11 @@ from typing import Final
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
 from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
-from faust_assigner.coordinator.consumer.core import GroupCore
-from faust_assigner.coordinator.consumer.partitions import pairs
+from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
+from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.consumer.timers import Purpose
-from faust_assigner.coordinator.errors import CoordinatorBug
 from faust_assigner.coordinator.events import TargetComputed
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
@@ -45,6 +44,8 @@ class Targets(GroupCore):
         #: The request that is out, with the epoch it is for and the instance ids of its members.
         self._asked: tuple[int, int, dict[str, str]] | None = None
         self._requests = 0
+        #: An assignor that failed is not asked again before.
+        self._not_before_ms = 0
 
     def _rewind(self, undo: Iterable[Record]) -> None:
         super()._rewind(undo)
@@ -85,6 +86,7 @@ class Targets(GroupCore):
             return
         last = self._computed_at_ms
         due = self._now if last is None else last + self.limits.assignment_interval_ms
+        due = max(due, self._not_before_ms)
         if due > self._now:
             self.timers.set(Purpose.TARGET, "", due)
             self._give_first_epoch()
@@ -94,16 +96,23 @@ class Targets(GroupCore):
     def _compute(self) -> None:
         self.timers.drop(Purpose.TARGET, "")
         spec = self.group_spec()
-        if spec.size <= self.limits.inline_size:
-            self._install(compute(spec), self.book.epoch)
-            self._computed_at_ms = self._now
+        if spec.size > self.limits.inline_size:
+            self._ask_elsewhere(spec)
             return
+        try:
+            target = compute(spec)
+        except Exception as error:  # a plug-in: whatever it raises must not cost anybody a heartbeat
+            self._failed(str(error))
+        else:
+            self._adopt(target, self.book.epoch)
+
+    def _ask_elsewhere(self, spec: GroupSpec) -> None:
+        self._give_first_epoch()
         self._requests += 1
         instances = {m: i for i, m in self.book.instances.items()}
         self._asked = (self._requests, self.book.epoch, instances)
         self.timers.set(Purpose.TARGET, "", self._now + ASK_AGAIN_MS)
         self._emit(fx.ComputeTarget(self._requests, spec))
-        self._give_first_epoch()
 
     def _give_first_epoch(self) -> None:
         """While the first target is being computed members need an epoch above 0, which means joining."""
@@ -117,13 +126,26 @@ class Targets(GroupCore):
             return  # an answer to a question of a former life
         _, epoch, instances = self._asked
         self._asked = None
-        self._computed_at_ms = self._now
-        self.timers.drop(Purpose.TARGET, "")
         if event.target is None:
-            self._say("assignor_failed", detail=event.reason)
+            self._failed(event.reason)
         else:
-            self._install(self._with_successors(event.target, instances), epoch)
+            self._adopt(self._with_successors(event.target, instances), epoch)
         self._follow_epoch()
+
+    def _adopt(self, target: Target, epoch: int) -> None:
+        twice = given_twice(target)
+        if twice is not None:
+            self._failed(f"{twice} was given to two members")
+            return
+        self._computed_at_ms = self._now
+        self._install(target, epoch)
+
+    def _failed(self, reason: str) -> None:
+        """The group goes on with the target it has, and asks again."""
+        self._say("assignor_failed", detail=reason)
+        self._not_before_ms = self._now + max(self.limits.assignment_interval_ms, RETRY_MS)
+        self.timers.set(Purpose.TARGET, "", self._not_before_ms)
+        self._give_first_epoch()
 
     def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
         """A static member that came back meanwhile has another id now."""
@@ -132,7 +154,6 @@ class Targets(GroupCore):
         return {renamed.get(m, m): share for m, share in target.items()}
 
     def _install(self, target: Target, epoch: int) -> None:
-        refuse_double(target)
         for member_id in self.book.members:
             share = dict(target.get(member_id, {}))
             if share != self.book.target.get(member_id):
@@ -148,7 +169,11 @@ class Targets(GroupCore):
             reads = self.topics.read_by(said)
             wanted |= reads
             members[member_id] = MemberSpec(
-                reads, said.instance_id, said.rack_id, self.book.target.get(member_id, {})
+                reads,
+                said.instance_id,
+                said.rack_id,
+                self.book.target.get(member_id, {}),
+                plain(self.book.at(member_id).assigned),
             )
         topics: dict[TopicId, Topic] = {t: self.catalogue.by_id[t] for t in sorted(wanted)}
         return GroupSpec(self.assignor_name(), members, topics)
@@ -176,11 +201,12 @@ class Targets(GroupCore):
         return after
 
 
-def refuse_double(target: Target) -> None:
-    """An assignor of ours that gives one partition to two members has a bug."""
-    given: dict[tuple[TopicId, int], str] = {}
+def given_twice(target: Target) -> tuple[TopicId, int] | None:
+    """A partition that an assignor gives to two members, if there is one: a bug of it."""
+    given: set[tuple[TopicId, int]] = set()
     for member_id in sorted(target):
         for pair in pairs(target[member_id]):
             if pair in given:
-                raise CoordinatorBug(f"{pair} was given to {given[pair]} and to {member_id}")
-            given[pair] = member_id
+                return pair
+            given.add(pair)
+    return None

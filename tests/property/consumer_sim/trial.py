@@ -10,6 +10,7 @@ from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup, refuse_join
 from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -186,7 +187,10 @@ class Trial:
             self.promises.downgraded_by_time(before, self.group, self.now)
         elif before is not None and after is not None:
             self.promises.expired(before, after, self.now, dirty=self.dirty)
-            self.dirty = False
+            retries = (
+                isinstance(self.group, ConsumerGroup) and self.group.timers.get(Purpose.RETRY, "") is not None
+            )
+            self.dirty = self.dirty and retries  # until it has looked at the topics again
         self._look_around(before, after)
 
     def _check_undone(self, before: Seen | None, after: Seen | None) -> None:

@@ -108,6 +108,18 @@ def test_uniform_moves_only_what_a_newcomer_needs() -> None:
     assert (loads(after), stays(after, before)) == ([3, 3, 4], 7)
 
 
+def test_uniform_moves_first_what_has_not_arrived_yet() -> None:
+    """m1 was to have all four and holds two of them: those it keeps."""
+    everything = {topic_id("a"): (0, 1, 2, 3)}
+    members = {
+        "m1": MemberSpec(frozenset(everything), target=everything, held={topic_id("a"): (2, 3)}),
+        "m2": MemberSpec(frozenset(everything)),
+    }
+    topics = {topic_id("a"): Topic("a", topic_id("a"), 4)}
+    target = compute(GroupSpec("uniform", members, topics))
+    assert target == {"m1": {topic_id("a"): (2, 3)}, "m2": {topic_id("a"): (0, 1)}}
+
+
 def _best(group: GroupSpec) -> tuple[int, int]:
     """By trying everything: the least sum of squared loads, and with it the most that stays."""
     before = flat({m: s.target for m, s in group.members.items()})

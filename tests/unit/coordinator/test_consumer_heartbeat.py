@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from faust_assigner.coordinator.errors import Code
+import pytest
+
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.errors import Code, CoordinatorBug
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+    Tick,
+)
+from faust_assigner.coordinator.settings import ConsumerLimits
 from tests.support.consumer_bench import Bench
 
 
@@ -49,3 +65,45 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     bench.wait(25_000)
     assert bench.given(bench.heartbeat("m2", 2)) == {"a": (0, 1, 2, 3)}
     assert bench.heartbeat("m1", 1).error is Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (ConsumerGroupHeartbeat(1, "m1", 3), Code.GROUP_ID_NOT_FOUND),
+        (JoinGroup(1, "m1", "", ()), Code.UNKNOWN_MEMBER_ID),
+        (SyncGroup(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
+        (Heartbeat(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
+        (LeaveGroup(1, ()), Code.UNKNOWN_MEMBER_ID),
+        (CommitOffsets(1, "m1", 3), Code.ILLEGAL_GENERATION),
+        (FetchOffsets(1, "m1", 3), Code.NONE),
+        (DeleteGroup(1), Code.GROUP_ID_NOT_FOUND),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, Code) else value.name,
+)
+def test_a_group_nobody_knows_has_one_answer_for_each_request(event: Event, error: Code) -> None:
+    """Kafka's, whatever the protocol of the question."""
+    assert answer_absent(event).error is error
+
+
+def test_a_pattern_from_a_stranger_is_bounded() -> None:
+    """1 KiB of RE2, no look-around, no back references, and no time that grows with more than the input."""
+    assert Bench().join("m1", subscribed_topic_regex="a" * 1_024).error is Code.NONE
+    for bad in ("a" * 1_025, "\u00e4" * 513, "(?=a)", r"(a)\1", "(a", "a{2000}"):
+        assert Bench().join("m1", subscribed_topic_regex=bad).error is Code.INVALID_REGULAR_EXPRESSION, bad
+
+
+def test_a_full_group_lets_a_static_member_come_back() -> None:
+    """It is not one member more."""
+    bench = Bench(ConsumerLimits(max_size=1))
+    bench.join("m1", instance_id="i1")
+    bench.heartbeat("m1", -2, instance_id="i1")
+    assert bench.join("m2", instance_id="i1").error is Code.NONE
+
+
+def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
+    """The surroundings write at once."""
+    bench = Bench()
+    bench.group.step(ConsumerGroupHeartbeat(1, "m1", 0, None, None, 1, ("a",), owned={}), 0)
+    with pytest.raises(CoordinatorBug, match="before the outcome"):
+        bench.group.step(Tick(), 0)
