@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from faust_assigner.broker.server import BrokerServer, Connection
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.wire import RequestHeader
 
 CLIENT_ID_AT = 12  # in a connection's first bytes: after size, key, version and correlation id

@@ -7,7 +7,7 @@ from tests.mutants.coordinator import bug
 _CLASSIC = "faust_assigner/coordinator/classic.py"
 _OFFSETS = "faust_assigner/coordinator/offsets.py"
 _VIEWS = "faust_assigner/coordinator/classic_views.py"
-_SERVICE = "faust_assigner/broker/groups.py"
+_SERVICE = "faust_assigner/broker/groups/service.py"
 _ADMIN = "faust_assigner/broker/api/group_admin.py"
 _COMMIT = "faust_assigner/broker/api/group_offsets.py"
 

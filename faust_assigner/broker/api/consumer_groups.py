@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import time
 import uuid
 from collections.abc import Iterable
 from typing import Any, Final
@@ -53,7 +52,6 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
         )
 
     reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)
-    call.node.groups.meter.heartbeat_s["consumer"].add(time.monotonic() - call.peer.heard_at)
     if reply.error is Code.NONE and reply.assignment is None:
         return _calm(call.version, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
     return _values(call, reply)

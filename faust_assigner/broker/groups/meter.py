@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ FENCING: Final = frozenset(
         Code.STALE_MEMBER_EPOCH,
     }
 )
+HEARTBEATS: Final = {b"\0\x0c": "classic", b"\0\x44": "consumer"}  # by a frame's API key
 SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 
 
@@ -59,6 +61,12 @@ class Meter:
         default_factory=lambda: {kind: Spread(HEARTBEAT_BOUNDS_S) for kind in ("classic", "consumer")}
     )
     _unsettled: dict[str, int] = field(default_factory=dict)  # group -> since when, in ms
+
+    def served(self, frame: bytes, heard_at: float) -> None:
+        """How long a heartbeat took, since its bytes came (by ``time.monotonic``); other requests are not timed."""
+        protocol = HEARTBEATS.get(frame[:2])
+        if protocol is not None:
+            self.heartbeat_s[protocol].add(time.monotonic() - heard_at)
 
     def state_seen(self, group_id: str, state: str, now_ms: int, reason: str) -> None:
         """The state of a group after an event; a rebalance lasts from the first unsettled one to Stable."""

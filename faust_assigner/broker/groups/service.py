@@ -10,9 +10,11 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from dataclasses import replace
+from typing import Final, cast
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.founders import Founder, Founders
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import FENCING, Meter
@@ -51,12 +53,6 @@ Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.
 Outcome = Callable[[Target | None, str], None]  # the target, or None and why there is none
 Compute = Callable[[GroupSpec, Outcome], None]
 STATE: Final = "state"  # what a machine says when its state changes; every other word is a reason
-
-
-class Founder(Protocol):
-    """A peer, as far as groups go."""
-
-    founded: int
 
 
 def compute_now(spec: GroupSpec, done: Outcome) -> None:
@@ -98,7 +94,7 @@ class GroupService(GroupBooks):
         self._journal = journal if journal is not None else Journal()
         self.meter = Meter()
         self._groups: dict[str, Group] = {}
-        self._unproven: dict[str, None] = {}  # groups founded in this run, the oldest first
+        self._founders = Founders()
         self._parked: dict[Token, tuple[Answer, Request]] = {}
         self._tokens = itertools.count()
         self._replay()
@@ -116,6 +112,7 @@ class GroupService(GroupBooks):
                 catalogue=self._tell(group_id),
                 now_ms=self._clock(),
             )
+            self._founders.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
             self._set_alarm(group_id)
 
     def __iter__(self) -> Iterator[Group]:
@@ -146,14 +143,30 @@ class GroupService(GroupBooks):
         if group is None:
             self._answer(group_id, self._refusal(group_id, event, founder))
             return
+        if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
+            self._founders.has_members(group_id)
         if isinstance(event, ConsumerGroupHeartbeat) and self._told.get(group_id) is not self._catalogue():
             self._feed(group, CatalogueChanged(self._tell(group_id)))  # who created a topic finds it here
             group = self._groups[group_id]
         self._feed(group, event)
-        if not isinstance(event, Heartbeat | CommitOffsets):
-            self._set_alarm(group_id)  # those two only ever move a deadline back
+        if not isinstance(event, CommitOffsets):
+            self._set_alarm(group_id)  # a commit only ever moves a deadline back
         if known is None:
-            self._keep_founded(group_id, founder)
+            self._keep_founded(group_id)
+
+    def beat(self, group_id: str, event: Heartbeat) -> Code:
+        """A heartbeat's verdict, at once: no machine ever parks one."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            replies: list[fx.Reply] = []
+            self.ask(group_id, lambda token: replace(event, token=token), replies.append)
+            return replies[0].error
+        # In a classic group it stores nothing, and only ever moves a deadline back.
+        (reply,) = (answer_absent(event),) if group is None else group.step(event, self._clock())
+        error = cast(fx.HeartbeatReply, reply).error
+        if error in FENCING:
+            self._fenced(group_id, event, error)
+        return error
 
     def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> Group | None:
         if not _founds(event) or self._refusal_code(group_id, event, founder) is not None:
@@ -165,19 +178,20 @@ class GroupService(GroupBooks):
         else:
             group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=topics)
         self._groups[group_id] = group
+        self._founders.note(group_id, founder, is_simple=isinstance(event, CommitOffsets))
         return group
 
-    def _keep_founded(self, group_id: str, founder: Founder | None) -> None:
+    def _keep_founded(self, group_id: str) -> None:
         """A group that its founder's request did not bring to life is none."""
         group = self._groups.get(group_id)
-        if group is None:
-            return
         if isinstance(group, ConsumerGroup) and group.is_unproven:
-            del self._groups[group_id], self._told[group_id]
-            return
-        self._unproven[group_id] = None
-        if founder is not None:
-            founder.founded += 1
+            self._forget(group_id)
+
+    def _forget(self, group_id: str) -> None:
+        self._groups.pop(group_id, None)
+        self._told.pop(group_id, None)
+        self._founders.gone(group_id)
+        self.meter.forget(group_id)
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
@@ -188,26 +202,19 @@ class GroupService(GroupBooks):
             error = refuse_join(event, self._limits, group_id)
             if error is not Code.NONE:
                 return error
-        return None if self._has_room(founder) else Code.GROUP_MAX_SIZE_REACHED
+        has_room = self._has_room(founder, is_simple=isinstance(event, CommitOffsets))
+        return None if has_room else Code.GROUP_MAX_SIZE_REACHED
 
-    def _has_room(self, founder: Founder | None) -> bool:
-        """One peer may found as many groups as it leaves room for; ids nobody came back for make room."""
-        if len(self._groups) >= limits.MAX_GROUPS:
-            self._drop_unproven()
-        room = limits.MAX_GROUPS - len(self._groups)
-        return room > 0 and (founder is None or founder.founded < max(room, 1))
-
-    def _drop_unproven(self) -> None:
-        """Let go of the oldest group that holds nothing but ids handed out, if there is one."""
-        while self._unproven:
-            group_id = next(iter(self._unproven))
-            del self._unproven[group_id]
-            group = self._groups.get(group_id)
-            if group is not None and group.is_unproven and not self._books.get(group_id):
-                del self._groups[group_id]
-                self._told.pop(group_id, None)
-                self._counters["groups_forgotten"] += 1
-                return
+    def _has_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
+        """Where an address has its part, the oldest group goes that holds nothing but ids handed out."""
+        if self._founders.makes_room(founder, is_simple=is_simple):
+            for group_id in self._founders.fresh(founder, is_simple=is_simple):
+                group = self._groups.get(group_id)
+                if group is not None and group.is_unproven and not self._books.get(group_id):
+                    self._forget(group_id)
+                    self._counters["groups_forgotten"] += 1
+                    break
+        return self._founders.may_found(founder, is_simple=is_simple)
 
     def _refusal(self, group_id: str, event: Request, founder: Founder | None) -> fx.Reply:
         if _founds(event):
@@ -286,10 +293,13 @@ class GroupService(GroupBooks):
             return
         answer, event = parked
         if reply.error in FENCING:
-            self.meter.fenced[reply.error.name] += 1
-            refusal = Refusal(group_id, self._groups.get(group_id), event, reply.error)
-            self._journal.say(reply.error.name, self._clock() / 1000, "%s", refusal)
+            self._fenced(group_id, event, reply.error)
         answer(reply)
+
+    def _fenced(self, group_id: str, event: Request, error: Code) -> None:
+        self.meter.fenced[error.name] += 1
+        refusal = Refusal(group_id, self._groups.get(group_id), event, error)
+        self._journal.say(error.name, self._clock() / 1000, "%s", refusal)
 
     def _set_alarm(self, group_id: str) -> None:
         group = self._groups.get(group_id)
@@ -335,10 +345,7 @@ class GroupService(GroupBooks):
         return Code.NONE
 
     def _drop(self, group_id: str) -> None:
-        self._groups.pop(group_id, None)
-        self._unproven.pop(group_id, None)
-        self._told.pop(group_id, None)
-        self.meter.forget(group_id)
+        self._forget(group_id)
         deletes = [*self._close_book(group_id), group_store.group_key(group_id)]
         self._write_quietly([], deletes, [prefix_range(group_records.records_prefix(group_id))])
 
