@@ -8,6 +8,8 @@ _CLASSIC = "faust_assigner/coordinator/classic.py"
 _OFFSETS = "faust_assigner/coordinator/offsets.py"
 _VIEWS = "faust_assigner/coordinator/classic_views.py"
 _SERVICE = "faust_assigner/broker/groups/service.py"
+_BOOKS = "faust_assigner/broker/groups/books.py"
+_VIEWS = "faust_assigner/coordinator/classic_views.py"
 _ADMIN = "faust_assigner/broker/api/group_admin.py"
 _COMMIT = "faust_assigner/broker/api/group_offsets.py"
 
@@ -63,39 +65,38 @@ MUTANTS = (
         "_store(call, request) if reply.error is Code.NONE else {}", "_store(call, request)"),
     bug(_COMMIT, "a commit that is not on disk is acknowledged",
         "changes)\n    if stored is not Code.NONE:\n", "changes)\n    if False:\n"),
-    bug(_SERVICE, "offsets hold although they are not on disk",
-        "            return Code.NOT_COORDINATOR\n        book.commit(changes)\n",
-        "            book.commit(changes)\n"
+    bug(_BOOKS, "offsets hold although they are not on disk",
+        "            return Code.NOT_COORDINATOR\n        self._remember(group_id, changes)\n",
+        "            self._remember(group_id, changes)\n"
         "            return Code.NOT_COORDINATOR\n"
-        "        book.commit(changes)\n",
+        "        self._remember(group_id, changes)\n",
         f"{_DESK}a_group_that_cannot_be_written_is_not_acknowledged"),
-    bug(_SERVICE, "offsets are in memory alone",
+    bug(_BOOKS, "offsets are in memory alone",
         "            self._store.write(pairs)\n", "            pass\n",
         f"{_DESK}groups_and_offsets_come_back_from_disk"),
     bug(_SERVICE, "a failed save of a group is taken for a good one",
-        "could not be stored: %s\", record.group_id, error)\n            return Code.NOT_COORDINATOR\n",
-        "could not be stored: %s\", record.group_id, error)\n            return Code.NONE\n",
+        "could not be stored: %s\", group_id, error)\n            return Code.NOT_COORDINATOR\n",
+        "could not be stored: %s\", group_id, error)\n            return Code.NONE\n",
         f"{_DESK}a_group_that_cannot_be_written_is_not_acknowledged"),
     bug(_SERVICE, "offsets of a deleted group come back at the next start",
-        "[*deletes, group_store.group_key(group_id)]", "[group_store.group_key(group_id)]",
+        "deletes = [*self._close_book(group_id), group_store.group_key(group_id)]",
+        "deletes = [group_store.group_key(group_id)]",
         f"{_DESK}a_deleted_group_leaves_no_offsets_on_disk"),
-    bug(_SERVICE, "offsets that were deleted come back at the next start",
+    bug(_BOOKS, "offsets that were deleted come back at the next start",
         "            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])\n",
         ""),
-    bug(_SERVICE, "offsets outlive their topic",
+    bug(_BOOKS, "offsets outlive their topic",
         "        for topic in {topic for topic, _ in changes}:\n", "        for topic in ():\n",
         f"{_DESK}a_deleted_topic_takes_its_offsets_from_every_group"),
-    bug(_SERVICE, "offsets from before a start outlive their topic",
-        "            self._readers.setdefault(key[0], set()).add(group_id)\n", ""),
     bug(_SERVICE, "one alarm is the last",
-        "            self._feed(group, Tick())\n            self._set_alarm(group_id)\n",
-        "            self._feed(group, Tick())\n"),
+        "            self._feed(group, event)\n            self._set_alarm(group_id)\n",
+        "            self._feed(group, event)\n"),
     bug(_SERVICE, "an administrator may delete offsets that are being read",
         "        return lambda topic: topics is None or topic in topics\n",
         "        return lambda topic: False\n"),
-    bug(_ADMIN, "assignments that do not hold any more are shown",
-        "\"member_assignment\": m.assignment if settled else b\"\",",
-        "\"member_assignment\": m.assignment,"),
+    bug(_VIEWS, "assignments that do not hold any more are shown",
+        "assignment=m.assignment if settled else b\"\",",
+        "assignment=m.assignment,"),
     bug(_ADMIN, "a list of groups in one state shows all",
-        "(not states or group.state.value.lower() in states) and", ""),
+        "(not states or group.state_name.lower() in states) and", ""),
 )

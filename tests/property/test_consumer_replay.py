@@ -54,13 +54,12 @@ class MortalStore(MemoryStore):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
         """Whole or not at all; the answer to it is lost either way."""
         self.writes += 1
         dies = self.writes == self.at
         if not dies or self.after:
-            super().write(puts, deletes, ranges=ranges, sync=sync)
+            super().write(puts, deletes, ranges=ranges)
         if dies:
             raise Killed
 

@@ -63,7 +63,7 @@ class Meter:
     _unsettled: dict[str, int] = field(default_factory=dict)  # group -> since when, in ms
 
     def served(self, frame: bytes, heard_at: float) -> None:
-        """How long a heartbeat took, since its bytes came (by ``time.monotonic``); other requests are not timed."""
+        """How long a heartbeat took since its bytes came (by ``time.monotonic``); others are not timed."""
         protocol = HEARTBEATS.get(frame[:2])
         if protocol is not None:
             self.heartbeat_s[protocol].add(time.monotonic() - heard_at)

@@ -95,7 +95,7 @@ class GroupService(GroupBooks):
         self.meter = Meter()
         self._groups: dict[str, Group] = {}
         self._founders = Founders()
-        self._parked: dict[Token, tuple[Answer, Request]] = {}
+        self._parked: dict[Token, tuple[Answer, str, Request]] = {}
         self._tokens = itertools.count()
         self._replay()
 
@@ -137,11 +137,11 @@ class GroupService(GroupBooks):
         """
         token = next(self._tokens)
         event = event_for(token)
-        self._parked[token] = (answer, event)
+        self._parked[token] = (answer, group_id, event)
         known = self._groups.get(group_id)
         group = known or self._create_for(group_id, event, founder)
         if group is None:
-            self._answer(group_id, self._refusal(group_id, event, founder))
+            self._answer(self._refusal(group_id, event, founder))
             return
         if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
             self._founders.has_members(group_id)
@@ -276,7 +276,7 @@ class GroupService(GroupBooks):
                     self._counters[f"group_{what}"] += 1
                     logger.debug("group %s: %s %s %s", group_id, what, member_id, detail)
                 case _:
-                    self._answer(group_id, effect)
+                    self._answer(effect)
         self._watch(group_id, reason or type(event).__name__)
 
     def _watch(self, group_id: str, reason: str) -> None:
@@ -287,11 +287,11 @@ class GroupService(GroupBooks):
     def _outcome(self, group_id: str, request_id: int) -> Outcome:
         return lambda target, why: self._put(group_id, TargetComputed(request_id, target, why))
 
-    def _answer(self, group_id: str, reply: fx.Reply) -> None:
+    def _answer(self, reply: fx.Reply) -> None:
         parked = self._parked.pop(reply.token, None)
         if parked is None:
             return
-        answer, event = parked
+        answer, group_id, event = parked
         if reply.error in FENCING:
             self._fenced(group_id, event, reply.error)
         answer(reply)

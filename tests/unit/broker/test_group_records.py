@@ -164,12 +164,11 @@ class CountingStore(MemoryStore):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
         """Count, and write."""
         pairs, gone = list(puts), list(deletes)
         self.sizes.append(sum(len(k) + len(v) for k, v in pairs) + sum(map(len, gone)))
-        super().write(pairs, gone, ranges=ranges, sync=sync)
+        super().write(pairs, gone, ranges=ranges)
 
 
 def _join(groups: GroupService, member_id: str) -> ConsumerGroupHeartbeat:
