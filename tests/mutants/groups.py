@@ -9,7 +9,6 @@ _OFFSETS = "faust_assigner/coordinator/offsets.py"
 _VIEWS = "faust_assigner/coordinator/classic_views.py"
 _SERVICE = "faust_assigner/broker/groups/service.py"
 _BOOKS = "faust_assigner/broker/groups/books.py"
-_VIEWS = "faust_assigner/coordinator/classic_views.py"
 _ADMIN = "faust_assigner/broker/api/group_admin.py"
 _COMMIT = "faust_assigner/broker/api/group_offsets.py"
 

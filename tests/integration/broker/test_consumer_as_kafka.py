@@ -54,7 +54,7 @@ def groups_nobody_knows(s: ConsumerScript) -> None:
 
 def epochs_that_are_wrong(s: ConsumerScript) -> None:
     """Greater, lower, previous, unknown: each with its own error, and nothing changes by them."""
-    s.topic("a", 4)
+    s.topic("a", 6)
     s.settle("one")
     s.settle("one", "two")
     s.settle("one", "two", "three")
@@ -66,7 +66,7 @@ def epochs_that_are_wrong(s: ConsumerScript) -> None:
     s.beat("stranger", -1, "nobody leaves")
     s.beat("one", epoch, "owns everything", topic_partitions=s.owned["one"] + s.owned["two"])
     s.beat("one", epoch - 1, "previous epoch, owns what it has", topic_partitions=s.owned["one"])
-    everything = [{"topic_id": s.topic_id("a"), "partitions": [0, 1, 2, 3]}]
+    everything = [{"topic_id": s.topic_id("a"), "partitions": [0, 1, 2, 3, 4, 5]}]
     s.beat("one", epoch - 1, "previous epoch, owns too much", topic_partitions=everything)
     s.beat("one", epoch, "as it is")
     s.beat("one", epoch, "full request", **s.joining() | {"topic_partitions": s.owned["one"]})
