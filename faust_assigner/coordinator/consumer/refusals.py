@@ -33,7 +33,7 @@ WHEN_JOINING: Final[Sequence[Check]] = (
     (lambda e: e.rebalance_timeout_ms == -1, "the first heartbeat has no rebalance timeout"),
     (lambda e: e.owned is None or bool(e.owned), "a member that joins must say that it owns nothing"),
     (
-        lambda e: not e.subscribed_topic_names and not e.subscribed_topic_regex,
+        lambda e: e.subscribed_topic_names is None and e.subscribed_topic_regex is None,
         "the first heartbeat has no subscription, by names or by a regular expression",
     ),
 )
