@@ -141,14 +141,14 @@ _HEARTBEATS = (
     bug(
         _BEAT,
         "a new subscription is no rebalance",
-        "    if (before.topic_names, before.topic_regex) != (said.topic_names, said.topic_regex):",
-        "    if known is None:",
+        "        elif (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex):",
+        "        elif False:",
     ),
     bug(
         _BEAT,
         "every heartbeat with a rack or an assignor is a rebalance",
-        "        if (before.topic_names, before.topic_regex) != (said.topic_names, said.topic_regex):",
-        "        if True:",
+        "        elif (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex):",
+        "        else:",
     ),
     bug(_BEAT, "a leave is no rebalance", "        self._raise_epoch(f\"{', '.join(gone)} left\")\n", ""),
     bug(
@@ -265,7 +265,7 @@ _GROUP = (
     bug(
         _MACHINE,
         "members commit with an API that is too old",
-        "        if event.api_version < 9 and not event.transactional:\n",
+        "        if not classic and event.api_version < 9 and not event.transactional:\n",
         "        if False:\n",
     ),
     bug(

@@ -119,9 +119,10 @@ class Heartbeats(Targets):
         if said == known:
             return
         self._write(Kind.MEMBER, said, member_id)
-        before = known if known is not None else MemberMetadata()
-        if (before.topic_names, before.topic_regex) != (said.topic_names, said.topic_regex):
-            self._raise_epoch(f"{member_id} {'joined' if known is None else 'subscribes to something else'}")
+        if known is None:
+            self._raise_epoch(f"{member_id} joined")
+        elif (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex):
+            self._raise_epoch(f"{member_id} subscribes to something else")
 
     def _watch_848(self, member_id: str, before: CurrentAssignment, after: CurrentAssignment) -> None:
         """Set the timers of a member that was just heard."""

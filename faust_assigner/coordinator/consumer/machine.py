@@ -277,30 +277,31 @@ class ConsumerGroup(Migration):
         self._emit(fx.CommitReply(event.token, self._check_commit(event)))
 
     def _check_commit(self, event: CommitOffsets) -> Code:
+        outsider = not event.member_id and event.instance_id is None
         if event.generation < 0 and not self.book.members:
             return Code.NONE
+        if event.transactional and event.generation == -1 and outsider:
+            return Code.NONE  # a producer that was not told of its consumer's group
         if event.member_id not in self.book.members:
             return Code.UNKNOWN_MEMBER_ID
-        stood = self.book.at(event.member_id)
-        if event.member_id in self.book.classic_members:
-            return Code.NONE if event.generation == stood.epoch else Code.ILLEGAL_GENERATION
-        if event.api_version < 9 and not event.transactional:
+        classic = event.member_id in self.book.classic_members
+        if not classic and event.api_version < 9 and not event.transactional:
             return Code.UNSUPPORTED_VERSION
-        if event.generation == stood.epoch:
+        if event.generation == self.book.at(event.member_id).epoch or self._may_commit_late(event):
             return Code.NONE
-        return self._check_late_commit(event)
+        return Code.ILLEGAL_GENERATION if classic else Code.STALE_MEMBER_EPOCH
 
-    def _check_late_commit(self, event: CommitOffsets) -> Code:
+    def _may_commit_late(self, event: CommitOffsets) -> bool:
         """An epoch behind may still commit what was assigned in it or before (KIP-1251)."""
         stood = self.book.at(event.member_id)
         if event.generation > stood.epoch or not event.partitions:
-            return Code.STALE_MEMBER_EPOCH
+            return False
         for name, number in event.partitions:
-            topic = self.catalogue.by_name.get(name)
-            since = stood.assigned.get(topic.topic_id, {}).get(number) if topic is not None else None
+            topic_id = self.catalogue.by_name[name].topic_id if name in self.catalogue.by_name else b""
+            since = stood.assigned.get(topic_id, {}).get(number, stood.revoking.get(topic_id, {}).get(number))
             if since is None or since > event.generation:
-                return Code.STALE_MEMBER_EPOCH
-        return Code.NONE
+                return False
+        return True
 
     def _fetch(self, event: FetchOffsets) -> None:
         error = Code.NONE

@@ -68,7 +68,7 @@ class Client:
     #: What it has been told to own, and has not taken up or given up yet.
     told: Owned | None = None
     says_all: bool = False
-    #: It is busy: it says that it is alive, and not what it owns.
+    #: It is busy: it says that it is alive, and not what it owns, and does not join again when it is called.
     busy: bool = False
     leads: tuple[str, ...] = ()
 
@@ -193,7 +193,7 @@ class Client:
         """The request it would send next."""
         if not self.classic:
             return self.beat_848(ticket, fresh_id)
-        if not self.joined:
+        if not self.joined and not (self.busy and self.synced):
             return self.join(ticket, fresh_id)
         return self.beat_classic(ticket) if self.synced else self.sync(ticket)
 

@@ -225,7 +225,8 @@ class Promises:
         moved = made != (start.epoch, start.state, start.assigned, start.revoking)
         must(not moved or me.previous_epoch == start.epoch, "the epoch before", member_id, start, me)
         for pair, since in me.since.items():
-            must(since == start.since.get(pair, me.epoch), "since when it has it", pair, since, start, me)
+            given = start.since[pair] if pair in start.assigned else me.epoch
+            must(since == given or pair in me.revoking, "since when it has it", pair, since, start, me)
         return me
 
     def joined(

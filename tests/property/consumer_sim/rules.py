@@ -37,7 +37,7 @@ def is_malformed(event: ConsumerGroupHeartbeat) -> Code:
         or event.instance_id == ""
         or event.rack_id == ""
         or (joins and (event.rebalance_timeout_ms == -1 or event.owned is None or len(event.owned) > 0))
-        or (joins and not event.subscribed_topic_names and not event.subscribed_topic_regex)
+        or (joins and event.subscribed_topic_names is None and event.subscribed_topic_regex is None)
         or (event.member_epoch == -2 and event.instance_id is None)
     )
     if wrong:
@@ -157,20 +157,20 @@ def commit(event: CommitOffsets, model: Model, views: Views, catalogue: Catalogu
     """The error of an OffsetCommit to a consumer group."""
     if not model.members and event.generation < 0:
         return Code.NONE
+    if event.transactional and (event.member_id, event.generation, event.instance_id) == ("", -1, None):
+        return Code.NONE
     known = model.members.get(event.member_id)
     if known is None:
         return Code.UNKNOWN_MEMBER_ID
     view = views[event.member_id]
-    if known.classic:
-        return Code.NONE if event.generation == view.epoch else Code.ILLEGAL_GENERATION
-    if event.api_version < 9 and not event.transactional:
+    if not known.classic and event.api_version < 9 and not event.transactional:
         return Code.UNSUPPORTED_VERSION
-    if event.generation == view.epoch:
-        return Code.NONE
     names = {topic_id: topic.name for topic_id, topic in catalogue.by_id.items()}
     since = {(names[t], p): epoch for (t, p), epoch in view.since.items() if t in names}
     old = bool(event.partitions) and all(since.get(x, 1 << 40) <= event.generation for x in event.partitions)
-    return Code.NONE if event.generation < view.epoch and old else Code.STALE_MEMBER_EPOCH
+    if event.generation == view.epoch or (event.generation < view.epoch and old):
+        return Code.NONE
+    return Code.ILLEGAL_GENERATION if known.classic else Code.STALE_MEMBER_EPOCH
 
 
 def fetch(event: FetchOffsets, model: Model, views: Views) -> Code:

@@ -30,7 +30,7 @@ class SeenMember:
     assigned: frozenset[Pair] = frozenset()
     revoking: frozenset[Pair] = frozenset()
     target: frozenset[Pair] = frozenset()
-    #: The epoch each assigned partition was given in.
+    #: The epoch each partition was given in that it holds or gives up.
     since: Mapping[Pair, int] = field(default_factory=dict)
 
 
@@ -91,7 +91,12 @@ def _member(member_id: str, by_kind: Mapping[Kind, Mapping[str, Value]]) -> Seen
         pairs(stood.assigned),
         pairs(stood.revoking),
         wanted,
-        {(t, p): epoch for t, parts in stood.assigned.items() for p, epoch in parts.items()},
+        {
+            (t, p): epoch
+            for held in (stood.revoking, stood.assigned)
+            for t, parts in held.items()
+            for p, epoch in parts.items()
+        },
     )
 
 

@@ -101,6 +101,7 @@ class World:
             (0.7, self.change),
             (0.5, self.switch),
             (3, self.wait),
+            (0.3, self.dawdle),
             (0.6, self.commit),
             (0.4, self.topics),
             (1.5 if self.trial.asked else 0, self.answer_target),
@@ -151,7 +152,8 @@ class World:
         if not self.clients:
             return self.arrive()
         client = self.draw.choice(self.clients)
-        client.busy = self.draw.random() < 0.3
+        if self.draw.random() < 0.25:
+            client.busy = not client.busy
         if client in self.asked.values() and client.classic:
             return None  # its request is parked
         self.ask(client.next(self.ticket(), self.name()), client)
@@ -222,9 +224,18 @@ class World:
         ms = self.draw.choice([10, 1_000, 1_000, 5_000, 5_000, 20_000, 31_000, 45_000, 61_000, 330_000])
         if ms > 5_000 and self.draw.random() < 0.7:
             for client in list(self.clients):
-                if client.joined:
+                if client.joined or (client.busy and client.synced):
                     self.ask(client.next(self.ticket(), self.name()), client)
         self.do(acts.Wait(ms))
+
+    def dawdle(self) -> None:
+        """For a while everybody only says that it is alive, whatever it was asked to do."""
+        for _ in range(5):
+            for client in list(self.clients):
+                client.busy = True
+                if client.synced if client.classic else client.joined:
+                    self.ask(client.next(self.ticket(), self.name()), client)
+            self.do(acts.Wait(9_000))
 
     def commit(self) -> None:
         """Commits and reads of offsets, with any epoch."""
