@@ -80,6 +80,20 @@ class ConsumerScript:
             time.sleep(0.05)
         time.sleep(TOLD_AFTER_S)
 
+    def grow(self, name: str, partitions: int) -> None:
+        """More partitions of one of them."""
+        wanted = {"name": self.real[name], "count": partitions, "assignments": None}
+        answer = self.client.call(37, 3, topics=[wanted], timeout=span(10_000))
+        assert answer.results[0].error_code == 0, answer
+        time.sleep(TOLD_AFTER_S)
+
+    def remove(self, name: str) -> None:
+        """Delete one of them."""
+        wanted = {"name": self.real[name], "topic_id": None}
+        answer = self.client.call(20, 6, topics=[wanted], timeout=span(10_000))
+        assert answer.responses[0].error_code == 0, answer
+        time.sleep(TOLD_AFTER_S)
+
     def topic_id(self, name: str) -> uuid.UUID:
         """The id of one of them."""
         return next(key for key, known in self.names.items() if known == name)

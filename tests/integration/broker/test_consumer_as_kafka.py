@@ -220,6 +220,20 @@ def assignors_by_vote(s: ConsumerScript) -> None:
     s.settle("one", "two", label="one vote each")
 
 
+def topics_grow_and_go(s: ConsumerScript) -> None:
+    """More partitions, a topic that was awaited, one that is deleted: an epoch each, and its partitions."""
+    s.topic("a", 2)
+    s.settle("one", topics=["a", "later"], subscribed_topic_names=[s.real["a"], f"{s.group}-later"])
+    s.grow("a", 4)
+    s.settle("one", label="grown")
+    s.topic("later", 2)
+    s.settle("one", label="created")
+    s.describe("with both")
+    s.remove("a")
+    s.settle("one", label="deleted")
+    s.describe("with one")
+
+
 def topics_in_pages(s: ConsumerScript) -> None:
     """DescribeTopicPartitions: by name, in pages, from a cursor on, unknown and illegal names."""
     s.topic("a", 3)
@@ -259,6 +273,7 @@ STORIES = (
     the_other_protocols_requests,
     subscriptions_by_pattern,
     assignors_by_vote,
+    topics_grow_and_go,
     topics_in_pages,
     configs_of_a_group,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -60,12 +60,14 @@ OLD_STORE = (
 EMPTY = Catalogue()
 
 
-def service(store: MemoryStore, topics: Catalogue = EMPTY) -> GroupService:
+def service(
+    store: MemoryStore, topics: Catalogue = EMPTY, clock: Callable[[], int] = lambda: 1_000
+) -> GroupService:
     """All groups of a store."""
     return GroupService(
         store,
         GroupLimits(initial_rebalance_delay_ms=0),
-        lambda: 1_000,
+        clock,
         max_record_bytes=10**6,
         alarm=lambda group, when: None,
         counters=Counter(),
@@ -221,3 +223,21 @@ def test_a_request_that_founds_nothing_leaves_no_group() -> None:
     groups.ask("g", lambda token: ConsumerGroupHeartbeat(token, "m", 0), answers.append)
     assert answers[0].error.name == "INVALID_REQUEST"
     assert list(groups) == []
+
+
+def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the_topic() -> None:
+    """Kept while a member reads it; then a retention after the commit, as in Kafka, and the group with the last."""
+    now = [1_000]
+    groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
+    _join(groups, "one")
+    groups.commit("g", {(topic, 0): Committed(1, committed_at_ms=1_000) for topic in ("a", "b")})
+    now[0] += 20_000
+    assert sum(groups.expire_offsets(10_000)) == 1
+    assert groups.offsets("g").entries.keys() == {("a", 0)}
+    groups.commit("g", {("a", 0): Committed(3, committed_at_ms=now[0])})
+    groups.ask("g", lambda token: ConsumerGroupHeartbeat(token, "one", -1), lambda reply: None)
+    now[0] += 9_999
+    assert sum(groups.expire_offsets(10_000)) == 0
+    now[0] += 1
+    assert sum(groups.expire_offsets(10_000)) == 1
+    assert groups.get("g") is None
