@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import Mutant
 from tests.mutants.coordinator import bug
 
 _CLASSIC = "faust_assigner/coordinator/classic.py"
@@ -15,6 +16,8 @@ _COMMIT = "faust_assigner/broker/api/group_offsets.py"
 _SYNC = "tests/unit/coordinator/test_classic_sync.py::test_"
 _BOOK = "tests/unit/coordinator/test_classic_offsets.py::test_"
 _DESK = "tests/unit/broker/test_groups.py::test_"
+_RECORDS = "tests/unit/broker/test_group_records.py::test_"
+_RECORD_STORE = "faust_assigner/broker/storage/group_records.py"
 
 MUTANTS = (
     bug(_CLASSIC, "a commit of another generation is taken",
@@ -98,4 +101,23 @@ MUTANTS = (
         "assignment=m.assignment,"),
     bug(_ADMIN, "a list of groups in one state shows all",
         "(not states or group.state_name.lower() in states) and", ""),
+    Mutant("a record that could not be written is acknowledged", _SERVICE,
+        "Saved(save_id, self._save(group_id, records))", "Saved(save_id)",
+        (f"{_RECORDS}a_join_that_cannot_be_stored_is_refused",)),
+    Mutant("a heartbeat hears of a topic later than whoever created it", _SERVICE,
+        "self._told.get(group_id) is not self._catalogue():\n            self._feed(",
+        "False:\n            self._feed(",
+        (f"{_RECORDS}a_heartbeat_knows_the_topics_of_this_moment",)),
+    Mutant("members that left come back at the next start", _RECORD_STORE,
+        "[key for key, value in last.items() if value is None]", "[]",
+        (f"{_RECORDS}a_tombstone_deletes_and_the_last_word_counts",)),
+    Mutant("records of a later version are taken for known ones", _RECORD_STORE,
+        '_BY_WORD.get((word, saved.get("v")))', '_BY_WORD.get((word, 1))',
+        (f"{_RECORDS}a_record_from_the_future_ends_the_start",)),
+    Mutant("records of a deleted consumer group come back", _SERVICE,
+        "[prefix_range(group_records.records_prefix(group_id))]", "[]",
+        (f"{_RECORDS}a_deleted_consumer_group_leaves_nothing",)),
+    Mutant("a refused join leaves a group", _SERVICE,
+        "        if isinstance(group, ConsumerGroup) and group.is_unproven:\n", "        if False:\n",
+        (f"{_RECORDS}a_request_that_founds_nothing_leaves_no_group",)),
 )

@@ -173,12 +173,13 @@ class CountingStore(MemoryStore):
         super().write(pairs, gone, ranges=ranges)
 
 
-def _join(groups: GroupService, member_id: str) -> ConsumerGroupHeartbeat:
-    event = ConsumerGroupHeartbeat(
-        0, member_id, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("a",), owned={}
-    )
-    groups.ask("g", lambda token: replace(event, token=token), lambda reply: None)
-    return event
+JOIN = ConsumerGroupHeartbeat(
+    0, "one", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("a",), owned={}
+)
+
+
+def _join(groups: GroupService, member_id: str) -> None:
+    groups.ask("g", lambda token: replace(JOIN, token=token, member_id=member_id), lambda reply: None)
 
 
 def test_a_members_own_change_writes_as_little_in_a_group_of_three_hundred() -> None:
@@ -226,7 +227,7 @@ def test_a_request_that_founds_nothing_leaves_no_group() -> None:
 
 
 def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the_topic() -> None:
-    """Kept while a member reads it; then a retention after the commit, as in Kafka, and the group with the last."""
+    """Kept while a member reads it, then a retention after the commit, as in Kafka; the group goes too."""
     now = [1_000]
     groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
     _join(groups, "one")
@@ -241,3 +242,41 @@ def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the
     now[0] += 1
     assert sum(groups.expire_offsets(10_000)) == 1
     assert groups.get("g") is None
+
+
+def test_a_join_that_cannot_be_stored_is_refused() -> None:
+    """Stored first, answered after: no disk, no member."""
+    store = MemoryStore()
+    groups = service(store, Catalogue.of([Topic("a", TOPIC, 3)]))
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("No space left on device")
+
+    store.write = full  # type: ignore[method-assign]
+    answers = []
+    groups.ask("g", lambda token: replace(JOIN, token=token), answers.append)
+    assert answers[0].error.name == "NOT_COORDINATOR"
+    assert answers[0].assignment is None
+
+
+def test_a_heartbeat_knows_the_topics_of_this_moment() -> None:
+    """Who created a topic and sends a heartbeat is given its partitions, whatever the others know yet."""
+    topics = [Catalogue()]
+    groups = GroupService(
+        MemoryStore(),
+        GroupLimits(),
+        lambda: 1_000,
+        max_record_bytes=10**6,
+        alarm=lambda group, when: None,
+        counters=Counter(),
+        consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
+        catalogue=lambda: topics[0],
+    )
+    answers = []
+    groups.ask("g", lambda token: replace(JOIN, token=token), answers.append)
+    assert not answers[0].assignment
+    topics[0] = Catalogue.of([Topic("a", TOPIC, 3)])
+    groups.ask(
+        "g", lambda token: ConsumerGroupHeartbeat(token, "one", answers[0].member_epoch), answers.append
+    )
+    assert answers[1].assignment == {TOPIC: (0, 1, 2)}
