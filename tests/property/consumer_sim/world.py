@@ -169,6 +169,8 @@ class World:
         client = self.pick()
         if client is None:
             return
+        if self.draw.random() < 0.5:
+            client = self.clients[-1]  # what was about to move for it shall stay after all
         self.clients.remove(client)
         if client.classic:
             self.ask(LeaveGroup(self.ticket(), (Leaver(client.member_id, client.instance),)))
