@@ -141,7 +141,8 @@ class Progress:
     def _overdue(self) -> set[tuple[int, int]]:
         """(task, member) that members say were waited for too long."""
         found = set()
-        late = [(m, member) for m, member in enumerate(self._members) if member.overdue]
+        late = [(m, member) for m, member in enumerate(self._members)
+                if type(member.overdue) is not dict or member.overdue]
         for m, member in late:
             for g, group in enumerate(self.layout.groups):
                 for topic in group.changelogs:

@@ -48,7 +48,7 @@ class Waiting:
                    spares: Mapping[Task, Sequence[int]], warming: Mapping[Task, Sequence[int]]) -> list[str]:
         """What is wrong with the warm-ups of a plan: ``warming`` is who has one, ``spares`` who stands by."""
         found, owed = [], {}
-        overdue = {(u, p, m) for m, member in enumerate(self.members) if member.overdue
+        overdue = {(u, p, m) for m, member in enumerate(self.members)
                    for u, unit in enumerate(self.units) for t in unit.changelogs
                    for p in numbers(claim_on(member.overdue, t), unit.count).tolist()}
         for u, unit in enumerate(self.units):

@@ -337,7 +337,8 @@ def test_a_member_that_is_drained_and_still_full_overflows_nothing() -> None:
 
 @pytest.mark.parametrize("junk", [
     {"orders-log": 7}, {"orders-log": {0: "x", 1: -5, 2: 10**30, "a": 3}}, {"orders-log": ([0], [1])},
-    {3: 4}, 7,
+    {3: 4}, 7, np.array([1, 2]), {"orders-log": ([0, [1]], [1])}, {"orders-log": (np.eye(2, dtype=int),) * 2},
+    {"orders-log": (object(), object())}, {"orders-log": (np.array(["a"]), np.array([1]))}, b"junk",
     {"orders-log": (np.array([0.5]), np.array([1]))}, {"orders-log": (np.array([0, 1]), np.array([1]))},
 ])
 def test_positions_that_are_none_do_no_harm(junk: object) -> None:
