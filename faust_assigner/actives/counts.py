@@ -94,8 +94,8 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     members = held.shape[1]
     floor, extra = np.divmod(sizes, members)
     if sizes.size == 1:
-        stays, at_home = ((some[0] > floor[0]).astype(np.int64) for some in (held, home))
-        lucky = np.lexsort((-warm[0], -at_home, -stays))[: extra[0]]
+        stays, at_home, lands = (some[0] <= floor[0] for some in (held, home, held + warm))
+        lucky = np.lexsort((-warm[0], lands, at_home, stays))[: extra[0]]
         counts = np.full_like(held, floor[0])
         counts[0, lucky] += 1
         return counts

@@ -59,7 +59,7 @@ MUTANTS = (
         file=_WARMUP,
         old="[: self.policy.max_per_group]\n",
         new="\n",
-        red=(f"{_BOUND}[churn-6]",),
+        red=(f"{_BOUND}[3-churn-6]",),
     ),
     Mutant(
         story="long tables come before short ones",
@@ -115,14 +115,14 @@ MUTANTS = (
         file="faust_assigner/promotion.py",
         old="np.where(waiting, previous.owner, target)\n",
         new="target.copy()\n",
-        red=(_JOIN, f"{_BOUND}[join-4]"),
+        red=(_JOIN, f"{_BOUND}[3-join-6]"),
     ),
     Mutant(
         story="after a death, replicas warm up for a target that the next round does not have",
         file=_PLANNER,
         old="    if (lost & (owner != target)).any():\n",
         new="    if False:\n",
-        red=(f"{_BOUND}[die-6]",),
+        red=(f"{_BOUND}[3-die-6]",),
     ),
     Mutant(
         story="a warm-up takes the place of a standby",
@@ -137,6 +137,13 @@ MUTANTS = (
         old="        copy_was_standby=was_standby & (awaited[task] != member),\n",
         new="        copy_was_standby=was_standby,\n",
         red=(f"{_PROPERTY}standbys_stay_while_warm_ups_are_under_way",),
+    ),
+    Mutant(
+        story="of two that may have the odd task, the one with more copies gets it, not the promised one",
+        file="faust_assigner/actives/counts.py",
+        old="        lucky = np.lexsort((-warm[0], lands, at_home, stays))[: extra[0]]\n",
+        new="        lucky = np.lexsort((-warm[0], at_home, stays))[: extra[0]]\n",
+        red=(f"{_PROPERTY}all_that_was_promised_comes_though_counts_could_be_others",),
     ),
     Mutant(
         story="offsets that fall from one partition to the next are read wrong",

@@ -70,12 +70,14 @@ class Fleet:
         return made
 
 
-def fleet(members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3) -> Fleet:
+def fleet(members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3,
+          groups: int = 3) -> Fleet:
     """A settled fleet of ``members``."""
-    found = Fleet({"clicks": members, "orders": 3 * members + 1, "orders-log": 3 * members + 1,
-                   "users": 2 * members, "users-log": 2 * members},
-                  WarmupPolicy(acceptable_recovery_lag=1000, max_per_member=per_member,
-                               max_per_group=per_group), replicas)
+    partitions = {"orders": 3 * members + 1, "orders-log": 3 * members + 1}
+    if groups > 1:
+        partitions |= {"clicks": members, "users": 2 * members, "users-log": 2 * members}
+    found = Fleet(partitions, WarmupPolicy(acceptable_recovery_lag=1000, max_per_member=per_member,
+                                           max_per_group=per_group), replicas)
     found.join(*(f"m{m:03d}" for m in range(members)))
     for _ in range(2 + ceil(5 * members / per_group)):
         made = found.round()
@@ -112,15 +114,17 @@ def churn(found: Fleet, rng: Random) -> None:
         event(found, rng)
 
 
-@pytest.mark.parametrize("members", [3, 4, 6, 12, 40, 200])
+@pytest.mark.parametrize("members", [3, 6, 12, 40, 200])
 @pytest.mark.parametrize("event", [join, die, drain, churn])
+@pytest.mark.parametrize("groups", [3, 1])
 def test_the_target_is_reached_in_as_many_rounds_as_are_promised(
-        event: Callable[[Fleet, Random], None], members: int) -> None:
+        event: Callable[[Fleet, Random], None], members: int, groups: int) -> None:
     """ceil(D / W) + 1 rounds; each brings W tasks nearer, none cold, and then nothing moves any more."""
-    for seed in range(5 if members < 40 else 1):
+    for seed in range(4 if members < 40 else 1):
         rng = Random(f"{event.__name__} {members} {seed}")
         per_member, per_group = (rng.randint(1, 4), rng.randint(1, 6)) if members < 40 else (8, 50)
-        found = fleet(members, replicas=rng.choice([0, 1, 2]), per_member=per_member, per_group=per_group)
+        found = fleet(members, replicas=rng.choice([0, 1, 2]), per_member=per_member, per_group=per_group,
+                      groups=groups)
         event(found, rng)
         made = found.round()
         waits, least = off_target(made), min(per_member, per_group)
@@ -240,6 +244,23 @@ def test_what_was_promised_is_asked_for_again() -> None:
                       positions={"t-log": {0: 5, 1: 5, 2: 5}})]
     made = plan(members, {"t": 3, "t-log": 3}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.awaited("b") == {"t-log": [1]}
+
+
+def test_all_that_was_promised_comes_though_counts_could_be_others() -> None:
+    """Two may have the odd task: the one for whom it was begun, not the one with more copies."""
+    def holds(*numbers: int) -> dict[str, list[int]]:
+        return {"t": list(numbers), "t-log": list(numbers)}
+
+    end = {"t-log": dict.fromkeys(range(17), LONG)}
+    members = [Member("a", ["t", "t-log"], actives=holds(*range(12)), generation=1, positions=end),
+               Member("x", ["t", "t-log"], actives=holds(*range(12, 17)), standbys={"t-log": [0]},
+                      awaited={"t-log": [0]}, generation=1, positions=end),
+               Member("y", ["t", "t-log"], standbys={"t-log": [1, 2, 3, 4]}, awaited={"t-log": [1, 2, 3, 4]},
+                      generation=1, positions={"t-log": dict.fromkeys(range(1, 5), LONG)})]
+    made = plan(members, {"t": 17, "t-log": 17}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.actives("x")["t"] == [0, *range(12, 17)]
+    assert made.actives("y")["t"] == [1, 2, 3, 4]
+    assert len(made.awaited("y")["t-log"]) == 1
 
 
 @pytest.mark.parametrize(("overdue", "next_"), [([], [2]), ([2], [0]), ([2, 0], [1]), ([0, 1, 2], [])])
