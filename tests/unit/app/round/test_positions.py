@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,6 +14,8 @@ from faust.types import TP
 from faust_assigner.app.restore import disk
 from faust_assigner.app.round import member
 from faust_assigner.app.round.positions import positions_of
+from faust_assigner.wire.bounded import USER_DATA_BYTES
+from faust_assigner.wire.join import JoinData, decode_join
 from tests.support.faust_group import make_app
 
 LOG = "shop-totals-changelog"
@@ -119,3 +122,17 @@ def test_a_member_that_cannot_tell_says_so_and_joins(tmp_path: Path, monkeypatch
     data = member.said_by(app, member.Memory(), member.TableFacts(frozenset({LOG})), [LOG])
     assert data.positions is None
     assert "without waiting" in caplog.text
+
+
+def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
+    """Then nothing waits for this member; what it owns, and owned, is said all the same."""
+    many = {LOG: {p: 1 + p * 982_451_653 % 10**12 for p in range(60_000)}}
+    data = JoinData("http://w", {LOG: range(60_000)}, former_actives={LOG: range(5)}, former_generation=3,
+                    positions=many, awaited={LOG: [1]})
+    packed = member.user_data(data, [LOG], is_uniform=True)
+    assert len(packed) <= USER_DATA_BYTES
+    read = decode_join(packed, [LOG])
+    assert (read.positions, read.awaited) == (None, {})
+    assert (list(read.former_actives[LOG]), read.actives[LOG].size) == ([0, 1, 2, 3, 4], 60_000)
+    some = replace(data, positions={LOG: {p: o for p, o in many[LOG].items() if p < 1000}})
+    assert decode_join(member.user_data(some, [LOG], is_uniform=True), [LOG]).positions is not None
