@@ -124,7 +124,7 @@ class AssignerNode:
 
     @property
     def serving(self) -> bool:
-        """Started, and the store was heard of within two thirds of the leader's TTL: the health of a relay."""
+        """Started, and the store answered within two thirds of the leader's TTL: the health of a relay."""
         raise NotImplementedError
 
     @property
@@ -171,8 +171,10 @@ class AssignerNode:
         raise NotImplementedError
 
     async def deregister(self, consumer_name: str, *, identity: str = "") -> Action:
-        """The consumer wants to stop. An unknown one may: it has nothing. WAIT_FOR_DRAIN: its stream ends with
-        DRAINED when everything is handed over (or ask again)."""
+        """The consumer wants to stop. An unknown one may: it has nothing.
+
+        WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
+        """
         raise NotImplementedError
 
     # -- for operators -------------------------------------------------------------------------------
@@ -209,7 +211,9 @@ class AssignerNode:
         """Who leads."""
         raise NotImplementedError
 
-    async def plan(self, *, without: Sequence[str] = (), extra: Sequence[Consumer] = ()) -> tuple[PlannedMove, ...]:
+    async def plan(
+        self, *, without: Sequence[str] = (), extra: Sequence[Consumer] = (),
+    ) -> tuple[PlannedMove, ...]:
         """A dry run: what the leader would move now, were some consumers gone and some more there."""
         raise NotImplementedError
 

@@ -48,7 +48,7 @@ class Field(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``field`` of ``key`` equals ``expected``; a key that is not there has 0 in every field, and no value."""
+    """``field`` of ``key`` equals ``expected``; a key that is not there has 0 everywhere, and no value."""
 
     key: str
     field: Field
@@ -86,7 +86,7 @@ Write = Put | Delete
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """Whether all compares held, and the store's revision afterwards: that of the writes, if there were any."""
+    """Whether all compares held, and the store's revision afterwards (that of the writes)."""
 
     succeeded: bool
     revision: int
@@ -146,7 +146,7 @@ class Store(Protocol):
         """A new lease."""
 
     async def keep_alive(self, lease_id: int) -> float:
-        """Renew once; the seconds it lives from when the store took it. Raises ``LeaseLost`` where it is gone."""
+        """Renew once; the seconds it lives from when the store took it. Raises ``LeaseLost``."""
 
     async def revoke(self, lease_id: int) -> None:
         """End a lease and delete its keys; a lease that is gone is no error."""
