@@ -58,26 +58,30 @@ class PartitionGrouper:
         changelogs: Collection[str] = (),
         weightless: Collection[str] = (),
         previous_ids: Mapping[str, int] | None = None,
+        co_partitioned: Collection[Collection[str]] | None = None,
     ) -> tuple[Group, ...]:
         """The groups, by (count, wider first, smallest topic name).
 
         ``subscriptions[m]`` are the topics of member ``m``; topics without partitions or without
-        subscribers form no group; ``weightless`` topics form groups of their own. Cost: O(members x
-        topics), less where members share one collection.
+        subscribers form no group; ``weightless`` topics form groups of their own. With
+        ``co_partitioned`` only topics of a common set of it may share a group, and nothing follows. Cost:
+        O(members x topics), less where members share one collection.
         """
-        drafts = _drafts(subscriptions, partitions, frozenset(changelogs), frozenset(weightless))
+        drafts = _drafts(subscriptions, partitions, frozenset(changelogs), frozenset(weightless),
+                         None if co_partitioned is None else _bonds(co_partitioned))
         ids = _ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
             Group(group_id=ids[i], topics=d.topics, partitions=d.count, members=rows[i],
-                  changelogs=d.changelogs, follows=_leader_of(i, drafts), weightless=d.weightless)
+                  changelogs=d.changelogs, follows=_leader_of(i, drafts) if co_partitioned is None else None,
+                  weightless=d.weightless)
             for i, d in enumerate(drafts)
         )
 
 
 def _drafts(
     subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str],
-    weightless: frozenset[str],
+    weightless: frozenset[str], bonds: Mapping[str, str] | None,
 ) -> list[_Draft]:
     classes = _members_by_subscription(subscriptions, partitions)
     classes_of: dict[str, list[int]] = {}
@@ -85,17 +89,29 @@ def _drafts(
         for topic in topics:
             classes_of.setdefault(topic, []).append(k)
     members_of = list(classes.values())
-    topics_of: dict[tuple[int, tuple[int, ...], bool], list[str]] = {}
+    topics_of: dict[tuple[str, int, tuple[int, ...], bool], list[str]] = {}
     for topic in sorted(classes_of):
-        key = partitions[topic], tuple(classes_of[topic]), topic in weightless
+        bond = "" if bonds is None else bonds.get(topic, topic)
+        key = bond, partitions[topic], tuple(classes_of[topic]), topic in weightless
         topics_of.setdefault(key, []).append(topic)
     drafts = []
-    for (count, kinds, without_work), topics_here in topics_of.items():
+    for (_, count, kinds, without_work), topics_here in topics_of.items():
         members = tuple(sorted(m for k in kinds for m in members_of[k]))
         logs = tuple(t for t in topics_here if t in changelogs)
         sources = tuple(t for t in topics_here if t not in changelogs)
         drafts.append(_Draft(count, members, sources + logs, logs, without_work))
     return sorted(drafts, key=lambda d: d.order)
+
+
+def _bonds(co_partitioned: Collection[Collection[str]]) -> dict[str, str]:
+    """Topic -> the smallest topic it is bound to, sets that overlap being one."""
+    bonds: dict[str, str] = {}
+    for topics in co_partitioned:
+        roots = {bonds.get(topic, topic) for topic in topics}
+        first = min(roots, default="")
+        bonds.update(dict.fromkeys(topics, first))
+        bonds.update({topic: first for topic, root in bonds.items() if root in roots})
+    return bonds
 
 
 def _members_by_subscription(

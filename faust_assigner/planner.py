@@ -39,13 +39,15 @@ def plan(
     weightless: Collection[str] = (),
     weights: Any = None,
     previous_ids: Mapping[str, int] | None = None,
+    co_partitioned: Collection[Collection[str]] | None = None,
 ) -> Plan:
     """Assign every partition of every subscribed topic; docs/explanation/objective.md has the objective.
 
     ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
     ``replicas`` standbys; ``weightless`` ones are assigned and count in no load; ``weights`` maps
     (topic, partition) -> cost; ``previous_ids`` maps topic -> the group id it had, for callers that
-    remember. With weights the heaviest member is made light in few moves, and counts may come out uneven.
+    remember. Topics with equal counts and subscribers travel together; with ``co_partitioned`` only those
+    that one of its sets names together do. With weights the heaviest member is made light in few moves, and counts may come out uneven.
 
     Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
     raises: a claim that cannot be read, or that names what does not exist, is ignored.
@@ -53,7 +55,7 @@ def plan(
     ordered = _ordered(members)
     counts = _counts(partitions)
     replicas = min(_count("replicas", replicas), len(ordered))
-    layout = _layout(ordered, counts, changelogs, weightless, previous_ids)
+    layout = _layout(ordered, counts, changelogs, weightless, previous_ids, co_partitioned)
     previous = resolve_claims(layout, ordered)
     counted = StickyAssignor().assign(layout, previous)
     weighed = weigh(layout, weights)
@@ -103,13 +105,14 @@ def _layout(
     changelogs: Collection[str],
     weightless: Collection[str],
     previous_ids: Mapping[str, int] | None,
+    co_partitioned: Collection[Collection[str]] | None,
 ) -> Layout:
     for name, topics in (("changelogs", changelogs), ("weightless", weightless)):
         if isinstance(topics, (str, bytes)):
             raise PlanInputError(f"{name} must be a collection of names, got {topics!r}")
     groups = PartitionGrouper().group(
         [m.topics for m in members], partitions, changelogs=changelogs, weightless=weightless,
-        previous_ids=previous_ids,
+        previous_ids=previous_ids, co_partitioned=co_partitioned,
     )
     racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
     index = {rack: r for r, rack in enumerate(racks)}

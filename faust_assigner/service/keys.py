@@ -1,4 +1,4 @@
-"""Where things lie in the store, and how they are written there: the original's keys and JSON, and our fields.
+"""Where things lie in the store and how they are written there: the original's keys and JSON, and ours.
 
 A reader of the original finds what it knows; fields it does not know are ours, and we ignore those we do
 not. Names are escaped so that Kafka's legal ones, which have dots, are one part of a key.

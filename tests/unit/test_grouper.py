@@ -135,3 +135,17 @@ def test_a_shared_id_stays_with_the_group_that_works() -> None:
                       previous_ids={"lead": 7, "work": 7}))
     assert found["work"] == 7
     assert found["lead"] != 7
+
+
+def test_where_sets_are_declared_only_their_topics_travel_together() -> None:
+    """Equal counts bind nobody; sets that overlap are one; nothing follows."""
+    partitions = {"a": 4, "b": 4, "c": 4, "d": 4, "log": 4}
+    found = PartitionGrouper().group([list(partitions)] * 2, partitions, changelogs=("log",),
+                                     co_partitioned=(("b", "c"), ("a", "b")))
+    assert [(g.topics, g.follows) for g in found] == [(("a", "b", "c"), None), (("d",), None), (("log",), None)]
+
+
+def test_a_declared_set_of_different_counts_binds_only_equal_ones() -> None:
+    """Partition 5 of one has no partner in the other."""
+    found = PartitionGrouper().group([["a", "b"]], {"a": 4, "b": 6}, co_partitioned=(("a", "b"),))
+    assert [g.topics for g in found] == [("a",), ("b",)]

@@ -74,8 +74,8 @@ class MemoryStore:
     async def list(self, prefix: str) -> Listing:
         """Everything under ``prefix``. Cost: all keys of the store."""
         self._expire()
-        items = sorted((kv for key, kv in self._keys.items() if key.startswith(prefix)), key=lambda kv: kv.key)
-        return Listing(self.revision, tuple(items))
+        found = sorted(key for key in self._keys if key.startswith(prefix))
+        return Listing(self.revision, tuple(self._keys[key] for key in found))
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
         """Changes from ``start_revision`` on."""
