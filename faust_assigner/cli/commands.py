@@ -9,7 +9,7 @@ import click
 from faust_assigner import __version__
 
 #: Command -> the module of this package that defines it under the same name.
-COMMANDS = ("broker", "history", "simulate", "snapshot", "spark", "weights")
+COMMANDS = ("broker", "history", "serve", "simulate", "snapshot", "spark", "weights")
 
 
 class _Lazy(click.Group):
