@@ -10,7 +10,7 @@ from faust_assigner import __version__
 
 #: Command -> the module of this package that defines it under the command's name.
 COMMANDS = {name: name for name in ("broker", "history", "serve", "simulate", "snapshot", "spark", "weights")}
-COMMANDS |= dict.fromkeys(("assignments", "consumers", "drain", "handoffs", "plan"), "operate")
+COMMANDS |= dict.fromkeys(("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate")
 
 
 class _Lazy(click.Group):

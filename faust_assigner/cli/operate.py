@@ -1,4 +1,4 @@
-"""``faust-assigner consumers | assignments | handoffs | drain | plan``: what an operator asks the service."""
+"""What an operator asks the service: its state, a drain, a dry run, its health."""
 
 from __future__ import annotations
 
@@ -139,3 +139,24 @@ async def plan(operator: Operator, dry_run: bool, without: tuple[str, ...], add:
     moves = await operator.plan(without=without, extra=add)
     _print([(one.partition.topic, one.partition.partition, one.from_owner, one.to_owner) for one in moves],
            ("topic", "partition", "from", "to"), as_json)
+
+
+@click.command()
+@click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT",
+              envvar="FAUST_ASSIGNER_AT", help="The instance.  [FAUST_ASSIGNER_AT]")
+@click.option("--role", type=click.Choice(["serving", "leader", "process"]), default="serving",
+              show_default=True, help="Whether it serves consumers, leads, or only runs.")
+@click.option("--ca", type=_file, help="Who signs the service's certificate, PEM.")
+@click.option("--cert", type=_file, help="The caller's certificate, PEM.")
+@click.option("--key", type=_file, help="Its key, PEM.")
+@click.option("--server-name", default="", help="The name in the service's certificate, if not --at's.")
+def health(at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None, server_name: str) -> None:
+    """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
+    with spoken_errors():
+        from faust_assigner.service.client.channel import Access
+        from faust_assigner.service.client.health import is_well
+
+        access = Access(ca=ca, cert=cert, key=key, server_name=server_name)
+        well = asyncio.run(is_well(at, role, access))
+    click.echo(f"{at} is {'' if well else 'not '}well as {role}")
+    raise SystemExit(0 if well else 1)
