@@ -150,7 +150,8 @@ async def plan(operator: Operator, dry_run: bool, without: tuple[str, ...], add:
 @click.option("--cert", type=_file, help="The caller's certificate, PEM.")
 @click.option("--key", type=_file, help="Its key, PEM.")
 @click.option("--server-name", default="", help="The name in the service's certificate, if not --at's.")
-def health(at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None, server_name: str) -> None:
+def health(at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None,
+           server_name: str) -> None:
     """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
     with spoken_errors():
         from faust_assigner.service.client.channel import Access
