@@ -79,6 +79,7 @@ class Happening(Enum):
     LET_GO = "the old owner released"
     OLD_GONE = "the old owner is gone"
     NEW_GONE = "the new owner is gone, or leaves"
+    UNWANTED = "the plan has changed"
     LATE = "its time is over"
     LOOK = "the leader looks at it"
 
@@ -100,6 +101,7 @@ NEXT: Mapping[tuple[State, Happening], Step] = {
     (_S.WARMING, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.WARMING, _H.OLD_GONE): (_S.GONE, _E.GIVE),  # an orphan never waits
     (_S.WARMING, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
+    (_S.WARMING, _H.UNWANTED): (_S.GONE, _E.NOTHING),
     (_S.WARMING, _H.LATE): (_S.GONE, _E.COOL),
     (_S.FAILED, _H.LOOK): (_S.GONE, _E.COOL),
     (_S.READY, _H.LOOK): (_S.COMPLETE, _E.GIVE),

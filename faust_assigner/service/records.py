@@ -41,6 +41,10 @@ class Consumer:
     identity: str = ""
     session: str = ""
 
+    def wants(self, topic: str) -> bool:
+        """Whether it subscribes to the topic."""
+        return not self.topics or topic in self.topics
+
 
 #: A consumer with this capability is given replicas to keep warm, where the service has ``replicas``.
 KEEPS_REPLICAS = "replicas"

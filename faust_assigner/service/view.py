@@ -141,7 +141,8 @@ _READERS = {
                              lambda handoff, at: handoff.at == at),
     ("config", 2): _Reader("topics", lambda n: n[1], lambda kv: keys.load_topic(kv.value),
                            lambda config, topic: config.topic == topic),
-    ("cooldowns", 3): _Reader("cooldowns", lambda n: (_at(n[:2]), n[2]), lambda kv: keys.load_until(kv.value)),
+    ("cooldowns", 3): _Reader("cooldowns", lambda n: (_at(n[:2]), n[2]),
+                              lambda kv: keys.load_until(kv.value)),
     ("replicas", 1): _Reader("replicas", lambda n: n[0], lambda kv: keys.load_partitions(kv.value)),
     ("assigner", 1): _Reader("leaders", lambda n: n[0], lambda kv: keys.load_leader(kv.value)),
 }

@@ -145,8 +145,11 @@ class Store(Protocol):
     async def grant(self, ttl_s: float) -> Lease:
         """A new lease."""
 
-    async def keep_alive(self, lease_id: int) -> float:
-        """Renew once; the seconds it lives from when the store took it. Raises ``LeaseLost``."""
+    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
+        """Renew once; the seconds it lives from when the store took it. Raises ``LeaseLost``.
+
+        ``timeout_s`` shortens the store's own deadline.
+        """
 
     async def revoke(self, lease_id: int) -> None:
         """End a lease and delete its keys; a lease that is gone is no error."""

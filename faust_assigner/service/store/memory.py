@@ -184,7 +184,7 @@ class MemoryStore:
             self._reaper = asyncio.get_running_loop().create_task(self._reap(), name="leases")
         return Lease(lease_id, ttl_s)
 
-    async def keep_alive(self, lease_id: int) -> float:
+    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
         """Renew once."""
         self._expire()
         lease = self._leases.get(lease_id)

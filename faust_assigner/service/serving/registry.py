@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from faust_assigner.service.commands import Command
 from faust_assigner.service.records import Ended
@@ -87,7 +87,7 @@ class Registry:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def __iter__(self) -> Iterable[Stream]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Stream]:
         return iter(tuple(self._streams.values()))
 
     def get(self, name: str) -> Stream | None:

@@ -16,7 +16,7 @@ Told = tuple[str, Command]
 
 
 def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
-    """(consumer, command) for changes that ``view`` has already; assignments of one consumer in one command."""
+    """(consumer, command) for changes that ``view`` has already; one assignment for each consumer."""
     gained: dict[str, list[Owned]] = {}
     lost: dict[str, list[TopicPartition]] = {}
     others: list[Told] = []
@@ -47,9 +47,9 @@ def _assignment(
         gained.setdefault(after.owner, []).append(_owned(after))
     if before is None or (after is not None and after.owner == before.owner):
         return
-    handoff = view.handoffs.get(change.name)
+    entry = view.handoffs.get(change.name)
     # An old owner that is asked to release lets go by itself.
-    if handoff is None or handoff.value.old_owner != before.owner or handoff.value.phase is not Phase.COMPLETE:
+    if entry is None or entry.value.old_owner != before.owner or entry.value.phase is not Phase.COMPLETE:
         lost.setdefault(before.owner, []).append(change.name)
 
 
