@@ -55,6 +55,13 @@ class CommandStream(Protocol):
 
     async def __anext__(self) -> Command: ...
 
+    @property
+    def lives_s(self) -> float:
+        """How long the registration lives for sure, even if it is not renewed any more, in seconds."""
+
+    async def expire(self) -> None:
+        """The consumer gives no sign of life: its registration ends now."""
+
     async def close(self) -> None:
         """The consumer is not connected any more. Its registration lives on until its lease expires, so that
         it finds its partitions when it is back in time."""

@@ -68,7 +68,7 @@ class Instance:
         """Where consumers connect."""
         return self.wait()
 
-    def signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
         """Send it a signal."""
         self.process.send_signal(number)
 

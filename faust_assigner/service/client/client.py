@@ -18,7 +18,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds a call may take; another try follows.
 CALL_S: Final = 5.0
+#: A handoff as one of its two consumers knows it: the newest of each partition is remembered.
+_Key = tuple[type[Warm | Release], TopicPartition]
 
 
 class AssignerClient:
@@ -75,8 +77,8 @@ class AssignerClient:
         self._session_id = ""
         self._lives_s = math.inf
         self._is_leaving = False
-        self._acked: dict[tuple[str, int], Callable[[], Coroutine[Any, Any, None]]] = {}
-        self._seen: set[tuple[str, int]] = set()
+        self._told: dict[_Key, Warm | Release] = {}
+        self._acked: dict[_Key, tuple[str, Any]] = {}
         self._again: set[asyncio.Task[None]] = set()
         self._turn = 0
         self._wake = asyncio.Event()
@@ -119,7 +121,7 @@ class AssignerClient:
         """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`."""
         request = pb.PartitionReadyRequest(consumer_name=self.name, partition=to_message(command.partition),
                                            handoff_id=command.handoff_id)
-        await self._acknowledge("PartitionReady", request, ("warm", command.handoff_id))
+        await self._acknowledge("PartitionReady", request, command)
 
     async def released(self, command: Release, final_offset: int | None = None) -> None:
         """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`."""
@@ -127,7 +129,7 @@ class AssignerClient:
         request = pb.PartitionReleasedRequest(
             consumer_name=self.name, partition=to_message(command.partition), handoff_id=command.handoff_id,
             final_offset=final_offset)
-        await self._acknowledge("PartitionReleased", request, ("release", command.handoff_id))
+        await self._acknowledge("PartitionReleased", request, command)
 
     async def failed(self, command: Warm, reason: str) -> None:
         """Say that the partition cannot be warmed here. Raises :class:`ServiceRefused`."""
@@ -233,20 +235,20 @@ class AssignerClient:
             self._take_handoff(command)
         elif command is not None:
             if isinstance(command, AbortWarm):
-                self._seen.discard(("warm", command.handoff_id))
+                self._told.pop((Warm, command.partition), None)
             self._queue.put_nowait(command)
 
     def _take_handoff(self, command: Warm | Release) -> None:
         """New ones are told; of those told before the acknowledgement is sent again, if there was one."""
-        kind = "warm" if isinstance(command, Warm) else "release"
-        key = (kind, command.handoff_id)
-        if command.handoff_id and key in self._seen:
-            if (again := self._acked.get(key)) is not None:
-                job = asyncio.create_task(again())
+        key = (type(command), command.partition)
+        if self._told.get(key) == command:
+            if (acked := self._acked.get(key)) is not None:
+                job = asyncio.create_task(self._acknowledge_again(*acked))
                 self._again.add(job)
                 job.add_done_callback(self._again.discard)
             return
-        self._seen.add(key)
+        self._told[key] = command
+        self._acked.pop(key, None)
         if isinstance(command, Release):
             self.holdings.release(command)
         self._queue.put_nowait(command)
@@ -281,13 +283,14 @@ class AssignerClient:
             if (lost := self.holdings.expire(self._clock())) is not None:
                 self._queue.put_nowait(lost)
 
-    async def _acknowledge(self, method: str, request: Any, key: tuple[str, int]) -> None:
-        async def again() -> None:
-            with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
-                await self._once(method, request)
-
-        self._acked[key] = again
+    async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> None:
+        self._acked[type(command), command.partition] = (method, request)
         await self._call(method, request)
+
+    async def _acknowledge_again(self, method: str, request: Any) -> None:
+        """The service asks again: the acknowledgement was lost on its way."""
+        with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
+            await self._once(method, request)
 
     async def _call(self, method: str, request: Any) -> Any:
         """Try until an answer comes; raises ServiceRefused."""

@@ -100,7 +100,7 @@ class ConsumerServicer:
                 yield message
 
     def _lives_ms(self, session: Session) -> int:
-        return max(1, int(session.stream.lives_s() * 1000))
+        return max(1, int(session.stream.lives_s * 1000))
 
     async def _watch(self, session: Session) -> None:
         """End the registration of a consumer that was not heard of for its time to live."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from faust_assigner.service.commands import Command
+from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Ended
 
 #: What of a stream's queue is still true when it has ended so.
@@ -20,13 +21,13 @@ class Stream:
     """
 
     def __init__(
-        self, consumer_name: str, session: str, lease_id: int, *, limit: int,
+        self, consumer_name: str, session: str, lease: HeldLease, *, limit: int,
         snapshot: Callable[[], Iterable[Command]], overflowed: Callable[[], None],
         closed: Callable[[Stream], Awaitable[None]],
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
-        self.lease_id = lease_id
+        self._lease = lease
         self.ended: Ended | None = None
         self._limit = limit
         self._snapshot = snapshot
@@ -72,10 +73,21 @@ class Stream:
                 raise StopAsyncIteration
             await self._wake.wait()
 
+    @property
+    def lives_s(self) -> float:
+        """How long the registration lives for sure, even if it is not renewed any more."""
+        return self._lease.left_s
+
     async def close(self) -> None:
         """The consumer is gone from here."""
         self.end(Ended.CLOSED)
         await self._closed(self)
+
+    async def expire(self) -> None:
+        """The consumer is dead: its registration ends now, and not when its lease runs out."""
+        self.end(Ended.LEASE_LOST)
+        await self._closed(self)
+        await self._lease.revoke()
 
 
 class Registry:

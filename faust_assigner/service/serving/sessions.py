@@ -88,7 +88,7 @@ class Sessions:
 
     def _stream(self, name: str, session: str, lease: HeldLease) -> Stream:
         return Stream(
-            name, session, lease.lease_id, limit=self._settings.channel,
+            name, session, lease, limit=self._settings.channel,
             snapshot=lambda: snapshot(self._mirror.view, name),
             overflowed=lambda: self._metrics.stream_resynced(name), closed=self._closed,
         )
