@@ -47,7 +47,8 @@ def plan(
     ``replicas`` standbys; ``weightless`` ones are assigned and count in no load; ``weights`` maps
     (topic, partition) -> cost; ``previous_ids`` maps topic -> the group id it had, for callers that
     remember. Topics with equal counts and subscribers travel together; with ``co_partitioned`` only those
-    that one of its sets names together do. With weights the heaviest member is made light in few moves, and counts may come out uneven.
+    that one of its sets names together do. With weights the heaviest member is made light in few moves, and
+    counts may come out uneven.
 
     Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
     raises: a claim that cannot be read, or that names what does not exist, is ignored.

@@ -170,11 +170,10 @@ class AssignerClient:
         while True:
             try:
                 if await self._hold_one():
-                    attempt = 0
-                if self._is_leaving:
+                    # A stream that ends well is drained: by leave(), or by an operator.
                     self._queue.put_nowait(None)
                     return
-                log.info("%s: the service ended the stream", self.name)
+                log.info("%s: the service does not answer", self.name)
             except ServiceRefused as error:
                 self._queue.put_nowait(error)
                 return
@@ -186,7 +185,7 @@ class AssignerClient:
             attempt += 1
 
     async def _hold_one(self) -> bool:
-        """Register and read until the stream ends; whether it said anything. Raises what ended it."""
+        """Register and read until the stream ends; whether it ended well. Raises what ended it else."""
         await self.close()
         self._channel = self._access.open(self.targets[self._turn % len(self.targets)])
         self._turn += 1
@@ -204,11 +203,12 @@ class AssignerClient:
             # Cancelled by the heartbeat, which heard nothing; or this task is.
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
+            return False
         except grpc.aio.AioRpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error
             raise
-        return not is_first
+        return True
 
     def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
         self._turn -= 1  # this one works: it is tried first the next time

@@ -16,6 +16,7 @@ from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.server import AssignerServer
 from faust_assigner.service.store.base import Store
+from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 
 
@@ -48,7 +49,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
         metrics_port = 0
         if said["metrics"]:
             metrics_port = ends.enter_context(metrics.served(*said["metrics"]))
-        store = await _open_store(options, ends)
+        store = _open_store(options, metrics, ends)
         kafka = KafkaTopics(said["kafka"]) if said["kafka"] else None
         if kafka is not None:
             ends.push_async_callback(kafka.close)
@@ -61,7 +62,15 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
         yield await outer.start(), metrics_port
 
 
-async def _open_store(options: Options, ends: contextlib.AsyncExitStack) -> Store:
-    if not options.said["etcd"]:
+def _open_store(options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack) -> Store:
+    """etcd where there is one, else memory."""
+    said = options.said
+    if not said["etcd"]:
         return MemoryStore()
-    raise NotImplementedError
+    pem = {name: said[option].read_bytes() if said[option] else None
+           for name, option in (("ca", "etcd_ca"), ("certificate", "etcd_cert"), ("key", "etcd_key"))}
+    access = EtcdAccess(endpoints=said["etcd"], user=said["etcd_user"] or None,
+                        password=said["etcd_password"] or None, **pem)
+    store = EtcdStore(access, observe=metrics.store_call)
+    ends.push_async_callback(store.close)
+    return store

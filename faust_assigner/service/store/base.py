@@ -103,7 +103,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a watch saw, in order of revisions. Without events it says only how far the watch is."""
+    """What a watch saw, in order of revisions; nothing up to ``revision`` comes any more."""
 
     revision: int
     events: tuple[Event, ...]

@@ -168,12 +168,12 @@ async def test_metrics_are_for_prometheus(service: Instance) -> None:
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     """``faust-assigner`` with these words."""
-    return subprocess.run([sys.executable, "-m", "faust_assigner.cli", *words], capture_output=True, text=True,
-                          timeout=60, check=False)
+    return subprocess.run([sys.executable, "-m", "faust_assigner.cli", *words], capture_output=True,
+                          text=True, timeout=60, check=False)
 
 
 async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
-    """``consumers``, ``assignments``, ``handoffs``, ``plan --dry-run``, ``drain``, ``health``; with --json."""
+    """``consumers``, ``assignments``, ``handoffs``, ``plan``, ``drain``, ``health``; with --json."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
         await settled([first, second], [4, 4])
 
