@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from faust_assigner.service.client import (
@@ -226,10 +226,10 @@ def twice(members: Sequence[Consumer]) -> list[TopicPartition]:
     return [partition for partition, count in owners.items() if count > 1]
 
 
-async def until(fact: object, what: str = "", *, seconds: float = PATIENCE_S) -> float:
+async def until(fact: Callable[[], bool], what: str = "", *, seconds: float = PATIENCE_S) -> float:
     """Wait until ``fact()`` is true; how long it took."""
     began = time.monotonic()
-    while not fact():  # type: ignore[operator]
+    while not fact():
         assert time.monotonic() - began < seconds, what or "it did not come true"
         await asyncio.sleep(0.01)
     return time.monotonic() - began
@@ -256,3 +256,12 @@ async def state(target: str, access: Access | None = None) -> pb.State:
     """What the service says is there."""
     async with Operator(target, access) as operator:
         return await operator.state()
+
+
+async def until_state(target: str, fact: Callable[[pb.State], bool], *, seconds: float = PATIENCE_S) -> pb.State:
+    """Wait until what the service says is there is so."""
+    deadline = time.monotonic() + seconds
+    while not fact(said := await state(target)):
+        assert time.monotonic() < deadline, said
+        await asyncio.sleep(0.05)
+    return said

@@ -67,10 +67,10 @@ def _open_store(options: Options, metrics: PrometheusMetrics, ends: contextlib.A
     said = options.said
     if not said["etcd"]:
         return MemoryStore()
-    pem = {name: said[option].read_bytes() if said[option] else None
-           for name, option in (("ca", "etcd_ca"), ("certificate", "etcd_cert"), ("key", "etcd_key"))}
-    access = EtcdAccess(endpoints=said["etcd"], user=said["etcd_user"] or None,
-                        password=said["etcd_password"] or None, **pem)
+    ca, certificate, key = (said[name].read_bytes() if said[name] else None
+                            for name in ("etcd_ca", "etcd_cert", "etcd_key"))
+    access = EtcdAccess(endpoints=said["etcd"], ca=ca, certificate=certificate, key=key,
+                        user=said["etcd_user"] or None, password=said["etcd_password"] or None)
     store = EtcdStore(access, observe=metrics.store_call)
     ends.push_async_callback(store.close)
     return store
