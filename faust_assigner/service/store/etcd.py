@@ -104,7 +104,7 @@ class EtcdAccess:
 
 
 class EtcdStore:
-    """One connection at a time. ``observe`` is told of every call: its name, seconds, and the error's name."""
+    """One connection at a time. ``observe`` hears of every call: its name, seconds, the error's name."""
 
     def __init__(
         self, access: EtcdAccess, *, observe: Callable[[str, float, str | None], None] | None = None,

@@ -189,7 +189,7 @@ async def test_a_lease_that_runs_out_takes_its_keys_along(stores: Stores) -> Non
     store, key = stores.open(), f"{stores.prefix}a"
     lease = await store.grant(1)
     revision = await put(store, key, b"", lease.lease_id)
-    [gone] = [e for e in await seen(store, stores.prefix, revision + 1, 1)]
+    [gone] = await seen(store, stores.prefix, revision + 1, 1)
     assert (gone.key, gone.kv) == (key, None)
     with pytest.raises(LeaseLost):
         await store.keep_alive(lease.lease_id)
