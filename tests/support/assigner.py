@@ -258,7 +258,8 @@ async def state(target: str, access: Access | None = None) -> pb.State:
         return await operator.state()
 
 
-async def until_state(target: str, fact: Callable[[pb.State], bool], *, seconds: float = PATIENCE_S) -> pb.State:
+async def until_state(target: str, fact: Callable[[pb.State], bool], *,
+                      seconds: float = PATIENCE_S) -> pb.State:
     """Wait until what the service says is there is so."""
     deadline = time.monotonic() + seconds
     while not fact(said := await state(target)):

@@ -18,7 +18,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -94,7 +94,7 @@ class AssignerClient:
         """Whether this consumer may work on the partition now, as far as it can know; ask before a commit."""
         return self.holdings.may_work(TopicPartition(*partition), self._clock())
 
-    async def commands(self) -> AsyncIterator[Command]:
+    async def commands(self) -> AsyncGenerator[Command, None]:
         """What the service tells, until :meth:`leave` is done; raises :class:`ServiceRefused`."""
         tasks = [asyncio.create_task(self._stay(), name="assigner-stream"),
                  asyncio.create_task(self._beat(), name="assigner-heartbeat"),
@@ -112,8 +112,9 @@ class AssignerClient:
         """Answer every command by its handler until :meth:`leave` is done; raises :class:`ServiceRefused`."""
         jobs = Jobs(self, handlers)
         try:
-            async for command in self.commands():
-                await jobs.take(command)
+            async with contextlib.aclosing(self.commands()) as commands:
+                async for command in commands:
+                    await jobs.take(command)
         finally:
             await jobs.close()
 

@@ -36,16 +36,23 @@ class Operator:
 
     async def state(self) -> pb.State:
         """All topics, consumers, assignments and handoffs."""
+        whole = pb.State()
         with self._spoken():
-            return await anext(self._whole(self._stub.GetState(
-                pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S)))
+            async for part in self._stub.GetState(
+                    pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S):
+                whole.MergeFrom(part)
+        return whole
 
     async def watch(self) -> AsyncIterator[pb.State]:
         """The state now, and again after every change."""
+        whole = pb.State()
         with self._spoken():
-            async for state in self._whole(self._stub.WatchState(
-                    pb.GetStateRequest(), metadata=self._access.metadata())):
-                yield state
+            async for part in self._stub.WatchState(
+                    pb.GetStateRequest(), metadata=self._access.metadata()):
+                whole.MergeFrom(part)
+                if not part.more:
+                    yield whole
+                    whole = pb.State()
 
     async def drain(self, consumer_name: str) -> bool:
         """Exclude a consumer from targets; whether it has anything to hand over."""
@@ -71,17 +78,6 @@ class Operator:
         with self._spoken():
             return await getattr(self._stub, method)(
                 request, metadata=self._access.metadata(), timeout=CALL_S)
-
-    @staticmethod
-    async def _whole(parts: AsyncIterator[pb.State]) -> AsyncIterator[pb.State]:
-        """States whose parts are put together."""
-        state = pb.State()
-        async for part in parts:
-            state.MergeFrom(part)
-            if not part.more:
-                state.more = False
-                yield state
-                state = pb.State()
 
     @contextlib.contextmanager
     def _spoken(self) -> Any:

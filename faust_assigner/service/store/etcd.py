@@ -86,7 +86,7 @@ class EtcdAccess:
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("a client certificate of etcd needs its key, and a key its certificate")
         if len({endpoint.partition("://")[0] for endpoint in self.endpoints if "://" in endpoint}) > 1:
-            raise ConfigError(f"endpoints of etcd: all http or all https, not {', '.join(self.endpoints)}")
+            raise ConfigError(f"endpoints of etcd are http or https, not both: {self.endpoints}")
 
     @property
     def secure(self) -> bool:
@@ -104,7 +104,7 @@ class EtcdAccess:
 
 
 class EtcdStore:
-    """One connection at a time. ``observe`` is told of every call: its name, seconds, and the error's name."""
+    """One connection at a time. ``observe`` hears of every call: its name, seconds, the error's name."""
 
     def __init__(
         self, access: EtcdAccess, *, observe: Callable[[str, float, str | None], None] | None = None,
@@ -163,7 +163,7 @@ class EtcdStore:
         except (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as error:
             raise self._failed(error) from None
         finally:
-            call.cancel()
+            await _settled(call)
 
     def _cancelled(self, response: Any, start_revision: int) -> StoreError:
         if response.compact_revision:
@@ -214,7 +214,7 @@ class EtcdStore:
             error = self._failed(failed)
             raise error from None
         finally:
-            call.cancel()
+            await _settled(call)
             took_s = asyncio.get_running_loop().time() - began
             self._observe("Lease/LeaseKeepAlive", took_s, type(error).__name__ if error else None)
         if answer is grpc.aio.EOF:
@@ -307,6 +307,12 @@ class EtcdStore:
             if channel is not None:
                 await channel.close()
         self._retired, self._channel = [], None
+
+
+async def _settled(call: Any) -> None:
+    """Cancel a stream. gRPC ends it in a task of its own, at its poller's next event, and tells nobody."""
+    call.cancel()
+    await asyncio.sleep(0.005)
 
 
 def _kv(kv: Any) -> KeyValue:

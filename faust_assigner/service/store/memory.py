@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +59,7 @@ class MemoryStore:
         self._leases: dict[int, _Lease] = {}
         self._next_lease = 1
         self._news = asyncio.Event()
-        self._reaper: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.revision = 1
         self.compacted = 0
 
@@ -180,8 +179,7 @@ class MemoryStore:
             raise QuotaExceeded("the store is full")
         lease_id, self._next_lease = self._next_lease, self._next_lease + 1
         self._leases[lease_id] = _Lease(ttl_s, self._clock.monotonic() + ttl_s)
-        if self._reaper is None:
-            self._reaper = asyncio.get_running_loop().create_task(self._reap(), name="leases")
+        self._set_timer()
         return Lease(lease_id, ttl_s)
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
@@ -210,20 +208,22 @@ class MemoryStore:
         for lease_id in [i for i, lease in self._leases.items() if lease.expires_at <= now]:
             self._end(lease_id)
 
-    async def _reap(self) -> None:
-        """Expire leases while nobody asks for anything."""
-        while self._leases:
+    def _set_timer(self) -> None:
+        """Leases expire on time though nobody asks for anything."""
+        if self._timer is None and self._leases:
             soonest = min(lease.expires_at for lease in self._leases.values())
-            await self._clock.sleep(max(soonest - self._clock.monotonic(), 0.001))
-            self._expire()
-        self._reaper = None
+            wait_s = max(soonest - self._clock.monotonic(), 0.001)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._expire()
+        self._set_timer()
 
     async def close(self) -> None:
         """End all watches."""
         self._closed = True
         self._news.set()
-        if self._reaper is not None:
-            self._reaper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reaper
-            self._reaper = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -209,7 +209,8 @@ class Original:
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         """Its lines of one kind."""
-        return [row for line in self._file.read_text().splitlines() if (row := json.loads(line))["kind"] == kind]
+        rows = map(json.loads, self._file.read_text().splitlines())
+        return [row for row in rows if row["kind"] == kind]
 
     def owned(self) -> set[int]:
         """What it was given and not taken from."""
@@ -236,7 +237,8 @@ async def test_a_client_of_the_original_proto_lives_its_whole_life_here(start: A
             assert theirs.told("assignment")[0]["assigned"] == []
             assert {row["owner"] for row in theirs.told("warm")} == {"ours"}
             async with consumers(Consumer(target, "third")) as (third,):
-                await until(lambda: sorted((len(theirs.owned()), len(ours.working), len(third.working))) == [2, 3, 3])
+                await until(lambda: sorted(
+                    (len(theirs.owned()), len(ours.working), len(third.working))) == [2, 3, 3])
                 await third.leave()
             await until(lambda: len(theirs.owned()) + len(ours.working) == 8)
             assert await asyncio.to_thread(theirs.leave) == 0
