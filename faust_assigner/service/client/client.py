@@ -161,6 +161,10 @@ class AssignerClient:
 
     async def close(self) -> None:
         """End the connection; without :meth:`leave` the session lives on for its time to live."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.cancel()
+            await stream.code()  # gRPC's own tasks end with it
         if self._channel is not None:
             channel, self._channel, self._stub = self._channel, None, None
             await channel.close()

@@ -18,6 +18,7 @@ from tests.support.assigner import (
     QUICK,
     Consumer,
     Instance,
+    calls_ended,
     consumers,
     settled,
     until,
@@ -178,6 +179,7 @@ async def test_deregister_of_an_unknown_consumer_is_shutdown_now(start: Any) -> 
         one.client.name = "nobody"
         assert await one.client.leave() is False
     await client.close()
+    await calls_ended()
 
 
 @pytest.mark.slow
@@ -207,17 +209,20 @@ class Original:
             stdin=subprocess.PIPE, stdout=(folder / f"{name}.jsonl").open("wb"))
         self._file = folder / f"{name}.jsonl"
 
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        """Its lines of one kind."""
+    def told(self, *kinds: str) -> list[dict[str, Any]]:
+        """Its lines of these kinds, in order."""
         rows = map(json.loads, self._file.read_text().splitlines())
-        return [row for row in rows if row["kind"] == kind]
+        return [row for row in rows if row["kind"] in kinds]
 
     def owned(self) -> set[int]:
-        """What it was given and not taken from."""
+        """What it was given and not asked for since."""
         owned: set[int] = set()
-        for row in self.told("assignment"):
-            owned = (owned | set(row["assigned"])) - set(row["unassigned"])
-        return owned - {row["partition"] for row in self.told("release")}
+        for row in self.told("assignment", "release"):
+            if row["kind"] == "release":
+                owned.discard(row["partition"])
+            else:
+                owned = (owned | set(row["assigned"])) - set(row["unassigned"])
+        return owned
 
     def leave(self) -> int:
         """Deregister and drain."""
