@@ -20,21 +20,26 @@ class Stream:
     """
 
     def __init__(
-        self, consumer_name: str, session: str, lease_id: int, *, limit: int,
+        self, consumer_name: str, session: str, *, limit: int, lives: Callable[[], float],
         snapshot: Callable[[], Iterable[Command]], overflowed: Callable[[], None],
         closed: Callable[[Stream], Awaitable[None]],
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
-        self.lease_id = lease_id
         self.ended: Ended | None = None
         self._limit = limit
+        self._lives = lives
         self._snapshot = snapshot
         self._overflowed = overflowed
         self._closed = closed
         self._queue: deque[Command] = deque()
         self._anew = True
         self._wake = asyncio.Event()
+
+    @property
+    def lives_s(self) -> float:
+        """Seconds for which the registration surely lives."""
+        return 0.0 if self.ended else max(self._lives(), 0.0)
 
     def offer(self, command: Command) -> None:
         """Queue it, unless a snapshot is due that will tell it anyway."""
