@@ -16,7 +16,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import Keys, checked_consumer, checked_topic
 from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
 from faust_assigner.service.leading.election import Election, Leadership
-from faust_assigner.service.leading.moves import is_drained, planned
+from faust_assigner.service.leading.moves import planned
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.metrics import Metrics, NoMetrics
 from faust_assigner.service.mirror import Mirror
@@ -36,7 +36,7 @@ from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Put, Store, unchanged
 from faust_assigner.service.tasks import ended, first
-from faust_assigner.service.view import Change
+from faust_assigner.service.view import Change, has_more, waits_in_vain
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
 
@@ -51,13 +51,14 @@ class CommandStream(Protocol):
     session: str
     ended: Ended | None
 
+    @property
+    def lives_s(self) -> float:
+        """Seconds for which nobody else is given what the consumer owns. A consumer that does not hear from
+        this instance for so long, counted from when it asked, stops processing."""
+
     def __aiter__(self) -> AsyncIterator[Command]: ...
 
     async def __anext__(self) -> Command: ...
-
-    @property
-    def lives_s(self) -> float:
-        """How long the registration lives for sure, even if it is not renewed any more, in seconds."""
 
     async def expire(self) -> None:
         """The consumer gives no sign of life: its registration ends now."""
@@ -221,8 +222,10 @@ class AssignerNode:
         entry = self._mirror.view.consumers.get(consumer_name)
         if entry is None:
             return Action.SHUTDOWN_NOW
-        if not is_drained(self._mirror.view, consumer_name):
-            return Action.WAIT_FOR_DRAIN
+        if has_more(self._mirror.view, consumer_name):
+            # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
+            in_vain = waits_in_vain(self._mirror.view, consumer_name)
+            return Action.SHUTDOWN_NOW if in_vain else Action.WAIT_FOR_DRAIN
         gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
         return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
 

@@ -122,6 +122,19 @@ class View:
         return config is not None and 0 <= at.partition < config.value.partition_count
 
 
+def has_more(view: View, name: str) -> bool:
+    """Whether a consumer owns something, or something is on its way to it or from it."""
+    return (any(entry.value.owner == name for entry in view.assignments.values())
+            or any(name in (e.value.old_owner, e.value.new_owner) for e in view.handoffs.values()))
+
+
+def waits_in_vain(view: View, name: str) -> bool:
+    """Whether nobody is left to take what a draining consumer has."""
+    ready = view.ready()
+    return not any(entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
+                   for at, entry in view.assignments.items())
+
+
 @dataclass(frozen=True)
 class _Reader:
     """How keys of one kind are read: their name in the view, their value, whether the two agree."""

@@ -26,7 +26,7 @@ from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Assigned, PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
-from faust_assigner.service.view import Entry, View
+from faust_assigner.service.view import Entry, View, has_more
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ def _moved(
         writes.append(Put(key, codec.dump_handoff(advanced(handoff, to))))
     if effect is Effect.GIVE:
         compares.append(view.same(assignment))
+        if happening is Happening.OLD_GONE:
+            compares.append(_still_gone(view, handoff.old_owner))
         writes.append(_owner(view, at, handoff.new_owner, handoff.offset))
     elif effect is Effect.COOL:
         writes.append(Put(view.keys.cooldown(at, handoff.new_owner), codec.dump_until(cool_until)))
@@ -96,6 +98,11 @@ def _moved(
         outcome = "aborted"
     return Bundle(f"{at}: {happening.value}: {to.value}", tuple(compares), tuple(writes),
                   None if outcome is None else (outcome, at))
+
+
+def _still_gone(view: View, name: str) -> Compare:
+    """Whoever came back meanwhile goes on with what is its own: it is not given away under its hands."""
+    return view.same(view.keys.consumer(name))
 
 
 def _owner(view: View, at: TopicPartition, owner: str, offset: int | None = None) -> Put:
@@ -149,7 +156,13 @@ def _nobody(view: View) -> Iterator[Bundle]:
 
 def _forgotten(view: View, at: TopicPartition) -> Bundle:
     both = [key for key in (view.keys.assignment(at), view.keys.handoff(at)) if key in view.raw]
-    return Bundle(f"{at}: nobody's", tuple(map(view.same, both)), tuple(map(Delete, both)))
+    compares = [*map(view.same, both), *_of_owner(view, at)]
+    return Bundle(f"{at}: nobody's", tuple(compares), tuple(map(Delete, both)))
+
+
+def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
+    entry = view.assignments.get(at)
+    return [] if entry is None else [_still_gone(view, entry.value.owner)]
 
 
 def _living_owner(view: View, at: TopicPartition) -> str | None:
@@ -164,7 +177,7 @@ def _is_orphan(view: View, at: TopicPartition) -> bool:
 
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
-    compares = (view.same(view.keys.assignment(at)), view.same(key))
+    compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
     writes: tuple[Write, ...] = (_owner(view, at, to),)
     return Bundle(f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes)
 
@@ -204,7 +217,7 @@ def tidy(view: View, targets: Targets, now: float) -> Iterator[Bundle]:
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
     for name, entry in sorted(view.consumers.items()):
-        if entry.value.status is Status.DRAINING and is_drained(view, name):
+        if entry.value.status is Status.DRAINING and not has_more(view, name):
             key = view.keys.consumer(name)
             yield Bundle(f"{name}: drained", (view.same(key),), (Delete(key),))
     for (at, name), until in sorted(view.cooldowns.items()):
@@ -220,12 +233,3 @@ def _replicas(view: View, name: str, wanted: tuple[TopicPartition, ...]) -> Iter
             yield Bundle(f"{name}: no replicas", (view.same(key),), (Delete(key),))
     elif name not in view.replicas or view.replicas[name].value != wanted:
         yield Bundle(f"{name}: replicas", (view.same(key),), (Put(key, codec.dump_partitions(wanted)),))
-
-
-def is_drained(view: View, name: str) -> bool:
-    """Nothing is on its way from it or to it, and what is its own nobody is left to take."""
-    if any(name in (entry.value.old_owner, entry.value.new_owner) for entry in view.handoffs.values()):
-        return False
-    ready = view.ready()
-    return not any(entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
-                   for at, entry in view.assignments.items())

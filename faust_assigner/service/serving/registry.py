@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from faust_assigner.service.commands import Command
-from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Ended
 
 #: What of a stream's queue is still true when it has ended so.
@@ -21,21 +20,27 @@ class Stream:
     """
 
     def __init__(
-        self, consumer_name: str, session: str, lease: HeldLease, *, limit: int,
+        self, consumer_name: str, session: str, *, limit: int, lives: Callable[[], float],
         snapshot: Callable[[], Iterable[Command]], overflowed: Callable[[], None],
-        closed: Callable[[Stream], Awaitable[None]],
+        closed: Callable[[Stream], Awaitable[None]], revoke: Callable[[], Awaitable[None]],
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
-        self._lease = lease
         self.ended: Ended | None = None
         self._limit = limit
+        self._lives = lives
         self._snapshot = snapshot
         self._overflowed = overflowed
         self._closed = closed
+        self._revoke = revoke
         self._queue: deque[Command] = deque()
         self._anew = True
         self._wake = asyncio.Event()
+
+    @property
+    def lives_s(self) -> float:
+        """Seconds for which the registration surely lives."""
+        return 0.0 if self.ended else max(self._lives(), 0.0)
 
     def offer(self, command: Command) -> None:
         """Queue it, unless a snapshot is due that will tell it anyway."""
@@ -73,11 +78,6 @@ class Stream:
                 raise StopAsyncIteration
             await self._wake.wait()
 
-    @property
-    def lives_s(self) -> float:
-        """How long the registration lives for sure, even if it is not renewed any more."""
-        return self._lease.left_s
-
     async def close(self) -> None:
         """The consumer is gone from here."""
         self.end(Ended.CLOSED)
@@ -87,7 +87,7 @@ class Stream:
         """The consumer is dead: its registration ends now, and not when its lease runs out."""
         self.end(Ended.LEASE_LOST)
         await self._closed(self)
-        await self._lease.revoke()
+        await self._revoke()
 
 
 class Registry:

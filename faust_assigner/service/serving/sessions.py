@@ -21,7 +21,7 @@ from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Store, absent, unchanged
 from faust_assigner.service.tasks import ended
-from faust_assigner.service.view import Change, View
+from faust_assigner.service.view import Change, View, has_more, waits_in_vain
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +52,12 @@ class Sessions:
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
             revision, session = await self._write(consumer, lease)
-            await self._mirror.reached(revision)
-        except BaseException:
+        except WrongCaller:
             await lease.revoke()
             raise
+        # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
+        # and a revoked lease would give away at once what it owns.
+        await self._mirror.reached(revision)
         stream = self._stream(consumer.name, session, lease)
         older = self.registry.get(consumer.name)
         self.registry.add(stream)
@@ -88,9 +90,10 @@ class Sessions:
 
     def _stream(self, name: str, session: str, lease: HeldLease) -> Stream:
         return Stream(
-            name, session, lease, limit=self._settings.channel,
+            name, session, limit=self._settings.channel, lives=lambda: lease.left_s,
             snapshot=lambda: snapshot(self._mirror.view, name),
             overflowed=lambda: self._metrics.stream_resynced(name), closed=self._closed,
+            revoke=lease.revoke,
         )
 
     async def _keep(self, stream: Stream, lease: HeldLease) -> None:
@@ -126,6 +129,22 @@ class Sessions:
         for change in changes:
             if change.kind == "consumers":
                 self._check(view, change.name, change)
+        if any(change.kind == "consumers" for change in changes):
+            self._relieve(view)
+
+    def _relieve(self, view: View) -> None:
+        """A draining consumer that nobody is left to relieve need not wait."""
+        for name in [n for n, e in view.consumers.items() if e.value.status is Status.DRAINING]:
+            stream = self.registry.get(name)
+            if stream is not None and has_more(view, name) and waits_in_vain(view, name):
+                self._end(stream, Ended.DRAINED)
+                self._drop(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        """Its lease is not renewed any more."""
+        keeping = self._keeping.pop(stream, None)
+        if keeping is not None:
+            keeping.cancel()
 
     def _check(self, view: View, name: str, change: Change | None = None) -> None:
         """End the stream of a registration that is not there any more."""
@@ -136,9 +155,7 @@ class Sessions:
         if entry is None and change and change.before and change.before.value.status is Status.DRAINING:
             why = Ended.DRAINED
         self._end(stream, why)
-        keeping = self._keeping.pop(stream, None)
-        if keeping is not None:
-            keeping.cancel()
+        self._drop(stream)
 
     async def stop(self) -> None:
         """End all streams; their registrations live on until their leases run out."""
