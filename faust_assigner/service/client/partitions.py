@@ -1,10 +1,9 @@
 """A plain aiokafka consumer whose partitions come from the service: what it keeps is never stopped.
 
-The consumer reads by manual assignment. Each owned partition has a queue and a task of its own; when others
-come or go, the consumer is pointed at the new set and at the offsets it had reached, and the tasks of the
-kept partitions go on with what is in their queues. A partition's record is processed, and its offset
-committed, only while the client may work on it; each commit says in its metadata under which epoch it was
-made.
+The consumer is assigned every partition of its topics once and for all, and all but the owned ones are
+paused: when some come or go, the others are not touched, neither their fetches nor their queues. Each owned
+partition has a queue and a task of its own. A record is processed, and its offset committed, only while the
+client may work on the partition; each commit says in its metadata under which epoch it was made.
 """
 
 from __future__ import annotations
@@ -74,9 +73,8 @@ class Partitions:
         self._work = work
         self._queued = queued
         self._owned: dict[TopicPartition, _Owned] = {}
-        self._closing: dict[TopicPartition, _Owned] = {}
         self._failed: asyncio.Future[None] | None = None
-        self._is_stale = asyncio.Event()
+        self._covering = asyncio.Lock()
 
     async def run(self) -> None:
         """Work until the client has left; raises what ended it otherwise."""
@@ -103,7 +101,7 @@ class Partitions:
             await self._forget(partition)
         for grant in command.added:
             if (running := self._owned.get(grant.partition)) is not None:
-                await running.stop()
+                await self._stop(running)
             self._owned[grant.partition] = _Owned(grant, self, self._queued)
 
     async def warm(self, command: Warm) -> None:
@@ -115,14 +113,9 @@ class Partitions:
         owned = self._owned.pop(command.partition, None)
         if owned is None:
             return None
-        self._closing[command.partition] = owned  # a consumer commits only what it is pointed at
-        try:
-            await owned.stop()
-            await self._work.close(command.partition)
-            await self.commit(owned)
-        finally:
-            del self._closing[command.partition]
-            self._is_stale.set()
+        await self._stop(owned)
+        await self._work.close(command.partition)
+        await self.commit(owned)
         return owned.next_offset
 
     async def abort(self, command: AbortWarm) -> None:
@@ -140,13 +133,18 @@ class Partitions:
 
     async def _forget(self, partition: TopicPartition) -> None:
         if (owned := self._owned.pop(partition, None)) is not None:
-            await owned.stop()
-            self._is_stale.set()
+            await self._stop(owned)
             await self._work.drop(partition)
 
+    async def _stop(self, owned: _Owned) -> None:
+        await owned.stop()
+        if owned.fetched is not None:
+            self._consumer.pause(_kafka(owned.grant.partition))
+
     async def begin(self, owned: _Owned) -> None:
-        """Open the partition and find where to read; then the fetch takes it in."""
+        """Open the partition, find where to read, and let it be fetched."""
         partition = owned.grant.partition
+        await self._cover(partition)
         start = await self._work.open(owned.grant)
         if start is None:
             start = owned.grant.start_offset
@@ -155,7 +153,26 @@ class Partitions:
         if start is None:
             start = (await self._consumer.beginning_offsets([_kafka(partition)]))[_kafka(partition)]
         owned.next_offset = owned.fetched = start
-        self._is_stale.set()
+        self._consumer.seek(_kafka(partition), start)
+        self._consumer.resume(_kafka(partition))
+
+    async def _cover(self, partition: TopicPartition) -> None:
+        """Have the partition assigned; that its topic is new, or has grown, happens once."""
+        async with self._covering:
+            known = self._consumer.assignment()
+            if _kafka(partition) in known:
+                return
+            await self._consumer.topics()
+            numbers = self._consumer.partitions_for_topic(partition.topic) or set()
+            known = known | {KafkaPartition(partition.topic, n) for n in {*numbers, partition.partition}}
+            self._consumer.assign(sorted(known))
+            self._consumer.pause(*known)
+            for running in self._owned.values():
+                if running.fetched is not None:
+                    self._consumer.seek(_kafka(running.grant.partition), running.fetched)
+                    self._consumer.resume(_kafka(running.grant.partition))
+            # aiokafka does not bear a second assignment before it has found the group's coordinator.
+            await self._consumer.committed(_kafka(partition))
 
     async def _committed(self, grant: Grant) -> int | None:
         """The group's offset. Raises where a later owner made the commit: this grant is history."""
@@ -190,32 +207,19 @@ class Partitions:
         await self._work.process(record, grant)
 
     async def _fetch(self) -> None:
-        """Read for everybody; the set of partitions changes only between two reads."""
-        reading: dict[TopicPartition, _Owned] = {}
+        """Read for everybody."""
         while True:
-            if self._is_stale.is_set():
-                self._is_stale.clear()
-                reading = self._point()
-            if not reading:
-                await self._is_stale.wait()
-                continue
-            self._hold_back(reading)
+            self._hold_back()
             for kafka_partition, records in (await self._consumer.getmany(timeout_ms=POLL_MS)).items():
-                if (owned := reading.get(TopicPartition(*kafka_partition))) is not None:
+                if (owned := self._owned.get(TopicPartition(*kafka_partition))) is not None:
                     owned.take(records)
 
-    def _point(self) -> dict[TopicPartition, _Owned]:
-        """Point the consumer at what is owned; those kept go on where their queues end."""
-        reading = {p: owned for p, owned in sorted((self._owned | self._closing).items())
-                   if owned.fetched is not None}
-        self._consumer.assign([_kafka(partition) for partition in reading])
-        for partition, owned in reading.items():
-            self._consumer.seek(_kafka(partition), owned.fetched)
-        return reading
-
-    def _hold_back(self, reading: dict[TopicPartition, _Owned]) -> None:
+    def _hold_back(self) -> None:
+        """Pause what has enough to do."""
         paused = self._consumer.paused()
-        for partition, owned in reading.items():
+        for partition, owned in self._owned.items():
+            if owned.fetched is None:
+                continue
             if owned.is_full and _kafka(partition) not in paused:
                 self._consumer.pause(_kafka(partition))
             elif not owned.is_full and _kafka(partition) in paused:
