@@ -219,8 +219,7 @@ class AssignerClient:
         self._turn -= 1  # this one works: it is tried first the next time
         self.streams += 1
         self._session_id = said.session_id
-        if (lost := self.holdings.expire(self._clock())) is not None:
-            self._queue.put_nowait(lost)
+        self._check_time()
         # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
         self.holdings.begin(sent_at + self._lives_s)
@@ -281,12 +280,22 @@ class AssignerClient:
                 self._stream.cancel()
 
     async def _fence(self) -> None:
-        """Tell what is lost when the session's time is over."""
+        """Tell what is lost when the session's time is over, and begin a new session."""
         while True:
             left = self.holdings.until - self._clock()
             await asyncio.sleep(min(max(left, 0.02), 1.0))
-            if (lost := self.holdings.expire(self._clock())) is not None:
-                self._queue.put_nowait(lost)
+            if self._check_time() and self._stream is not None:
+                self._stream.cancel()
+
+    def _check_time(self) -> bool:
+        """Whether the session's time was over just now; what it held is lost then."""
+        lost = self.holdings.expire(self._clock())
+        if lost is None:
+            return False
+        # The consumer stops and forgets. What the service still waits for it will tell anew.
+        self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
+        self._queue.put_nowait(lost)
+        return True
 
     async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> None:
         self._acked[type(command), command.partition] = (method, request)
