@@ -119,9 +119,8 @@ class SimConsumer:
                 await self.process.sleep(self.draw.choice((0.05, 0.3, 1.0)))
 
     async def _connected(self, instance: Instance) -> None:
-        stream = await self._call(instance, lambda: instance.node.register(Consumer(name=self.name)))
-        self.stream = stream
-        beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
+        stream = self.stream = await self._registered(instance)
+        beating: asyncio.Task[None] | None = None
         broken = asyncio.get_running_loop().create_task(_any(self._break, instance.process.dead))
         try:
             if self.drain:
@@ -141,15 +140,34 @@ class SimConsumer:
                 if self._break.is_set():
                     raise Broken
                 self._obey(instance, command)
+                if beating is None:
+                    # Only now: a new session says nothing of what an older one was told.
+                    beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
             if stream.ended is Ended.DRAINED:
                 self.gone = True
                 self.owned.clear()
         finally:
-            beating.cancel()
+            if beating is not None:
+                beating.cancel()
             broken.cancel()
             self.stream = None
             if not instance.process.dead.is_set():
                 self._job(stream.close())
+
+    async def _registered(self, instance: Instance) -> CommandStream:
+        """A stream; one that we do not live to see, or that comes too late, is closed by its instance."""
+        opened: list[CommandStream] = []
+
+        async def register() -> CommandStream:
+            opened.append(await instance.node.register(Consumer(name=self.name)))
+            return opened[0]
+
+        try:
+            return await self._call(instance, register)
+        except BaseException:
+            for stream in opened:
+                asyncio.get_running_loop().create_task(stream.close())
+            raise
 
     async def _beat(self, instance: Instance, stream: CommandStream) -> None:
         """Ask how long the registration surely lives, counted from when we asked."""

@@ -273,7 +273,7 @@ class World:
             return not self.promises.view.assignments and not self.promises.view.handoffs
         if self.promises.view.handoffs or len(loads) != len(self.promises.ready_names()):
             return False
-        if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != sum(self.counts.values()):
+        if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != len(list(self.promises.view.partitions())):
             return False
         return all({owned for owned in consumer.owned} == {
             at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}
