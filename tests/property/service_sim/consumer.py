@@ -78,7 +78,9 @@ class SimConsumer:
 
     def _job(self, work: object) -> None:
         self._jobs = [job for job in self._jobs if not job.done()]
-        self._jobs.append(asyncio.get_running_loop().create_task(work))  # type: ignore[arg-type]
+        job = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        job.add_done_callback(_tell)
+        self._jobs.append(job)
 
     def crash(self) -> None:
         """SIGKILL."""
@@ -267,6 +269,12 @@ class SimConsumer:
         if instance.process.dead.is_set():
             raise Broken
         return answer
+
+
+def _tell(job: asyncio.Task[None]) -> None:
+    """A job that failed is not overlooked."""
+    if not job.cancelled() and (error := job.exception()) is not None:
+        job.get_loop().call_exception_handler({"message": "a consumer failed", "exception": error})
 
 
 async def _next(stream: CommandStream) -> Command | None:

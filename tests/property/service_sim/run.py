@@ -37,6 +37,9 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
         loop.run_until_complete(_play(world, acts))
         if failures:
             raise Violation(f"a task failed: {failures[0]!r}") from failures[0]
+    except Violation as violation:
+        # What failed first is the cause.
+        raise (failures[0] if failures and isinstance(failures[0], Violation) else violation) from None
     finally:
         loop.run_until_complete(world.end())
         for task in asyncio.all_tasks(loop):

@@ -215,11 +215,14 @@ class World:
         known = sorted(self.promises.began_at)
         at, handoff_id = known[act.who % len(known)] if known else (TopicPartition("t", 0), 1)
         happening = (Happening.WARM, Happening.LET_GO, Happening.GAVE_UP)[act.who % 3]
-        instance = self._node(act)
+        instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
+        entry = self.promises.view.handoffs.get(at)
+        if happening is Happening.LET_GO and entry is not None and entry.value.old_owner == name:
+            name = "c0"  # whoever says truly that it has drained, and goes on, harms itself
         with contextlib.suppress(Exception):
             async with asyncio.timeout(3.0):
                 await consumer.say(instance, at, handoff_id + act.who % 2 - act.who % 5 // 4, happening,
-                                   offset=self.sink.offset.get(at, 0), name=f"c{act.who % (self.names + 1)}")
+                                   offset=self.sink.offset.get(at, 0), name=name)
 
     def _after(self, seconds: float, then: object) -> None:
         async def later() -> None:
