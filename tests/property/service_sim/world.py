@@ -278,7 +278,7 @@ class World:
             return False
         if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != len(list(self.promises.view.partitions())):
             return False
-        return all({owned for owned in consumer.owned} == {
+        return all(set(consumer.owned) == {
             at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}
             for consumer in self.consumers if not consumer.gone)
 
