@@ -94,7 +94,8 @@ class Helper:
 
     async def _release(self, release: Release) -> None:
         with contextlib.suppress(ServiceRefused):
-            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id, offset=7)
+            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id,
+                                               offset=7)
 
     def of(self, kind: type[Command]) -> list[Any]:
         """All it was told of one kind."""
@@ -145,7 +146,8 @@ class Bench:
     helpers: list[Helper] = field(default_factory=list)
 
     async def node(self, topics: Mapping[str, int] | None = None, *, start: bool = True, count: Any = None,
-                   store: Store | None = None, metrics: Metrics | None = None, **settings: Any) -> AssignerNode:
+                   store: Store | None = None, metrics: Metrics | None = None,
+                   **settings: Any) -> AssignerNode:
         """One more instance."""
         node = AssignerNode(store or self.open_store(), quick(self.prefix, **settings),
                             node_id=f"n{len(self.nodes)}", topics=topics, count_partitions=count,

@@ -113,10 +113,8 @@ class SimConsumer:
         while not self.gone:
             instance = self.draw.choice(self.instances)
             self._break.clear()
-            try:
+            with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
                 await self._connected(instance)
-            except (Broken, ServiceRefused, StoreError, TimeoutError):
-                pass
             if not self.gone:
                 await self.process.sleep(self.draw.choice((0.05, 0.3, 1.0)))
 
@@ -137,10 +135,10 @@ class SimConsumer:
                 await instance.process.runs()
                 await self.process.runs()
                 await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
+                if self._break.is_set() or instance.process.dead.is_set():
+                    raise Broken
                 if command is None:
                     break
-                if self._break.is_set():
-                    raise Broken
                 self._obey(instance, command)
                 if beating is None:
                     # Only now: a new session says nothing of what an older one was told.

@@ -94,8 +94,8 @@ class World:
         must(len(leading) <= 1, "C4 one leader at a time", [node.node_id for node in leading])
         leader = self.promises.view.leader
         for node in leading:
-            must(leader is not None and leader.value.holder == node.node_id, "C4 it leads while its key is there",
-                 node.node_id, leader)
+            must(leader is not None and leader.value.holder == node.node_id,
+                 "C4 it leads while its key is there", node.node_id, leader)
 
     def _one(self, act: Act) -> SimConsumer | None:
         living = [consumer for consumer in self.consumers if not consumer.gone]
@@ -173,6 +173,7 @@ class World:
         place = self.instances.index(old)
         old.process.dead.set()
         await _killed(old)
+        old.process.go_on()  # whoever waits for it finds it dead
         self.names += 1
         self.instances[place] = self._instance(f"n{place}-{self.names}")
 
@@ -245,8 +246,8 @@ class World:
         s = self.settings
         await self.passes(s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0)
         if self.promises.ready_names():
-            must(not self.promises.unowned(), "C6 nothing unowned while somebody lives", self.promises.unowned(),
-                 sorted(self.promises.ready_names()))
+            must(not self.promises.unowned(), "C6 nothing unowned while somebody lives",
+                 self.promises.unowned(), sorted(self.promises.ready_names()))
         await self.passes(s.handoff_timeout_s)
         must(not self.promises.overdue(), "C7 every hand-off ends", self.promises.overdue())
         for consumer in self.consumers:
@@ -276,7 +277,8 @@ class World:
             return not self.promises.view.assignments and not self.promises.view.handoffs
         if self.promises.view.handoffs or len(loads) != len(self.promises.ready_names()):
             return False
-        if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != len(list(self.promises.view.partitions())):
+        all_of_them = len(list(self.promises.view.partitions()))
+        if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != all_of_them:
             return False
         return all(set(consumer.owned) == {
             at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}

@@ -37,8 +37,10 @@ async def put(kept: MemoryStore, key: str, value: bytes) -> KeyValue:
     return kv
 
 
-def view_of(*consumers: Consumer, topics: Mapping[str, int], owners: Mapping[TopicPartition, str] | None = None,
-            handoffs: Sequence[Handoff] = ()) -> View:
+def view_of(
+    *consumers: Consumer, topics: Mapping[str, int], owners: Mapping[TopicPartition, str] | None = None,
+    handoffs: Sequence[Handoff] = (),
+) -> View:
     """A view as the store would give it."""
     found = View(ALL)
     documents = {ALL.consumer(c.name): codec.dump_consumer(c) for c in consumers}

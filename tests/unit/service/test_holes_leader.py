@@ -86,7 +86,7 @@ def test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership(
 def test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked(
     kind: type[HeldLease], zombie: bool
 ) -> None:
-    """The answer came 8 s after the store renewed; 7 s later the store's 15 are over, and ours long before."""
+    """The answer came 8 s after the store renewed: what is left is counted from the question."""
 
     async def story() -> None:
         kept = _Slow(clock=LoopClock())
@@ -147,7 +147,7 @@ def test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try() -> None:
 
 def _by_version(compares: Sequence[Compare]) -> list[Compare]:
     """The naive form: the first assigner compares ``version``."""
-    return [replace(compare, field=Field.VERSION, expected=min(int(compare.expected), 1)) for compare in compares]
+    return [replace(c, field=Field.VERSION, expected=min(int(c.expected), 1)) for c in compares]
 
 
 @pytest.mark.parametrize(("form", "lands"), [(list, False), (_by_version, True)])
@@ -341,7 +341,8 @@ def _nothing_while_something_is_open(
     return iter(()) if view.handoffs else moves.rebalance(view, targets, settings, now)
 
 
-@pytest.mark.parametrize(("rule", "waits"), [(moves.rebalance, False), (_nothing_while_something_is_open, True)])
+@pytest.mark.parametrize(
+    ("rule", "waits"), [(moves.rebalance, False), (_nothing_while_something_is_open, True)])
 def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
     rule: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

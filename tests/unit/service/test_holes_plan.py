@@ -88,7 +88,8 @@ def test_11_replicas_are_given_to_those_that_keep_them_on_another_rack() -> None
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 4}, replicas=1)
             for name, rack in (("a", "r1"), ("b", "r2")):
-                await b.consumer(node, name, consumer=Consumer(name=name, rack=rack, capabilities=("replicas",)))
+                keeps = Consumer(name=name, rack=rack, capabilities=("replicas",))
+                await b.consumer(node, name, consumer=keeps)
             await b.settles(2, 2)
             await asyncio.sleep(3.0)
             for one, other in (b.helpers, b.helpers[::-1]):
