@@ -13,7 +13,8 @@ _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/session
 
 _SIMULATOR = "tests/property/test_service_sim.py::test_random_lives_keep_every_promise"
 _UNIT = "tests/unit/service/test_"
-_LEADER, _CONSUMERS, _PLAN = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::", f"{_UNIT}holes_plan.py::"
+_LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
+_PLAN = f"{_UNIT}holes_plan.py::"
 _TABLE = f"{_UNIT}handoff.py::"
 
 
@@ -56,7 +57,8 @@ _LEADING = (
     bug(_ELECTION, "a leader writes without comparing its key",
         "self._store.txn((self._guard, *compares), writes)", "self._store.txn(compares, writes)",
         f"{_LEADER}test_2_every_write_of_a_leader_compares_the_leaders_key"),
-    bug(_ELECTION, "a leader writes until the store says no", "        if not self.is_held:\n", "        if False:\n",
+    bug(_ELECTION, "a leader writes until the store says no", "        if not self.is_held:\n",
+        "        if False:\n",
         f"{_LEADER}test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try"),
     bug(_ELECTION, "whoever runs for leader leads",
         "self._store.txn([absent(self._keys.leader)], [put])", "self._store.txn([], [put])"),
@@ -65,10 +67,12 @@ _LEADING = (
     seen(_LEASES, "a keepalive that was answered is a lease that lives",
          "        if ttl <= 0:\n", "        if False:\n",
          f"{_LEADER}test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership"),
-    bug(_LEASES, "a lease's time is counted from the answer", "        self._sent = sent\n        return True",
+    bug(_LEASES, "a lease's time is counted from the answer",
+        "        self._sent = sent\n        return True",
         "        self._sent = self._clock.monotonic()\n        return True",
         f"{_LEADER}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
-    seen(_REBALANCER, "a transaction takes as much as there is", "            yield chunk\n            chunk, sizes",
+    seen(_REBALANCER, "a transaction takes as much as there is",
+         "            yield chunk\n            chunk, sizes",
          "            pass\n            chunk, sizes",
          f"{_LEADER}test_4_what_is_more_than_a_transaction_takes_is_written_in_several"),
     bug(_MOVES, "an owner that came back loses what is its own",
@@ -79,7 +83,8 @@ _LEADING = (
         "    return _living_owner(view, at) is None\n", "    return True\n",
         f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen"),
     bug(_MOVES, "a decision about one hand-off is carried out on the next",
-        "    compares = [view.same(key)]\n    writes: list", "    compares: list[Compare] = []\n    writes: list",
+        "    compares = [view.same(key)]\n    writes: list",
+        "    compares: list[Compare] = []\n    writes: list",
         f"{_LEADER}test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land"),
     seen(_MOVES, "one consumer warms everything at once",
          "if room <= 0 or warming[new] >= settings.max_handoffs_per_consumer:", "if room <= 0:",
@@ -88,9 +93,11 @@ _LEADING = (
          "if room <= 0 or warming[new]", "if warming[new]",
          f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[3-100-3]"),
     seen(_TARGETS, "who could not warm a partition is asked again at once",
-         "    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}\n", "    barred = set()\n",
+         "    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}\n",
+         "    barred = set()\n",
          f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen"),
-    seen(_TARGETS, "topics of equal counts travel together", "co_partitioned=sorted(", "co_partitioned=None and sorted(",
+    seen(_TARGETS, "topics of equal counts travel together", "co_partitioned=sorted(",
+         "co_partitioned=None and sorted(",
          f"{_PLAN}test_11_two_hundred_topics_of_one_partition_are_spread[choose-True]"),
 )
 
@@ -102,12 +109,14 @@ _SERVING = (
         "    if name is not None and name != expected:\n", "    if False:\n",
         f"{_CONSUMERS}test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase"),
     bug(_ACKS, "an answer to an older hand-off is taken for this one",
-        "            if handoff_id is not None and handoff_id != kv.create_revision:\n", "            if False:\n",
+        "            if handoff_id is not None and handoff_id != kv.create_revision:\n",
+        "            if False:\n",
         f"{_CONSUMERS}test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase"),
     bug(_RELAY, "a reconnected owner goes on with what it has let go",
         "if entry.value.owner == name and at not in leaving]", "if entry.value.owner == name]"),
     bug(_RELAY, "an owner whose strict hand-off was given up is not told to go on",
-        "    if assigned and owner == handoff.old_owner and handoff.strict", "    if False and handoff.strict"),
+        "    if assigned and owner == handoff.old_owner and handoff.strict",
+        "    if False and handoff.strict"),
     bug(_RELAY, "nobody is told of a hand-off that was given up",
         "    yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)\n", "    return\n"),
     seen(_REGISTRY, "a late clean-up takes the reconnected stream away",
@@ -122,7 +131,8 @@ _SERVING = (
         "        if older is not None:\n            await self._stop_keeping(older)\n", ""),
     bug(_MIRROR, "a watch goes on from now",
         "self._store.watch(self._prefix, self.revision + 1)", "self._store.watch(self._prefix, 1 << 60)"),
-    seen(_MIRROR, "compaction ends a watch for good", "                await self._relist()\n", "                pass\n",
+    seen(_MIRROR, "compaction ends a watch for good", "                await self._relist()\n",
+         "                pass\n",
          f"{_LEADER}test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference"),
 )
 
