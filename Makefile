@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic sim-service real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
 .PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
@@ -70,6 +70,10 @@ kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once,
 SEEDS ?= 100000
 sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; a failure prints its seed and a short transcript
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
+
+SERVICE_SEEDS ?= 10000
+sim-service: $(VENV)/.dev       ## simulate SERVICE_SEEDS random lives of the assigner service; a failure prints its seed and its acts
+	$(RUN) -m tests.property.service_sim --seeds $(SERVICE_SEEDS)
 
 RUNS ?= 1
 real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row

@@ -54,7 +54,8 @@ class CommandStream(Protocol):
     @property
     def lives_s(self) -> float:
         """Seconds for which nobody else is given what the consumer owns. A consumer that does not hear from
-        this instance for so long, counted from when it asked, stops processing."""
+        this instance for so long, counted from when it asked, stops processing; and what it hears counts
+        only once it has taken this stream's first message: older ones said other things are its own."""
 
     def __aiter__(self) -> AsyncIterator[Command]: ...
 

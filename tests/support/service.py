@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from faust_assigner.service.commands import Assignment, Command, Release, Replicas, Warm
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import Consumer, Ended
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
+from tests.property.service_sim.loop import VirtualLoop
 
 PATIENCE_S = 30.0
 
@@ -92,7 +94,8 @@ class Helper:
 
     async def _release(self, release: Release) -> None:
         with contextlib.suppress(ServiceRefused):
-            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id, offset=7)
+            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id,
+                                               offset=7)
 
     def of(self, kind: type[Command]) -> list[Any]:
         """All it was told of one kind."""
@@ -108,20 +111,47 @@ class Helper:
             await self.stream.close()
 
 
+class LoopClock:
+    """The clocks of a process whose time is its event loop's: real, or virtual."""
+
+    def monotonic(self) -> float:
+        """The loop's time."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """As far from any epoch as the loop's."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """As asyncio."""
+        await asyncio.sleep(seconds)
+
+
+def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on virtual time: it waits for nothing."""
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
 @dataclass
 class Bench:
     """Instances and consumers on one store, ended together."""
 
     open_store: Callable[[], Store]
-    prefix: str
+    prefix: str = "/g/"
     nodes: list[AssignerNode] = field(default_factory=list)
     helpers: list[Helper] = field(default_factory=list)
 
     async def node(self, topics: Mapping[str, int] | None = None, *, start: bool = True, count: Any = None,
-                   store: Store | None = None, **settings: Any) -> AssignerNode:
+                   store: Store | None = None, metrics: Metrics | None = None,
+                   **settings: Any) -> AssignerNode:
         """One more instance."""
         node = AssignerNode(store or self.open_store(), quick(self.prefix, **settings),
-                            node_id=f"n{len(self.nodes)}", topics=topics, count_partitions=count)
+                            node_id=f"n{len(self.nodes)}", topics=topics, count_partitions=count,
+                            clock=LoopClock(), metrics=metrics)
         self.nodes.append(node)
         if start:
             await node.start()

@@ -95,20 +95,16 @@ def _ended(
 def snapshot(view: View, name: str) -> Iterator[Command]:
     """Everything a consumer has to know: its full assignment, even when empty, and what it is asked for.
 
-    Cost: one pass over all assignments and hand-offs.
+    A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
+    said of it may be under way, and it must not go on with what it has said it let go. Cost: one pass over
+    all assignments and hand-offs.
     """
-    released = {at for at, entry in view.handoffs.items()
-                if entry.value.old_owner == name and entry.value.released and owner_of(view, at) == name}
+    leaving = {at for at, entry in view.handoffs.items()
+               if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY}
     owned = [_owned(entry.value) for at, entry in sorted(view.assignments.items())
-             if entry.value.owner == name and at not in released]
+             if entry.value.owner == name and at not in leaving]
     yield Assignment(tuple(owned), full=True)
     for _, handoff in sorted(view.handoffs.items()):
         yield from (command for told, command in _asked(handoff) if told == name)
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
-
-
-def owner_of(view: View, at: TopicPartition) -> str | None:
-    """Whose a partition is."""
-    entry = view.assignments.get(at)
-    return entry.value.owner if entry else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,6 +15,7 @@ from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from tests.support.service import LoopClock, virtually
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +38,41 @@ class Stores:
         """A connection of its own."""
         if self.kind == "memory" and self.opened:
             return self.opened[0]
-        store: Store = MemoryStore() if self.kind == "memory" else EtcdStore(
+        store: Store = MemoryStore(clock=LoopClock()) if self.kind == "memory" else EtcdStore(
             EtcdAccess(endpoints=(self.endpoint,), deadline_s=deadline_s))
         self.opened.append(store)
         return store
+
+
+Story = Callable[[Stores], Coroutine[Any, Any, None]]
+
+
+def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
+    def decorate(story: Story) -> Callable[..., None]:
+        @pytest.mark.parametrize("kind", kinds)
+        def test(kind: str, request: pytest.FixtureRequest) -> None:
+            endpoint = request.getfixturevalue("etcd").endpoint if kind == "etcd" else ""
+
+            async def whole() -> None:
+                stores = Stores(kind, endpoint)
+                try:
+                    await story(stores)
+                finally:
+                    for store in stores.opened:
+                        await store.close()
+
+            virtually(whole) if kind == "memory" else asyncio.run(whole())
+
+        test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
+        return test
+
+    return decorate
+
+
+_SLOW = pytest.param("etcd", marks=[pytest.mark.processes, pytest.mark.slow])
+_ALWAYS = pytest.param("etcd", marks=pytest.mark.processes)
+#: A story on the store in memory, on virtual time, and on a real etcd.
+on_both, on_both_always = _on(["memory", _SLOW]), _on(["memory", _ALWAYS])
 
 
 @pytest_asyncio.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.processes)])

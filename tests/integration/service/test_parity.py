@@ -7,7 +7,7 @@ import asyncio
 from faust_assigner.service.commands import Assignment, Release, Warm
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.records import Action, Consumer, Ended
-from tests.integration.service.conftest import Stores
+from tests.integration.service.conftest import Stores, on_both, on_both_always
 from tests.support.service import Bench, eventually
 
 EVENTS = {"events": 8}
@@ -18,6 +18,7 @@ def bench(stores: Stores) -> Bench:
     return Bench(stores.open, stores.prefix)
 
 
+@on_both
 async def test_a_single_consumer_gets_everything(stores: Stores) -> None:
     """At once: nobody hands over."""
     async with bench(stores) as b:
@@ -26,6 +27,7 @@ async def test_a_single_consumer_gets_everything(stores: Stores) -> None:
         assert not only.of(Warm)
 
 
+@on_both
 async def test_two_consumers_that_come_together_split_evenly_without_handoffs(stores: Stores) -> None:
     """Both are there at the first plan."""
     async with bench(stores) as b:
@@ -35,6 +37,7 @@ async def test_two_consumers_that_come_together_split_evenly_without_handoffs(st
         assert not [command for helper in both for command in helper.of(Warm)]
 
 
+@on_both
 async def test_a_consumer_that_joins_is_handed_its_share(stores: Stores) -> None:
     """Half of the partitions are warmed, then released; the other half is never touched."""
     async with bench(stores) as b:
@@ -49,6 +52,7 @@ async def test_a_consumer_that_joins_is_handed_its_share(stores: Stores) -> None
         assert old.owned.items() <= before.items()  # the same epochs: never interrupted
 
 
+@on_both_always
 async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) -> None:
     """Each phase stands in the store until its consumer has spoken."""
     async with bench(stores) as b:
@@ -71,6 +75,7 @@ async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) ->
         await b.settles(1, 1)
 
 
+@on_both
 async def test_several_topics_are_balanced_together(stores: Stores) -> None:
     """Three topics of one partition: nobody gets two of three consumers' share."""
     async with bench(stores) as b:
@@ -80,6 +85,7 @@ async def test_several_topics_are_balanced_together(stores: Stores) -> None:
         await b.settles(1, 1, 1)
 
 
+@on_both
 async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
     """And what was assigned is not any more when the last one is gone."""
     async with bench(stores) as b:
@@ -92,6 +98,7 @@ async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
         await eventually(lambda: not b.owners())
 
 
+@on_both
 async def test_without_topics_nothing_is_assigned(stores: Stores) -> None:
     """A consumer is told so: a full assignment that is empty."""
     async with bench(stores) as b:
@@ -100,6 +107,7 @@ async def test_without_topics_nothing_is_assigned(stores: Stores) -> None:
         assert only.told == [Assignment(full=True)]
 
 
+@on_both
 async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: Stores) -> None:
     """They registered with an instance that never led."""
     async with bench(stores) as b:
@@ -114,6 +122,7 @@ async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: St
         await b.settles(4, 4)
 
 
+@on_both
 async def test_the_partitions_of_a_crashed_consumer_are_given_away_at_once(stores: Stores) -> None:
     """No hand-off: there is nobody to hand over."""
     async with bench(stores) as b:
@@ -126,6 +135,7 @@ async def test_the_partitions_of_a_crashed_consumer_are_given_away_at_once(store
         assert not left.of(Warm)
 
 
+@on_both
 async def test_ten_partitions_three_consumers_one_dies_three_move(stores: Stores) -> None:
     """The worked example: 4, 3, 3, and then 5, 5, the three of the dead one alone having moved."""
     async with bench(stores) as b:
@@ -141,6 +151,7 @@ async def test_ten_partitions_three_consumers_one_dies_three_move(stores: Stores
         assert {at.partition for at in after if after[at] != before[at]} == {7, 8, 9}
 
 
+@on_both
 async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Stores) -> None:
     """The old owner keeps the partitions and goes on."""
     async with bench(stores) as b:
@@ -156,6 +167,7 @@ async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Store
         assert old.owned == before
 
 
+@on_both
 async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_handoff(stores: Stores) -> None:
     """Both in one plan."""
     async with bench(stores) as b:
@@ -172,6 +184,7 @@ async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_ha
         assert not warmed & lost or len(new.owned) == 4
 
 
+@on_both
 async def test_a_rapid_scale_up_is_one_plan(stores: Stores) -> None:
     """Eight that come within the debounce: nobody warms what he does not keep."""
     async with bench(stores) as b:
@@ -181,6 +194,7 @@ async def test_a_rapid_scale_up_is_one_plan(stores: Stores) -> None:
         assert not [command for helper in helpers for command in helper.of(Warm)]
 
 
+@on_both
 async def test_a_draining_consumer_hands_off_and_is_told_to_go(stores: Stores) -> None:
     """It warms for nobody, releases all it has, and its stream ends as drained."""
     async with bench(stores) as b:
@@ -194,6 +208,7 @@ async def test_a_draining_consumer_hands_off_and_is_told_to_go(stores: Stores) -
         assert [c.name for c in await node.consumers()] == ["c1"]
 
 
+@on_both
 async def test_a_consumer_drains_though_its_connection_breaks(stores: Stores) -> None:
     """It comes back as the old owner, still draining, and is asked to release what is ready by then."""
     async with bench(stores) as b:
@@ -212,6 +227,7 @@ async def test_a_consumer_drains_though_its_connection_breaks(stores: Stores) ->
         assert {release.at.partition for release in again.of(Release)} == {0, 1}
 
 
+@on_both
 async def test_an_unknown_consumer_may_shut_down(stores: Stores) -> None:
     """It has nothing; and so may the last one, whom nobody can relieve."""
     async with bench(stores) as b:
@@ -223,6 +239,7 @@ async def test_an_unknown_consumer_may_shut_down(stores: Stores) -> None:
         await eventually(lambda: last.ended is Ended.DRAINED and not b.owners())
 
 
+@on_both
 async def test_a_slow_download_stays_warming_until_it_is_done(stores: Stores) -> None:
     """The old owner processes all the while."""
     async with bench(stores) as b:
@@ -237,6 +254,7 @@ async def test_a_slow_download_stays_warming_until_it_is_done(stores: Stores) ->
         await b.settles(1, 1)
 
 
+@on_both
 async def test_a_consumer_that_reconnects_at_once_keeps_what_it_has(stores: Stores) -> None:
     """The first message of the new stream is its full assignment, with the epochs it had."""
     async with bench(stores) as b:
@@ -256,6 +274,7 @@ async def test_a_consumer_that_reconnects_at_once_keeps_what_it_has(stores: Stor
         assert not two.of(Warm)
 
 
+@on_both
 async def test_a_reconnected_consumer_is_told_its_open_handoffs_again(stores: Stores) -> None:
     """With the id they had."""
     async with bench(stores) as b:
@@ -272,6 +291,7 @@ async def test_a_reconnected_consumer_is_told_its_open_handoffs_again(stores: St
         await b.settles(1, 1)
 
 
+@on_both
 async def test_crashes_one_after_another_converge(stores: Stores) -> None:
     """Four, three, two, one."""
     async with bench(stores) as b:
@@ -285,6 +305,7 @@ async def test_crashes_one_after_another_converge(stores: Stores) -> None:
             await b.settles(*[12 // left] * left)
 
 
+@on_both
 async def test_from_one_consumer_to_twenty_each_gets_two_of_forty(stores: Stores) -> None:
     """And nobody more than two; over two instances."""
     async with bench(stores) as b:
@@ -296,6 +317,7 @@ async def test_from_one_consumer_to_twenty_each_gets_two_of_forty(stores: Stores
         await b.settles(*[2] * 20)
 
 
+@on_both
 async def test_from_twenty_consumers_to_four_each_gets_ten(stores: Stores) -> None:
     """Sixteen drain at once, and go."""
     async with bench(stores) as b:
@@ -308,6 +330,7 @@ async def test_from_twenty_consumers_to_four_each_gets_ten(stores: Stores) -> No
         assert all(helper.ended is Ended.DRAINED for helper in helpers[4:])
 
 
+@on_both
 async def test_an_unknown_topic_is_looked_up_in_kafka(stores: Stores) -> None:
     """Its count is written down; a growth is noticed and the new partitions are given out."""
     counts = {"found": 3}

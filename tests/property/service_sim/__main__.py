@@ -22,13 +22,15 @@ def main() -> None:
     began, totals = time.process_time(), [0] * 5
     for seed in range(options.first, options.first + options.seeds):
         try:
-            totals = [total + seen for total, seen in zip(totals, astuple(run(seed, options.steps)), strict=True)]
+            saw = astuple(run(seed, options.steps))
         except Violation as violation:
             again = f"python -m tests.property.service_sim --first {seed} --seeds 1 --steps {options.steps}"
             sys.exit(f"{violation}\nrerun: {again}")
+        totals = [total + seen for total, seen in zip(totals, saw, strict=True)]
     took = time.process_time() - began
     print(f"{options.seeds} seeds from {options.first}, {options.steps} acts each: 0 violations; "
-          f"hand-offs {totals[0]} completed, {totals[1]} aborted; commits {totals[2]} taken, {totals[3]} fenced; "
+          f"hand-offs {totals[0]} completed, {totals[1]} aborted; commits {totals[2]} taken, "
+          f"{totals[3]} fenced; "
           f"{totals[4]} answers; {took:.1f} s of CPU")
 
 

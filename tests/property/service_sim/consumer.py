@@ -78,7 +78,9 @@ class SimConsumer:
 
     def _job(self, work: object) -> None:
         self._jobs = [job for job in self._jobs if not job.done()]
-        self._jobs.append(asyncio.get_running_loop().create_task(work))  # type: ignore[arg-type]
+        job = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        job.add_done_callback(_tell)
+        self._jobs.append(job)
 
     def crash(self) -> None:
         """SIGKILL."""
@@ -111,17 +113,14 @@ class SimConsumer:
         while not self.gone:
             instance = self.draw.choice(self.instances)
             self._break.clear()
-            try:
+            with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
                 await self._connected(instance)
-            except (Broken, ServiceRefused, StoreError, TimeoutError):
-                pass
             if not self.gone:
                 await self.process.sleep(self.draw.choice((0.05, 0.3, 1.0)))
 
     async def _connected(self, instance: Instance) -> None:
-        stream = await self._call(instance, lambda: instance.node.register(Consumer(name=self.name)))
-        self.stream = stream
-        beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
+        stream = self.stream = await self._registered(instance)
+        beating: asyncio.Task[None] | None = None
         broken = asyncio.get_running_loop().create_task(_any(self._break, instance.process.dead))
         try:
             if self.drain:
@@ -136,20 +135,39 @@ class SimConsumer:
                 await instance.process.runs()
                 await self.process.runs()
                 await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
+                if self._break.is_set() or instance.process.dead.is_set():
+                    raise Broken
                 if command is None:
                     break
-                if self._break.is_set():
-                    raise Broken
                 self._obey(instance, command)
+                if beating is None:
+                    # Only now: a new session says nothing of what an older one was told.
+                    beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
             if stream.ended is Ended.DRAINED:
                 self.gone = True
                 self.owned.clear()
         finally:
-            beating.cancel()
+            if beating is not None:
+                beating.cancel()
             broken.cancel()
             self.stream = None
             if not instance.process.dead.is_set():
                 self._job(stream.close())
+
+    async def _registered(self, instance: Instance) -> CommandStream:
+        """A stream; one that we do not live to see, or that comes too late, is closed by its instance."""
+        opened: list[CommandStream] = []
+
+        async def register() -> CommandStream:
+            opened.append(await instance.node.register(Consumer(name=self.name)))
+            return opened[0]
+
+        try:
+            return await self._call(instance, register)
+        except BaseException:
+            for stream in opened:
+                asyncio.get_running_loop().create_task(stream.close())
+            raise
 
     async def _beat(self, instance: Instance, stream: CommandStream) -> None:
         """Ask how long the registration surely lives, counted from when we asked."""
@@ -249,6 +267,12 @@ class SimConsumer:
         if instance.process.dead.is_set():
             raise Broken
         return answer
+
+
+def _tell(job: asyncio.Task[None]) -> None:
+    """A job that failed is not overlooked."""
+    if not job.cancelled() and (error := job.exception()) is not None:
+        job.get_loop().call_exception_handler({"message": "a consumer failed", "exception": error})
 
 
 async def _next(stream: CommandStream) -> Command | None:

@@ -25,9 +25,8 @@ def check_history(promises: Promises, said: list[Said]) -> None:
         before = [state for state in states if state[0] <= answer.sent][-1:]
         during = [state for state in states if answer.sent < state[0] <= answer.answered]
         seen = (before or [(0.0, None, None)]) + during
-        # One hand-off may go and the next one come at the same moment: any two of the parts that stood.
-        fits = any(_refused(answer, handoff, owner) == answer.refused for _, handoff, owner in seen)
-        fits = fits or any(_refused(answer, h, o) == answer.refused for _, h, _ in seen for _, _, o in seen)
+        # Where there is no hand-off the owner is read after it: the two may be of different moments.
+        fits = any(_refused(answer, h, o) == answer.refused for _, h, _ in seen for _, _, o in seen)
         must(fits, "C9 an answer fits the history", answer, seen)
 
 
@@ -43,4 +42,5 @@ def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None)
     if answer.name != right:
         return True
     state = where(handoff)
-    return state not in SAID[answer.happening] and step(state, answer.happening, strict=handoff.strict) is None
+    says = step(state, answer.happening, strict=handoff.strict)
+    return state not in SAID[answer.happening] and says is None

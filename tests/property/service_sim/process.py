@@ -1,4 +1,4 @@
-"""A process in the simulator: its clocks, and whether it runs; and the store as it sees it over its network."""
+"""A process in the simulator: its clocks, whether it runs, and the store as it sees it over its network."""
 
 from __future__ import annotations
 

@@ -59,17 +59,17 @@ class Promises:
         guard = compared.get(self.keys.leader)
         for write in writes:
             kind, _ = self.keys.kind(write.key)
-            if kind in ("assignments", "cooldowns", "replicas") or (
-                    kind == "handoffs" and isinstance(write, Put) and compared[write.key].expected == 0):
-                must(guard is not None and guard.field is Field.MOD_REVISION, "C3 the leader's key is compared",
-                     process.name, write)
+            begins = kind == "handoffs" and isinstance(write, Put) and compared[write.key].expected == 0
+            if begins or kind in ("assignments", "cooldowns", "replicas"):
+                must(guard is not None and guard.field is Field.MOD_REVISION,
+                     "C3 the leader's key is compared", process.name, write)
             if kind in ("assignments", "handoffs", "consumers", "assigner"):
                 fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
                 own = write.key == self.keys.leader and guard is not None
                 must(own or (write.key in compared and compared[write.key].field in fields),
                      "C3 the object's revision is compared", process.name, write)
         leader = self.view.leader
-        if guard is not None and guard.expected and writes and leader and leader.kv.mod_revision == guard.expected:
+        if guard and guard.expected and writes and leader and leader.kv.mod_revision == guard.expected:
             must(self._clock.monotonic() < self.fence_of(leader.value.lease_id) + 1e-6,
                  "C4 a fenced leader writes nothing", process.name, writes)
 
@@ -107,7 +107,8 @@ class Promises:
         one, two = was.value, now.value
         must(ORDER[two.phase] - ORDER[one.phase] in (0, 1), "C1 phases go forward one by one", one, two)
         must((one.old_owner, one.new_owner, one.strict, one.started_at)
-             == (two.old_owner, two.new_owner, two.strict, two.started_at), "C1 a hand-off stays itself", one, two)
+             == (two.old_owner, two.new_owner, two.strict, two.started_at),
+             "C1 a hand-off stays itself", one, two)
         must(not (one.released and not two.released), "C1 a release is not taken back", one, two)
 
     def _ownership(self, at: TopicPartition, was: Assigned | None, now: Assigned | None,
@@ -123,7 +124,8 @@ class Promises:
             return
         ready = handoff is not None and handoff.value.phase is Phase.READY
         must(ready and handoff is not None and (handoff.value.old_owner, handoff.value.new_owner)
-             == (was.owner, now.owner), "C2 a living owner loses only by a ready hand-off", at, was, now, handoff)
+             == (was.owner, now.owner),
+             "C2 a living owner loses only by a ready hand-off", at, was, now, handoff)
         assert handoff is not None
         if self.settings.strict:
             must(handoff.value.released, "C2 strict: released before it is given", at, handoff.value)
@@ -132,7 +134,8 @@ class Promises:
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives."""
         return [at for at in self.view.partitions()
-                if (entry := self.view.assignments.get(at)) is None or entry.value.owner not in self.view.consumers]
+                if (entry := self.view.assignments.get(at)) is None
+                or entry.value.owner not in self.view.consumers]
 
     def overdue(self) -> list[TopicPartition]:
         """Hand-offs that are under way for longer than they may."""

@@ -32,11 +32,15 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
     asyncio.set_event_loop(loop)
     world = loop.run_until_complete(_make(setting))
     failures: list[BaseException] = []
-    loop.set_exception_handler(lambda _, context: failures.append(context.get("exception") or Violation(str(context))))
+    loop.set_exception_handler(
+        lambda _, context: failures.append(context.get("exception") or Violation(str(context))))
     try:
         loop.run_until_complete(_play(world, acts))
         if failures:
             raise Violation(f"a task failed: {failures[0]!r}") from failures[0]
+    except Violation as violation:
+        # What failed first is the cause.
+        raise (failures[0] if failures and isinstance(failures[0], Violation) else violation) from None
     finally:
         loop.run_until_complete(world.end())
         for task in asyncio.all_tasks(loop):
@@ -44,8 +48,8 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
         asyncio.set_event_loop(None)
-    promises = world.promises
-    return Outcome(promises.completed, promises.aborted, world.sink.accepted, world.sink.refused, len(world.said))
+    promises, sink = world.promises, world.sink
+    return Outcome(promises.completed, promises.aborted, sink.accepted, sink.refused, len(world.said))
 
 
 async def _make(setting: Setting) -> World:
@@ -66,8 +70,9 @@ def run(seed: int, steps: int = 25) -> Outcome:
         return play(setting, acts)
     except Violation as violation:
         short = shrink(setting, acts)
-        told = "\n".join(f"  {act.kind} who={act.who} {act.seconds:g} s, then {act.wait:g} s" for act in short)
-        raise Violation(f"seed {seed}: {violation}\n{setting}\n{len(short)} of {len(acts)} acts:\n{told}") from None
+        told = [f"  {act.kind} who={act.who} {act.seconds:g} s, then {act.wait:g} s" for act in short]
+        head = f"seed {seed}: {violation}\n{setting}\n{len(short)} of {len(acts)} acts:"
+        raise Violation("\n".join([head, *told])) from None
     finally:
         gc.collect(0)
 
