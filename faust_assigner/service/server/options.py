@@ -1,6 +1,6 @@
 """Every option of ``faust-assigner serve``: a flag and ``FAUST_ASSIGNER_*`` in the environment, one table.
 
-The reference page is made from it: ``python -m faust_assigner.service.server.options FILE``.
+The table of docs/reference/service.md is made from it, see ``page.py``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Stream:
     def __init__(
         self, consumer_name: str, session: str, *, limit: int, lives: Callable[[], float],
         snapshot: Callable[[], Iterable[Command]], overflowed: Callable[[], None],
-        closed: Callable[[Stream], Awaitable[None]], revoke: Callable[[], Awaitable[None]],
+        closed: Callable[[Stream], Awaitable[None]], revoke: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
@@ -87,7 +87,8 @@ class Stream:
         """The consumer is dead: its registration ends now, and not when its lease runs out."""
         self.end(Ended.LEASE_LOST)
         await self._closed(self)
-        await self._revoke()
+        if self._revoke is not None:
+            await self._revoke()
 
 
 class Registry:

@@ -134,6 +134,20 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     assert producer.flush(30) == 0
 
 
+def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """Services go on while the operator's commands are typed."""
+    stage.keeps_services = True
+    stage.stands_for["50051"] = str(free_port())
+
+
+def is_drained(stage: Stage) -> None:
+    """The consumer that was drained has ended by itself; the other one works on."""
+    running = {name: next(one for one in stage.services if f"--name {name} " in one.command)
+               for name in ("c1", "c2")}
+    assert running["c1"].process.wait(60) == 0, running["c1"].said()
+    assert running["c2"].process.poll() is None
+
+
 def is_restored_from_a_snapshot(stage: Stage) -> None:
     """The worker of the page loaded files instead of replaying."""
     lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
@@ -156,6 +170,7 @@ def nothing(stage: Stage) -> None:
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
     "docs/how-to/broker.md": (plain, has("broker-data")),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/service.md": (for_the_service, is_drained),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
     "docs/how-to/spark.md": (plain, nothing),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.server.options import OPTIONS, Options, flag
+from faust_assigner.service.server.page import renewed, table
 
 
 def test_an_argument_goes_before_the_environment() -> None:
@@ -61,6 +63,13 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
     with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
         Options.read(said, {})
     assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == ("10.0.0.1", 1)
+
+
+def test_the_reference_page_is_the_tables() -> None:
+    """A stale one is renewed with ``python -m faust_assigner.service.server.page``."""
+    page = (Path(__file__).resolve().parents[3] / "docs/reference/service.md").read_text()
+    assert table() in page
+    assert renewed(page) == page
 
 
 def test_every_option_has_its_flag() -> None:
