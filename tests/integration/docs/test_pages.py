@@ -135,9 +135,21 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """Services go on while the operator's commands are typed."""
+    """Services go on while the operator's commands are typed; an etcd, certificates and tokens are there."""
+    from faust_assigner.testing.etcd import etcd_server
+    from tests.support.certificates import Authority
+
     stage.keeps_services = True
-    stage.stands_for["50051"] = str(free_port())
+    stage.stands_for |= {port: str(free_port()) for port in ("50051", "50052", "50053", "50054")}
+    etcd = etcd_server()
+    endpoint = etcd.__enter__().endpoint
+    request.addfinalizer(lambda: etcd.__exit__(None, None, None))
+    stage.stands_for |= {"http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}", "0.0.0.0": "127.0.0.1",
+                         "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}"}
+    authority = Authority(stage.folder, "ca")
+    authority.ca.rename(stage.folder / "ca.pem")
+    authority.sign("service")
+    (stage.folder / "tokens").write_text("c1 a-token\n")
 
 
 def is_drained(stage: Stage) -> None:
