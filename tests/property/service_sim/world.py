@@ -87,7 +87,9 @@ class World:
             seconds -= STEP_S
 
     def check(self) -> None:
-        """C2 and C4, now."""
+        """C2 and C4, now; and what was broken meanwhile."""
+        if self.promises.broken is not None:
+            raise self.promises.broken
         if self.setting.strict:
             self.sink.check(self.consumers)
         leading = [i.node for i in self.instances if not i.process.paused and i.node.leads]
