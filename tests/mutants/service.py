@@ -87,10 +87,10 @@ _LEADING = (
         "    compares: list[Compare] = []\n    writes: list",
         f"{_LEADER}test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land"),
     seen(_MOVES, "one consumer warms everything at once",
-         "if room <= 0 or warming[new] >= settings.max_handoffs_per_consumer:", "if room <= 0:",
+         "if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):", "if room <= 0:",
          f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[100-2-4]"),
     seen(_MOVES, "the group hands over everything at once",
-         "if room <= 0 or warming[new]", "if warming[new]",
+         "if room <= 0 or free", "if free",
          f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[3-100-3]"),
     seen(_TARGETS, "who could not warm a partition is asked again at once",
          "    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}\n",
@@ -99,6 +99,16 @@ _LEADING = (
     seen(_TARGETS, "topics of equal counts travel together", "co_partitioned=sorted(",
          "co_partitioned=None and sorted(",
          f"{_PLAN}test_11_two_hundred_topics_of_one_partition_are_spread[choose-True]"),
+)
+
+_TOGETHER = (
+    seen(_MOVES, "of a pair one is handed over before the other is warm",
+         "        if not ready and handoff.failed is None:\n", "        if False:\n",
+         f"{_PLAN}test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all[False]"),
+    seen(_MOVES, "of a pair one is handed over though the other cannot be",
+         "        if any(other.at != handoff.at and _fails(other, late) for other in crew):\n",
+         "        if False:\n",
+         f"{_PLAN}test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all[True]"),
 )
 
 _SERVING = (
@@ -136,4 +146,4 @@ _SERVING = (
          f"{_LEADER}test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference"),
 )
 
-MUTANTS = (*_HANDOFFS, *_LEADING, *_SERVING)
+MUTANTS = (*_HANDOFFS, *_LEADING, *_TOGETHER, *_SERVING)

@@ -145,13 +145,22 @@ class Promises:
         assert handoff is not None
         if self.settings.strict:
             must(handoff.value.released, "C2 strict: released before it is given", at, handoff.value)
-            must(now.offset == handoff.value.offset, "C2 strict: the final offset goes along", now, handoff)
+            must(now.offset is not None and now.offset == handoff.value.offset, "C2 strict: the final offset goes along", now, handoff)
 
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives."""
         return [at for at in self.view.partitions()
                 if (entry := self.view.assignments.get(at)) is None
                 or entry.value.owner not in self.view.consumers]
+
+    def parted(self) -> list[int]:
+        """Numbers of the twins that do not have one owner, where they are of one count."""
+        counts = {topic: entry.value.partition_count for topic, entry in self.view.topics.items()}
+        if counts.get("t") != counts.get("twin"):
+            return []
+        owners = [{n: e.value.owner for n in range(counts["t"])
+                   if (e := self.view.assignments.get(TopicPartition(topic, n)))} for topic in ("t", "twin")]
+        return [n for n in range(counts["t"]) if owners[0].get(n) != owners[1].get(n)]
 
     def overdue(self) -> list[TopicPartition]:
         """Hand-offs that are under way for longer than they may."""
