@@ -9,7 +9,7 @@ import click
 from faust_assigner import __version__
 
 #: Command -> the module of this package that defines it under the same name.
-COMMANDS = ("broker", "history", "simulate", "snapshot", "spark", "weights")
+COMMANDS = ("broker", "groups", "history", "simulate", "snapshot", "spark", "weights")
 
 
 class _Lazy(click.Group):
@@ -31,4 +31,4 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
-    """Partition assignment for Faust: an embedded broker, history, weights, snapshots, simulation."""
+    """Partition assignment for Faust: an embedded broker, groups, history, weights, snapshots, simulation."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner import Member, plan
@@ -134,6 +134,14 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     assert producer.flush(30) == 0
 
 
+def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A broker, and a group that committed an offset and left."""
+    with_broker(stage, request)
+    group = Consumer({"bootstrap.servers": stage.environment["SHOP_BROKER"], "group.id": "shop"})
+    group.commit(offsets=[TopicPartition("transfers", 0, 0)], asynchronous=False)
+    group.close()
+
+
 def is_restored_from_a_snapshot(stage: Stage) -> None:
     """The worker of the page loaded files instead of replaying."""
     lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
@@ -156,6 +164,7 @@ def nothing(stage: Stage) -> None:
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
     "docs/how-to/broker.md": (plain, has("broker-data")),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/plain-consumers.md": (with_group, nothing),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
     "docs/how-to/spark.md": (plain, nothing),

@@ -145,7 +145,8 @@ class Promises:
         assert handoff is not None
         if self.settings.strict:
             must(handoff.value.released, "C2 strict: released before it is given", at, handoff.value)
-            must(now.offset is not None and now.offset == handoff.value.offset, "C2 strict: the final offset goes along", now, handoff)
+            must(now.offset is not None and now.offset == handoff.value.offset,
+                 "C2 strict: the final offset goes along", now, handoff)
 
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives."""
