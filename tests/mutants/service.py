@@ -14,7 +14,7 @@ _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/session
 _SIMULATOR = "tests/property/test_service_sim.py::test_random_lives_keep_every_promise"
 _UNIT = "tests/unit/service/test_"
 _LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
-_PLAN = f"{_UNIT}holes_plan.py::"
+_PLAN, _LEASES_ = f"{_UNIT}holes_plan.py::", f"{_UNIT}holes_leases.py::"
 _TABLE = f"{_UNIT}handoff.py::"
 
 
@@ -56,21 +56,21 @@ _HANDOFFS = (
 _LEADING = (
     bug(_ELECTION, "a leader writes without comparing its key",
         "self._store.txn((self._guard, *compares), writes)", "self._store.txn(compares, writes)",
-        f"{_LEADER}test_2_every_write_of_a_leader_compares_the_leaders_key"),
+        f"{_LEASES_}test_2_every_write_of_a_leader_compares_the_leaders_key"),
     bug(_ELECTION, "a leader writes until the store says no", "        if not self.is_held:\n",
         "        if False:\n",
-        f"{_LEADER}test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try"),
+        f"{_LEASES_}test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try"),
     bug(_ELECTION, "whoever runs for leader leads",
         "self._store.txn([absent(self._keys.leader)], [put])", "self._store.txn([], [put])"),
     bug(_LEASES, "a lease is trusted beyond its time to live", "FENCE_AT = 2 / 3\n", "FENCE_AT = 4 / 3\n",
-        f"{_LEADER}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
+        f"{_LEASES_}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
     seen(_LEASES, "a keepalive that was answered is a lease that lives",
          "        if ttl <= 0:\n", "        if False:\n",
-         f"{_LEADER}test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership"),
+         f"{_LEASES_}test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership"),
     bug(_LEASES, "a lease's time is counted from the answer",
         "        self._sent = sent\n        return True",
         "        self._sent = self._clock.monotonic()\n        return True",
-        f"{_LEADER}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
+        f"{_LEASES_}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
     seen(_REBALANCER, "a transaction takes as much as there is",
          "            yield chunk\n            chunk, sizes",
          "            pass\n            chunk, sizes",
