@@ -15,7 +15,7 @@ _SIMULATOR = "tests/property/test_service_sim.py::test_random_lives_keep_every_p
 _UNIT = "tests/unit/service/test_"
 _LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
 _PLAN, _LEASES_ = f"{_UNIT}holes_plan.py::", f"{_UNIT}holes_leases.py::"
-_TABLE = f"{_UNIT}handoff.py::"
+_TABLE, _RELAYED = f"{_UNIT}handoff.py::", f"{_UNIT}relay.py::"
 
 
 def bug(file: str, story: str, old: str, new: str, *units: str) -> Mutant:
@@ -77,8 +77,9 @@ _LEADING = (
          f"{_LEADER}test_4_what_is_more_than_a_transaction_takes_is_written_in_several"),
     bug(_MOVES, "an owner that came back loses what is its own",
         "    return [] if entry is None else [_still_gone(view, entry.value.owner)]\n", "    return []\n"),
-    bug(_MOVES, "an old owner that came back loses what it hands over",
-        "            compares.append(_still_gone(view, handoff.old_owner))\n", "            pass\n"),
+    seen(_MOVES, "an old owner that came back loses what it hands over",
+        "            compares.append(_still_gone(view, handoff.old_owner))\n", "            pass\n",
+         f"{_LEADER}test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over"),
     bug(_MOVES, "partitions are moved without a hand-off",
         "    return _living_owner(view, at) is None\n", "    return True\n",
         f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen"),
@@ -122,11 +123,13 @@ _SERVING = (
         "            if handoff_id is not None and handoff_id != kv.create_revision:\n",
         "            if False:\n",
         f"{_CONSUMERS}test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase"),
-    bug(_RELAY, "a reconnected owner goes on with what it has let go",
-        "if entry.value.owner == name and at not in leaving]", "if entry.value.owner == name]"),
-    bug(_RELAY, "an owner whose strict hand-off was given up is not told to go on",
+    seen(_RELAY, "a reconnected owner goes on with what it has let go",
+        "if entry.value.owner == name and at not in leaving]", "if entry.value.owner == name]",
+         f"{_RELAYED}test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go"),
+    seen(_RELAY, "an owner whose strict hand-off was given up is not told to go on",
         "    if assigned and owner == handoff.old_owner and handoff.strict",
-        "    if False and handoff.strict"),
+        "    if False and handoff.strict",
+         f"{_RELAYED}test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on"),
     bug(_RELAY, "nobody is told of a hand-off that was given up",
         "    yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)\n", "    return\n"),
     seen(_REGISTRY, "a late clean-up takes the reconnected stream away",

@@ -75,7 +75,7 @@ class Promises:
         guard = compared.get(self.keys.leader)
         for write in writes:
             kind, _ = self.keys.kind(write.key)
-            begins = kind == "handoffs" and isinstance(write, Put) and compared[write.key].expected == 0
+            begins = kind == "handoffs" and isinstance(write, Put) and write.key not in self.view.raw
             if begins or kind in ("assignments", "cooldowns", "replicas"):
                 must(guard is not None and guard.field is Field.MOD_REVISION,
                      "C3 the leader's key is compared", process.name, write)

@@ -265,6 +265,24 @@ def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
     virtually(story)
 
 
+def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
+    """The leader saw it gone; by the time it writes it is there again, and goes on with the partition."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+        await put(kept, ALL.consumer("new"), codec.dump_consumer(Consumer(name="new")))
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
+        assert not (await kept.txn(bundle.compares, bundle.writes)).succeeded
+
+    virtually(story)
+
+
 def test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen() -> None:
     """The one that never got warm is told so, and not asked again for a while."""
 
