@@ -1,12 +1,13 @@
 """The embedded broker beside Apache Kafka: records a second, seconds until a group is whole, and latencies.
 
-    python -m benchmarks.broker [--records 200000] [--no-kafka]
+    python -m benchmarks.broker [--records 200000] [--rounds 3] [--no-kafka]
+    python -m benchmarks.broker --only-latencies --rounds 5
 
 One producer and one consumer (librdkafka, 100-byte values, batched), and groups of aiokafka members with a
 heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until all
 partitions are owned again. Latencies are a bystander's, under load from processes of their own: one record
 of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members beat
-without a pause. Our broker runs as a process, as users start it.
+without a pause; of several rounds the medians. Our broker runs as a process, as users start it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import statistics
 import struct
 import subprocess
 import sys
@@ -132,8 +134,8 @@ def load(kind: str, bootstrap: str, *arguments: object) -> Iterator[None]:
             loader.communicate()
 
 
-def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> str:
-    """p50 and p99 of a question asked for as long as the load lasts."""
+def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> tuple[float, float]:
+    """p50 and p99 in ms of a question asked for as long as the load lasts."""
     times: list[float] = []
     end = time.monotonic() + LOAD_S
     while time.monotonic() < end:
@@ -142,11 +144,21 @@ def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> str:
         times.append(time.perf_counter() - began)
         time.sleep(pause_s)
     times.sort()
-    return f"{times[len(times) // 2] * 1000:.1f} / {times[len(times) * 99 // 100] * 1000:.1f} ms"
+    return times[len(times) // 2] * 1000, times[len(times) * 99 // 100] * 1000
 
 
-def latencies(bootstrap: str) -> list[str]:
-    """One record beside readers, one question beside members."""
+def latencies(bootstrap: str, rounds: int) -> list[str]:
+    """One record beside readers, one question beside members: the medians of so many rounds."""
+    found = [one_round(bootstrap) for _ in range(rounds)]
+    cells = []
+    for row in zip(*found, strict=True):
+        p50, p99 = (statistics.median(times) for times in zip(*row, strict=True))
+        cells.append(f"{p50:.1f} / {p99:.1f} ms")
+    return cells
+
+
+def one_round(bootstrap: str) -> list[tuple[float, float]]:
+    """Both questions, once."""
     read, written = create(bootstrap, 1), create(bootstrap, 1)
     with RawClient(bootstrap, 60) as client:
         for _ in range(11):
@@ -165,15 +177,17 @@ def latencies(bootstrap: str) -> list[str]:
             return [beside_readers, quantiles(ask)]
 
 
-def measure(bootstrap: str, records: int) -> list[str]:
-    """One column of the table."""
+def measure(bootstrap: str, records: int, rounds: int) -> list[str]:
+    """One column of the table; 0 records: latencies alone."""
+    if not records:
+        return latencies(bootstrap, rounds)
     topic = create(bootstrap, PARTITIONS)
     rates = [produce(bootstrap, topic, records), consume(bootstrap, topic, records)]
     cells = [f"{rate:,.0f}/s" for rate in rates]
     for members in (10, 50):
         joined, left = asyncio.run(rebalance(bootstrap, members))
         cells += [f"{joined:.2f} s", f"{left:.2f} s"]
-    return cells + latencies(bootstrap)
+    return cells + latencies(bootstrap, rounds)
 
 
 def main() -> None:
@@ -181,19 +195,23 @@ def main() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=1, help="latencies are medians of so many")
+    parser.add_argument("--only-latencies", action="store_true")
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
+    records, rounds = 0 if options.only_latencies else options.records, options.rounds
     rows = ["produced", "consumed", "10 members join", "1 of 10 leaves", "50 members join", "1 of 50 leaves"]
     rows += ["record beside 4 readers, p50 / p99", "ApiVersions beside 1,000 members, p50 / p99"]
+    rows = rows if records else rows[-2:]
     columns: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder, broker_process(Path(folder)) as broker:
-        columns["embedded, on disk"] = measure(broker.bootstrap, options.records)
+        columns["embedded, on disk"] = measure(broker.bootstrap, records, rounds)
     with broker_process(None) as broker:
-        columns["embedded, in memory"] = measure(broker.bootstrap, options.records)
+        columns["embedded, in memory"] = measure(broker.bootstrap, records, rounds)
     if not options.no_kafka:
         with kafka_server() as server:
-            columns["Apache Kafka 4.3.1"] = measure(server.bootstrap, options.records)
-    table = Table(title=f"{options.records:,} records of {len(VALUE)} bytes, load {os.getloadavg()[0]:.1f}")
+            columns["Apache Kafka 4.3.1"] = measure(server.bootstrap, records, rounds)
+    table = Table(title=f"{records:,} records of {len(VALUE)} bytes, load {os.getloadavg()[0]:.1f}")
     table.add_column("")
     for name in columns:
         table.add_column(name, justify="right")

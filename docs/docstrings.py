@@ -9,7 +9,7 @@ from typing import Any
 import griffe
 
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc):`~?([^`]+)`")
-#: A page of the docs; from a page below reference/api it is three folders up.
+#: A page of the docs; the pages that read docstrings lie in reference/api, two folders down.
 _PAGE = re.compile(r"\bdocs/([\w/-]+)\.md(#[\w-]+)?")
 #: A row of a table begins with the field's name; in the first one two blanks or more follow it.
 _ROW = re.compile(r"``\w+``")
@@ -27,9 +27,10 @@ class Plain(griffe.Extension):
 
 def markdown(text: str) -> str:
     """``:class:`X``` becomes code, a paragraph of ``>>>`` a fenced block, a table of fields a list."""
-    text = _PAGE.sub(lambda page: f"[{page[1]}](../../../{page[1]}/{page[2] or ''})", _ROLE.sub(r"`\1`", text))
+    text = _PAGE.sub(lambda page: f"[{page[1]}](../../{page[1]}.md{page[2] or ''})", _ROLE.sub(r"`\1`", text))
     lines = text.splitlines()
-    paragraphs = [list(part) for blank, part in groupby(lines, key=lambda line: not line.strip()) if not blank]
+    groups = groupby(lines, key=lambda line: not line.strip())
+    paragraphs = [list(part) for blank, part in groups if not blank]
     return "\n\n".join("\n".join(_paragraph(part)) for part in paragraphs)
 
 

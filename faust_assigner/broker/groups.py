@@ -10,9 +10,10 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import cast
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.founders import Founder, Founders
 from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
@@ -33,12 +34,6 @@ from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicParti
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
 Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.tick then
-
-
-class Founder(Protocol):
-    """A peer, as far as groups go."""
-
-    founded: int
 
 
 class GroupService:
@@ -62,7 +57,7 @@ class GroupService:
         self._counters = counters
         self._groups: dict[str, ClassicGroup] = {}
         self._books: dict[str, OffsetBook] = {}
-        self._unproven: dict[str, None] = {}  # groups founded in this run, the oldest first
+        self._founders = Founders()
         self._readers: dict[str, set[str]] = {}  # topic -> groups that may have offsets of it
         self._parked: dict[Token, Answer] = {}
         self._tokens = itertools.count()
@@ -76,7 +71,8 @@ class GroupService:
             self._groups.setdefault(group_id, ClassicGroup(group_id, self._limits, now))
             self._books.setdefault(group_id, OffsetBook()).commit({key: entry})
             self._readers.setdefault(key[0], set()).add(group_id)
-        for group_id in self._groups:
+        for group_id, group in self._groups.items():
+            self._founders.note(group_id, None, is_simple=not group.generation and not len(group.roster))
             self._set_alarm(group_id)
 
     def __iter__(self) -> Iterator[ClassicGroup]:
@@ -106,9 +102,17 @@ class GroupService:
         if group is None:
             self._answer(self._refusal(group_id, event, founder))
             return
+        if isinstance(event, JoinGroup):
+            self._founders.has_members(group_id)
         self._feed(group, event)
-        if not isinstance(event, Heartbeat | CommitOffsets):
-            self._set_alarm(group_id)  # those two only ever move a deadline back
+        if not isinstance(event, CommitOffsets):
+            self._set_alarm(group_id)  # a commit only ever moves a deadline back
+
+    def beat(self, group_id: str, event: Heartbeat) -> Code:
+        """A heartbeat's verdict: it is never parked, stores nothing and only ever moves a deadline back."""
+        group = self._groups.get(group_id)
+        (reply,) = (answer_absent(event),) if group is None else group.step(event, self._clock())
+        return cast(fx.HeartbeatReply, reply).error
 
     def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> ClassicGroup | None:
         newcomer = isinstance(event, JoinGroup) and not event.member_id
@@ -116,9 +120,7 @@ class GroupService:
         if not (newcomer or outsider) or self._refusal_code(group_id, event, founder) is not None:
             return None
         group = self._groups[group_id] = ClassicGroup(group_id, self._limits, self._clock())
-        self._unproven[group_id] = None
-        if founder is not None:
-            founder.founded += 1
+        self._founders.note(group_id, founder, is_simple=outsider)
         return group
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
@@ -128,26 +130,20 @@ class GroupService:
             error = refuse_join(event, self._limits, group_id)
             if error is not Code.NONE:
                 return error
-        return None if self._has_room(founder) else Code.GROUP_MAX_SIZE_REACHED
+        has_room = self._has_room(founder, is_simple=isinstance(event, CommitOffsets))
+        return None if has_room else Code.GROUP_MAX_SIZE_REACHED
 
-    def _has_room(self, founder: Founder | None) -> bool:
-        """One peer may found as many groups as it leaves room for; ids nobody came back for make room."""
-        if len(self._groups) >= limits.MAX_GROUPS:
-            self._drop_unproven()
-        room = limits.MAX_GROUPS - len(self._groups)
-        return room > 0 and (founder is None or founder.founded < max(room, 1))
-
-    def _drop_unproven(self) -> None:
-        """Let go of the oldest group that holds nothing but ids handed out, if there is one."""
-        while self._unproven:
-            group_id = next(iter(self._unproven))
-            del self._unproven[group_id]
-            group = self._groups.get(group_id)
-            holds = group is None or len(group.roster) or group.generation or self._books.get(group_id)
-            if not holds:
-                del self._groups[group_id]
-                self._counters["groups_forgotten"] += 1
-                return
+    def _has_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
+        """Where an address has its part, the oldest group goes that holds nothing but ids handed out."""
+        if self._founders.makes_room(founder, is_simple=is_simple):
+            for group_id in self._founders.fresh(founder, is_simple=is_simple):
+                group = self._groups.get(group_id)
+                if group and not (len(group.roster) or group.generation or self._books.get(group_id)):
+                    del self._groups[group_id]
+                    self._founders.gone(group_id)
+                    self._counters["groups_forgotten"] += 1
+                    break
+        return self._founders.may_found(founder, is_simple=is_simple)
 
     def _refusal(self, group_id: str, event: Event, founder: Founder | None) -> fx.Reply:
         if isinstance(event, JoinGroup) and not event.member_id:
@@ -208,7 +204,7 @@ class GroupService:
 
     def _drop(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
-        self._unproven.pop(group_id, None)
+        self._founders.gone(group_id)
         book = self._books.pop(group_id, OffsetBook())
         for topic in {topic for topic, _ in book.entries}:
             self._readers.get(topic, set()).discard(group_id)

@@ -21,6 +21,7 @@ from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
+from faust_assigner.broker.storage.flushing import Flushing
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed, open_store
@@ -63,6 +64,7 @@ class Node:
         self.line = Line()
         self._crunching = ThreadPoolExecutor(1, "broker-crunch")  # one: pure Python, it would fight the loop
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
+        self.flushing = Flushing(self.store, self.aside)
         self.unsent_bytes = 0  # of answers that peers have not taken yet
         self._metadata_cache: dict[object, bytes] = {}
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}

@@ -9,7 +9,8 @@ import click
 from faust_assigner import __version__
 
 #: Command -> the module of this package that defines it under the command's name.
-COMMANDS = {name: name for name in ("broker", "history", "serve", "simulate", "snapshot", "spark", "weights")}
+COMMANDS = {name: name for name in (
+    "broker", "groups", "history", "serve", "simulate", "snapshot", "spark", "weights")}
 COMMANDS |= dict.fromkeys(("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate")
 
 
@@ -32,4 +33,4 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
-    """Partition assignment: an embedded broker, a service, history, weights, snapshots, simulation."""
+    """Partition assignment: an embedded broker, a service, groups, history, weights, snapshots, simulation."""

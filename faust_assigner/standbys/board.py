@@ -66,9 +66,9 @@ class Board:
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
         # float64[M], mean capacity over the member's own: loads are compared as loads * weight.
         self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
-        #: int32[M, M]: the most standbys a pair may hold for nothing; :meth:`tighten` lowers it, nothing
-        #: raises it.
-        self.cap = shares.cap
+        #: int32[M, M]: the most standbys a pair may hold for nothing; :meth:`tighten` lowers it to the cap,
+        #: nothing raises it.
+        self.limit = shares.limit
         self.copies = _Copies(problem)
 
     def seat(self, task: Ints, member: Ints, *, pinned: bool = False) -> None:
@@ -174,14 +174,14 @@ class Board:
         return task, column
 
     def tighten(self) -> bool:
-        """Leave room above the failover bound only to copies that were kept; True if one is over it."""
+        """Leave room above the cap only to copies that were kept; True if a pair is over its limit."""
         task, column = np.nonzero(self.holder != NOBODY)
         member = self.holder[task, column]
         kept = np.zeros_like(self.pair)
         is_kept = self.copies.cost(task, member) < FRESH
         np.add.at(kept, (self.problem.owner[task[is_kept]], member[is_kept]), 1)
-        self.cap = np.minimum(self.cap, np.maximum(self.shares.bound, kept))
-        return bool((self.pair > self.cap).any())
+        self.limit = np.minimum(self.limit, np.maximum(self.shares.cap, kept))
+        return bool((self.pair > self.limit).any())
 
     def try_moves(self, moves: Sequence[tuple[int, int, int]]) -> bool:
         """Make these moves (task, column, member) if together they lower the cost; else none."""
@@ -214,7 +214,7 @@ class Board:
     def pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
         """Cost of the last (or one more) standby of these owners on these members."""
         count = self.pair[owner, member] + added
-        over = np.clip(count - self.cap[owner, member], 0, _MOST).astype(np.int64)
+        over = np.clip(count - self.limit[owner, member], 0, _MOST).astype(np.int64)
         uneven = np.clip(count - self.shares.even[owner, member], 0, _MOST).astype(np.int64)
         cost: Array = over * self.overload + uneven * UNEVEN
         return cost

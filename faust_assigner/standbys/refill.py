@@ -39,7 +39,7 @@ def _uncrowd(board: Board) -> None:
     pair = owner * len(board.load) + member
     order = np.argsort(pair, kind="stable")
     turn = np.arange(len(order)) - np.searchsorted(pair[order], pair[order])
-    surplus = order[turn >= board.cap[owner[order], member[order]]]
+    surplus = order[turn >= board.limit[owner[order], member[order]]]
     if len(surplus):
         board.vacate(task[surplus], column[surplus])
 

@@ -150,8 +150,8 @@ def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> b
 def _relieve(board: Board) -> bool:
     """Take standbys off the pairs above the failover cap, by a move or an exchange."""
     moved = False
-    for owner, member in np.argwhere(board.pair > board.cap).tolist():
-        while board.pair[owner, member] > board.cap[owner, member]:
+    for owner, member in np.argwhere(board.pair > board.limit).tolist():
+        while board.pair[owner, member] > board.limit[owner, member]:
             task, column = board.seats_of(np.array([member]))
             mine = board.problem.owner[task] == owner
             task, column = task[mine], column[mine]

@@ -41,8 +41,8 @@ class Shares:
     ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
     ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
     ``lopsided``  bool       even shares make uneven loads, as they do where racks differ in size
-    ``bound``     int32[M,M] the most that keeps the failover bound
-    ``cap``       int32[M,M] the same, one more where so many copies exist: that saves a restore
+    ``cap``       int32[M,M] the most that keeps the promise about a death
+    ``limit``     int32[M,M] the same, one more where so many copies exist: that saves a restore
     """
 
     kind: Ints
@@ -55,8 +55,8 @@ class Shares:
     ratio: Floats
     even: Counts
     lopsided: bool
-    bound: Counts
     cap: Counts
+    limit: Counts
 
 
 def fair_shares(problem: StandbyProblem) -> Shares:
@@ -66,12 +66,12 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
     need, outside, distinct = _needs(problem, kind, eligible, rack, has_racks)
     ratio = _ratios(eligible, rack, has_racks, problem.replicas)
-    even, lopsided, bound = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
-    held = np.zeros_like(bound)
+    even, lopsided, cap = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
+    held = np.zeros_like(cap)
     np.add.at(held, (problem.owner[problem.copy_task], problem.copy_member), 1)
-    cap = np.maximum(bound, np.minimum(bound + 1, held))
+    limit = np.maximum(cap, np.minimum(cap + 1, held))
     return Shares(kind=kind, eligible=eligible, rack=rack, has_racks=has_racks, need=need, outside=outside,
-                  distinct=distinct, ratio=ratio, even=even, lopsided=lopsided, bound=bound, cap=cap)
+                  distinct=distinct, ratio=ratio, even=even, lopsided=lopsided, cap=cap, limit=limit)
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
@@ -175,23 +175,22 @@ def _pair_counts(
     ratio: Floats,
     need: Ints,
 ) -> tuple[Counts, bool, Counts]:
-    """Return the even share of each (owner, holder) pair, if it is lopsided, and the failover bound."""
+    """Return the even share of each (owner, holder) pair, if it is lopsided, and its cap."""
     members = problem.members
     share = np.zeros((members, members))
-    first = np.zeros((members, members))
+    after_death = np.zeros((members, members))
     owned = problem.owner != NOBODY
     for row, allowed in enumerate(eligible):
         of_kind = owned & (kind == row)
         tasks = np.bincount(problem.owner[of_kind], minlength=members)
         rows = ratio[row][rack] if has_racks else ratio[row]
         share += tasks[:, None] * rows
-        first += (tasks / _peers(allowed, rack))[:, None] * allowed
+        after_death += (tasks / _peers(allowed, rack))[:, None] * allowed
     even = np.ceil(share - _ROUNDING).astype(np.int32)
-    room = _room(problem)
-    bound = np.ceil(first - _ROUNDING).astype(np.int32) + room
+    takes_over = np.ceil(after_death - _ROUNDING).astype(np.int32) + _room(problem)
     replicas = np.zeros(members, dtype=np.int32)
     np.maximum.at(replicas, problem.owner[owned], need[owned].astype(np.int32))
-    cap = replicas[:, None] * bound
+    cap = replicas[:, None] * takes_over
     # Where racks force a pair above that, the others must stay at their even share.
     forced = (even > cap).any(axis=1)
     cap[forced] = even[forced]

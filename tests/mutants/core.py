@@ -12,6 +12,11 @@ _PROMOTIONS = "tests/property/test_promotions.py::"
 _ROUNDS = f"{_PROMOTIONS}test_after_deaths_and_stops_orphans_are_where_the_oracle_would_put_them"
 _STOP_ALL = f"{_PROMOTIONS}test_stop_all_start_all_moves_nothing"
 _WARM = "tests/property/test_warmth.py::test_assigned_numbers_are_as_warm_as_the_oracles"
+_FILL, _REFILL = "faust_assigner/standbys/fill.py", "faust_assigner/standbys/refill.py"
+_TIES = "tests/unit/standbys/test_tie_orders.py::test_"
+_DEALT = f"{_TIES}a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring"
+_DEALT_TWICE = f"{_TIES}a_deal_of_two_each_takes_the_same_order"
+_REFILLED = f"{_TIES}a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair"
 _WIDE = "tests/property/test_exactness.py::test_no_wide_instance_is_sub_optimal"
 
 
@@ -142,5 +147,104 @@ MUTANTS = (
         old="        self.more &= more + member == sink\n",
         new="",
         red=("tests/property/test_optimality.py::test_the_certificate_says_what_brute_force_says",),
+    ),
+    Mutant(
+        story="a deal looks at the load before the pair",
+        file=_FILL,
+        old="burden = (pair << 40) + board.load[peers]",
+        new="burden = (board.load[peers] << 40) + pair",
+        red=(_DEALT, _DEALT_TWICE),
+    ),
+    Mutant(
+        story="a deal does not look at the load",
+        file=_FILL,
+        old="burden = (pair << 40) + board.load[peers]",
+        new="burden = pair",
+        red=(_DEALT,),
+    ),
+    Mutant(
+        story="ties of a deal all fall on the first members",
+        file=_FILL,
+        old="        peers = np.roll(peers, -int(np.searchsorted(peers, owner)))\n",
+        new="",
+        red=(_DEALT,),
+    ),
+    Mutant(
+        story="the rest of a deal goes to the most burdened",
+        file=_FILL,
+        old="            counts[np.argsort(burden, kind=\"stable\")[:extra]] += 1\n            return counts",
+        new="            counts[np.argsort(-burden, kind=\"stable\")[:extra]] += 1\n"
+        "            return counts",
+        red=(_DEALT, _DEALT_TWICE),
+    ),
+    Mutant(
+        story="a deal looks at the load before the days a rack dies",
+        file=_FILL,
+        old="reversed(terms) if shares.lopsided else terms",
+        new="terms if shares.lopsided else reversed(terms)",
+        red=(f"{_TIES}a_deal_with_racks_looks_at_the_days_a_rack_dies_before_the_load",),
+    ),
+    Mutant(
+        story="with racks a pair above its share counts for nothing",
+        file=_FILL,
+        old="(np.clip(pair + counts - due, 0, 1 << 10) << 48) + ",
+        new="",
+        red=(f"{_TIES}a_deal_with_racks_looks_at_the_pair_before_the_days_a_rack_dies",),
+    ),
+    Mutant(
+        story="a refill looks at the load before the excess",
+        file=_REFILL,
+        old="burden = (over << 40) + (board.load[peers] << 16) + np.minimum(pair, 0xFFFF)",
+        new="burden = (board.load[peers] << 40) + (over << 16) + np.minimum(pair, 0xFFFF)",
+        red=(_REFILLED,),
+    ),
+    Mutant(
+        story="a refill looks at the pair before the load",
+        file=_REFILL,
+        old="burden = (over << 40) + (board.load[peers] << 16) + np.minimum(pair, 0xFFFF)",
+        new="burden = (over << 40) + (pair << 16) + np.minimum(board.load[peers], 0xFFFF)",
+        red=(_REFILLED,),
+    ),
+    Mutant(
+        story="a refill of equal loads does not look at the pair",
+        file=_REFILL,
+        old=" + np.minimum(pair, 0xFFFF)",
+        new="",
+        red=(f"{_TIES}a_refill_takes_the_smallest_of_pairs_where_loads_are_equal",),
+    ),
+    Mutant(
+        story="ties of a gap all fall on the first members",
+        file=_FILL,
+        old="            ring = np.roll(everyone, -int(problem.owner[task]) - 1)\n",
+        new="            ring = everyone\n",
+        red=(f"{_TIES}a_gap_goes_to_the_cheapest_then_round_the_ring",),
+    ),
+    Mutant(
+        story="a gap is filled without a look at the loads",
+        file=_FILL,
+        old=" + board.balance(1)\n            ring",
+        new="\n            ring",
+        red=(f"{_TIES}a_gap_goes_to_the_cheapest_then_round_the_ring",),
+    ),
+    Mutant(
+        story="warm copies are kept before the standbys of before",
+        file=_FILL,
+        old="np.where(problem.copy_was_standby, 1, 2)",
+        new="np.where(problem.copy_was_standby, 2, 1)",
+        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
+    ),
+    Mutant(
+        story="of equal copies the last member's is kept",
+        file=_FILL,
+        old="    order = np.lexsort((member, rank, task))\n",
+        new="    order = np.lexsort((-member, rank, task))\n",
+        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
+    ),
+    Mutant(
+        story="wishes are no more than copies",
+        file=_FILL,
+        old="np.zeros(wanted, np.int64), np",
+        new="np.full(wanted, 3), np",
+        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
     ),
 )

@@ -14,8 +14,8 @@ _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/session
 _SIMULATOR = "tests/property/test_service_sim.py::test_random_lives_keep_every_promise"
 _UNIT = "tests/unit/service/test_"
 _LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
-_PLAN = f"{_UNIT}holes_plan.py::"
-_TABLE = f"{_UNIT}handoff.py::"
+_PLAN, _LEASES_ = f"{_UNIT}holes_plan.py::", f"{_UNIT}holes_leases.py::"
+_TABLE, _RELAYED = f"{_UNIT}handoff.py::", f"{_UNIT}relay.py::"
 
 
 def bug(file: str, story: str, old: str, new: str, *units: str) -> Mutant:
@@ -56,29 +56,30 @@ _HANDOFFS = (
 _LEADING = (
     bug(_ELECTION, "a leader writes without comparing its key",
         "self._store.txn((self._guard, *compares), writes)", "self._store.txn(compares, writes)",
-        f"{_LEADER}test_2_every_write_of_a_leader_compares_the_leaders_key"),
+        f"{_LEASES_}test_2_every_write_of_a_leader_compares_the_leaders_key"),
     bug(_ELECTION, "a leader writes until the store says no", "        if not self.is_held:\n",
         "        if False:\n",
-        f"{_LEADER}test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try"),
+        f"{_LEASES_}test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try"),
     bug(_ELECTION, "whoever runs for leader leads",
         "self._store.txn([absent(self._keys.leader)], [put])", "self._store.txn([], [put])"),
     bug(_LEASES, "a lease is trusted beyond its time to live", "FENCE_AT = 2 / 3\n", "FENCE_AT = 4 / 3\n",
-        f"{_LEADER}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
+        f"{_LEASES_}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
     seen(_LEASES, "a keepalive that was answered is a lease that lives",
          "        if ttl <= 0:\n", "        if False:\n",
-         f"{_LEADER}test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership"),
+         f"{_LEASES_}test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership"),
     bug(_LEASES, "a lease's time is counted from the answer",
         "        self._sent = sent\n        return True",
         "        self._sent = self._clock.monotonic()\n        return True",
-        f"{_LEADER}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
+        f"{_LEASES_}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
     seen(_REBALANCER, "a transaction takes as much as there is",
          "            yield chunk\n            chunk, sizes",
          "            pass\n            chunk, sizes",
          f"{_LEADER}test_4_what_is_more_than_a_transaction_takes_is_written_in_several"),
     bug(_MOVES, "an owner that came back loses what is its own",
         "    return [] if entry is None else [_still_gone(view, entry.value.owner)]\n", "    return []\n"),
-    bug(_MOVES, "an old owner that came back loses what it hands over",
-        "            compares.append(_still_gone(view, handoff.old_owner))\n", "            pass\n"),
+    seen(_MOVES, "an old owner that came back loses what it hands over",
+        "            compares.append(_still_gone(view, handoff.old_owner))\n", "            pass\n",
+         f"{_LEADER}test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over"),
     bug(_MOVES, "partitions are moved without a hand-off",
         "    return _living_owner(view, at) is None\n", "    return True\n",
         f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen"),
@@ -87,10 +88,10 @@ _LEADING = (
         "    compares: list[Compare] = []\n    writes: list",
         f"{_LEADER}test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land"),
     seen(_MOVES, "one consumer warms everything at once",
-         "if room <= 0 or warming[new] >= settings.max_handoffs_per_consumer:", "if room <= 0:",
+         "if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):", "if room <= 0:",
          f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[100-2-4]"),
     seen(_MOVES, "the group hands over everything at once",
-         "if room <= 0 or warming[new]", "if warming[new]",
+         "if room <= 0 or free", "if free",
          f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[3-100-3]"),
     seen(_TARGETS, "who could not warm a partition is asked again at once",
          "    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}\n",
@@ -99,6 +100,16 @@ _LEADING = (
     seen(_TARGETS, "topics of equal counts travel together", "co_partitioned=sorted(",
          "co_partitioned=None and sorted(",
          f"{_PLAN}test_11_two_hundred_topics_of_one_partition_are_spread[choose-True]"),
+)
+
+_TOGETHER = (
+    seen(_MOVES, "of a pair one is handed over before the other is warm",
+         "        if not ready and handoff.failed is None:\n", "        if False:\n",
+         f"{_PLAN}test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all[False]"),
+    seen(_MOVES, "of a pair one is handed over though the other cannot be",
+         "        if any(other.at != handoff.at and _fails(other, late) for other in crew):\n",
+         "        if False:\n",
+         f"{_PLAN}test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all[True]"),
 )
 
 _SERVING = (
@@ -112,11 +123,13 @@ _SERVING = (
         "            if handoff_id is not None and handoff_id != kv.create_revision:\n",
         "            if False:\n",
         f"{_CONSUMERS}test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase"),
-    bug(_RELAY, "a reconnected owner goes on with what it has let go",
-        "if entry.value.owner == name and at not in leaving]", "if entry.value.owner == name]"),
-    bug(_RELAY, "an owner whose strict hand-off was given up is not told to go on",
+    seen(_RELAY, "a reconnected owner goes on with what it has let go",
+        "if entry.value.owner == name and at not in leaving]", "if entry.value.owner == name]",
+         f"{_RELAYED}test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go"),
+    seen(_RELAY, "an owner whose strict hand-off was given up is not told to go on",
         "    if assigned and owner == handoff.old_owner and handoff.strict",
-        "    if False and handoff.strict"),
+        "    if False and handoff.strict",
+         f"{_RELAYED}test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on"),
     bug(_RELAY, "nobody is told of a hand-off that was given up",
         "    yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)\n", "    return\n"),
     seen(_REGISTRY, "a late clean-up takes the reconnected stream away",
@@ -136,4 +149,4 @@ _SERVING = (
          f"{_LEADER}test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference"),
 )
 
-MUTANTS = (*_HANDOFFS, *_LEADING, *_SERVING)
+MUTANTS = (*_HANDOFFS, *_LEADING, *_TOGETHER, *_SERVING)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
-from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
@@ -27,30 +26,9 @@ from faust_assigner.coordinator.events import (
 )
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.raw_client import batch, one_record
+from tests.support.stores import MortalStore
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
-
-
-class MortalStore(MemoryStore):
-    """Dies, for good, after a number of writes; each write happens whole or not at all."""
-
-    def __init__(self, lifetime: int) -> None:
-        super().__init__()
-        self.lifetime = lifetime
-
-    def write(
-        self,
-        puts: Iterable[tuple[bytes, bytes]],
-        deletes: Iterable[bytes] = (),
-        *,
-        ranges: Iterable[Range] = (),
-        sync: bool = False,
-    ) -> None:
-        """Put and delete, or die."""
-        if self.lifetime <= 0:
-            raise StoreFailed("dead")
-        self.lifetime -= 1
-        super().write(puts, deletes, ranges=ranges, sync=sync)
 
 
 class Life:
@@ -119,7 +97,7 @@ class Life:
             return
         count = self.random.randint(1, 3)
         data = batch(one_record(self.random.randbytes(5)) * count, count=count)
-        base = log.append(parse_batch(data), data, 0, flush_every=100)
+        base = log.append(parse_batch(data), data, 0)
         self.records.setdefault(place, {})[base] = data[61:]
 
     def member(self) -> None:

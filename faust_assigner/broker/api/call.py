@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from faust_assigner.broker.founders import Founder
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.pace import Pace
 
@@ -15,10 +15,8 @@ NO_RESPONSE: Final = object()  # Produce with acks=0
 CLOSE: Final = object()  # ... that went wrong
 
 
-class Peer(Protocol):
+class Peer(Founder, Protocol):
     """What a handler may know of the connection."""
-
-    founded: int  # groups that were made by its requests
 
     def local_host(self) -> str:
         """The address at which it reached this broker."""
@@ -42,19 +40,26 @@ class Encoded:
 
     frame: bytes
 
-    def frame_for(self, correlation_id: int) -> bytes:
-        """The frame as the answer to one request."""
-        return self.frame[:4] + struct.pack(">i", correlation_id) + self.frame[8:]
+    def framed(self, correlation_id: bytes) -> bytes:
+        """The frame as the answer to one request, named by the four bytes of its correlation id."""
+        return self.frame[:4] + correlation_id + self.frame[8:]
 
 
 # A handler returns the response's values, an Encoded frame, NO_RESPONSE or CLOSE, or a coroutine or future of
 # one of them. What it raises becomes an error code, and the connection stays.
 Handler = Callable[[Call, Any], Any]
 
+# What answers a request when it comes again, word for word: clients repeat their heartbeats for hours.
+Again = Callable[[], Encoded]
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its key and name, the versions served, who serves it, and the oldest one advertised."""
+    """One API: its key and name, the versions served, who serves it, and the oldest one advertised.
+
+    ``again`` is for requests that clients repeat and that are answered at once: (node, version, request) in,
+    what answers the same bytes the next time out.
+    """
 
     key: int
     name: str
@@ -62,3 +67,4 @@ class Api:
     high: int
     handle: Handler
     advertised_low: int | None = None
+    again: Callable[[Node, int, Any], Again] | None = None

@@ -11,7 +11,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, limits
-from faust_assigner.broker.api.call import Api, Call, Encoded, Values
+from faust_assigner.broker.api.call import Again, Api, Call, Encoded, Values
+from faust_assigner.broker.node import Node
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
@@ -27,6 +28,7 @@ from faust_assigner.coordinator.events import (
 )
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+NO_TOKEN: Final = -1  # nobody waits for a parked answer
 
 
 async def asked(call: Call, group_id: str, event_for: Callable[[Token], Event]) -> Any:
@@ -118,15 +120,16 @@ async def sync_group(call: Call, request: Any) -> Values:
     return values(await asked(call, request.group_id, event))
 
 
-async def heartbeat(call: Call, request: Any) -> Encoded:
+def heartbeat(call: Call, request: Any) -> Encoded:
     """Answered at once, always."""
-    instance_id = getattr(request, "group_instance_id", None)
-    reply = await asked(
-        call,
-        request.group_id,
-        lambda token: Heartbeat(token, request.member_id, request.generation_id, instance_id),
-    )
-    return _beaten(call.version, reply.error)
+    return beating(call.node, call.version, request)()
+
+
+def beating(node: Node, version: int, request: Any) -> Again:
+    """What answers this heartbeat now and whenever its member says the same again."""
+    group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
+    event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)
+    return lambda: _beaten(version, node.groups.beat(group_id, event))
 
 
 @functools.cache
@@ -163,7 +166,7 @@ async def leave_group(call: Call, request: Any) -> Values:
 
 APIS: Final = (
     Api(JOIN_GROUP, "JoinGroup", 0, 9, join_group),
-    Api(HEARTBEAT, "Heartbeat", 0, 4, heartbeat),
+    Api(HEARTBEAT, "Heartbeat", 0, 4, heartbeat, again=beating),
     Api(LEAVE_GROUP, "LeaveGroup", 0, 5, leave_group),
     Api(SYNC_GROUP, "SyncGroup", 0, 5, sync_group),
 )

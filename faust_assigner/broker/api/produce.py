@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
+from faust_assigner.broker.node import Node
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import CONTROL, TRANSACTIONAL, ZSTD, BadBatch, Batch, Rules
@@ -108,17 +109,28 @@ async def _append(
         raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
     stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None
     verdict = log.producers.judge(batch)
-    if verdict.duplicate_of is not None:
-        node.counters["batches_repeated"] += 1
-        return verdict.duplicate_of, stamped
     if verdict.error is not ErrorCode.none:
         raise BadBatch(f"producer {batch.producer_id} sequence {batch.base_sequence}", verdict.error)
+    base = verdict.duplicate_of
     try:
-        flush_every = int(node.config(topic, "flush.messages"))
-        return log.append(batch, data, now, flush_every=flush_every), stamped
+        if base is None:
+            base = log.append(batch, data, now)
+        else:
+            node.counters["batches_repeated"] += 1
+        # A batch that comes again may be one whose wait for the disk failed.
+        await _flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.give_back()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
+    return base, stamped
+
+
+async def _flush(node: Node, log: PartitionLog, flush_every: int) -> None:
+    """Wait for the disk where so many records of the partition are not on it for sure (flush.messages)."""
+    end = log.end_offset
+    if end - log.flushed_to >= flush_every:
+        await node.flushing.flushed()
+        log.flushed_to = max(log.flushed_to, end)
 
 
 def _record_errors(bad: BadBatch) -> list[Values]:

@@ -43,4 +43,13 @@ def unsupported_version() -> Mapping[str, Any]:
     return {"error_code": ErrorCode.unsupported_version, "api_keys": _advertised}
 
 
-APIS: Final = (Api(API_VERSIONS, "ApiVersions", 0, 4, api_versions),)
+APIS: Final = (
+    Api(
+        API_VERSIONS,
+        "ApiVersions",
+        0,
+        4,
+        api_versions,
+        again=lambda node, version, request: functools.partial(_answer, version),
+    ),
+)

@@ -61,10 +61,10 @@ class PartitionLog:
         "_sizes",
         "_start_key",
         "_store",
-        "_unsynced_records",
         "_waiters",
         "deleted",
         "end_offset",
+        "flushed_to",
         "holes",
         "place",
         "start_offset",
@@ -83,7 +83,7 @@ class PartitionLog:
         self._sizes = array("q")
         self._max_timestamps = array("q")
         self._peaks: array[int] | None = None  # running maximum of the above, made when a time is asked for
-        self._unsynced_records = 0
+        self.flushed_to = 0  # the offset up to which records were waited for on the disk
         self.holes: tuple[
             tuple[int, int], ...
         ] = ()  # offsets [first, beyond) without a batch, found at start
@@ -139,6 +139,7 @@ class PartitionLog:
         if floor is not None:
             self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
             self._accepted = tuple((first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :]))
+        self.flushed_to = self.end_offset
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
         self._bases.append(base)
@@ -197,7 +198,7 @@ class PartitionLog:
         """Bytes of all batches."""
         return self._ends[-1] - self._ends[0] + self._sizes[0] if self._ends else 0
 
-    def append(self, batch: Batch, data: bytes, now_ms: int, *, flush_every: int) -> int:
+    def append(self, batch: Batch, data: bytes, now_ms: int) -> int:
         """Store one checked batch; return its base offset. Raises StoreFailed, and then nothing changed."""
         base = self.end_offset
         entry = ENTRY.pack(
@@ -210,15 +211,12 @@ class PartitionLog:
             batch.base_sequence,
         )
         key = OFFSET.pack(base)
-        sync = self._unsynced_records + batch.count >= flush_every
         self._store.write(
             (
                 (self._batch_prefix + key, records.place(data, base, LEADER_EPOCH)),
                 (self._index_prefix + key, entry),
-            ),
-            sync=sync,
+            )
         )
-        self._unsynced_records = 0 if sync else self._unsynced_records + batch.count
         self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
         self._store.note_end(self.place, self.end_offset)
         if batch.has_producer:

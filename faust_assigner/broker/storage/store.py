@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
 from faust_assigner.broker.limits import CACHED_BATCH_BYTES
 from faust_assigner.broker.storage.witness import Witness
@@ -74,9 +74,14 @@ class Store(Protocol):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
-        """Delete and put, all or nothing; ``sync`` waits for the disk. Raises StoreFailed."""
+        """Delete and put, all or nothing. Raises StoreFailed."""
+
+    def flush(self) -> int:
+        """Wait for the disk: how many writes are on it for sure. From any thread. Raises StoreFailed."""
+
+    def note_flushed(self, writes: int) -> None:
+        """So many writes are on the disk, for the witness."""
 
     def note_end(self, place: bytes, end: int) -> None:
         """Where a partition ends, for the witness."""
@@ -113,7 +118,6 @@ class MemoryStore:
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
         """Delete and put; a range whose keys are not given costs O(all keys)."""
         for first, beyond, _, known in ranges:
@@ -122,6 +126,13 @@ class MemoryStore:
         self._pairs.update(puts)
         for key in deletes:
             self._pairs.pop(key, None)
+
+    def flush(self) -> int:
+        """Nothing outlives the process."""
+        return 0
+
+    def note_flushed(self, writes: int) -> None:
+        """Nothing outlives the process."""
 
     def note_end(self, place: bytes, end: int) -> None:
         """Nothing outlives the process."""
@@ -162,7 +173,7 @@ class RecentBatches:
 class RocksStore:
     """RocksDB through rocksdict, values above 1 KiB in blob files (a log is written once, read forward).
 
-    ``get``, ``get_many`` and ``scan`` may run in any thread, the rest in one.
+    ``get``, ``get_many``, ``scan`` and ``flush`` may run in any thread, the rest in one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -179,8 +190,6 @@ class RocksStore:
         except OSError as error:
             self._db.close()
             raise StoreFailed(f"cannot open {folder}: {error}") from error
-        self._synced = WriteOptions()
-        self._synced.sync = True
         self._recent = RecentBatches()
         self.lost_writes = self.witness.lacks(self.sequence)
 
@@ -225,9 +234,8 @@ class RocksStore:
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
-        sync: bool = False,
     ) -> None:
-        """Delete and put, all or nothing; ``sync`` waits for the disk.
+        """Delete and put, all or nothing.
 
         Records are refused while the disk is nearly full, so that there is room to delete some.
         """
@@ -251,11 +259,11 @@ class RocksStore:
         if fresh:
             self._need_room(sum(len(value) for _, value in fresh))
         try:
-            _guarded(self._db.write, batch, *((self._synced,) if sync else ()))
+            _guarded(self._db.write, batch)
         except StoreFailed:
             self._is_broken = True  # RocksDB takes nothing more until it is opened again
             raise
-        self.witness.note(self.sequence, synced=sync)
+        self.witness.note(self.sequence)
         for key, value in fresh:
             self._recent.put(key, value)
 
@@ -286,6 +294,20 @@ class RocksStore:
         """Give back what deletions freed; in any thread, takes a while."""
         _guarded(self._db.flush)
         _guarded(self._db.compact_range, None, None)
+
+    def flush(self) -> int:
+        """Wait for the disk: how many writes are on it for sure. A disk that fails breaks the store."""
+        writes = self.sequence
+        try:
+            _guarded(self._db.flush_wal, True)
+        except StoreFailed:
+            self._is_broken = True
+            raise
+        return writes
+
+    def note_flushed(self, writes: int) -> None:
+        """So many writes are on the disk, for the witness."""
+        self.witness.note_synced(writes)
 
     def note_end(self, place: bytes, end: int) -> None:
         """Where a partition ends, for the witness."""

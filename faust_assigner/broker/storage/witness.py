@@ -84,10 +84,15 @@ class Witness:
         seen = (self.writes or 0) if self.same_boot else self.synced
         return max(seen - writes, 0)
 
-    def note(self, writes: int, *, synced: bool = False) -> None:
+    def note_synced(self, writes: int) -> None:
+        """The first ``writes`` of them are on the disk, whatever becomes of the machine."""
+        self.synced = max(self.synced, writes)
+        self.note(max(self.writes or 0, writes))
+
+    def note(self, writes: int) -> None:
         """The store holds so many writes now."""
         self.writes = writes
-        self.synced = writes if synced else min(self.synced, writes)
+        self.synced = min(self.synced, writes)
         head = HEAD.pack(MAGIC, self._boot, writes, self.synced, 0)[:-4]
         start = self._turn * HEAD_BYTES
         self._map[start : start + HEAD.size] = head + struct.pack(">I", crc32c(head))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history import plots
@@ -75,21 +76,23 @@ def _changed_days(table: str, report: Report, folder: Results) -> set[str] | Non
     """The days of ``table`` whose rows are not those that stand; None: the whole table must be written."""
     if folder.exists(REPLACING) or not folder.exists("report.json") or not folder.exists(table):
         return None
-    before: dict[str, list[Any]] = {}
-    now: dict[str, list[Any]] = {}
     try:
-        stands = json.loads(folder.read("report.json"))[table]
+        before = _by_day(json.loads(folder.read("report.json"))[table])
     except (ValueError, KeyError, TypeError):
         return None
-    told = json.loads(report.to_json())[table]
-    if not stands or not told:
+    now = _by_day(json.loads(report.to_json())[table])
+    if not before or not now:
         return None
-    for rows, days in ((stands, before), (told, now)):
-        for row in rows:
-            days.setdefault(row["dt"], []).append(row)
     there = {name.removeprefix("dt=") for name in folder.children(table) if name.startswith("dt=")}
     return {day for day in before.keys() | now.keys() | there
             if before.get(day) != now.get(day) or (day in now) != (day in there)}
+
+
+def _by_day(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    days: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        days.setdefault(row["dt"], []).append(row)
+    return days
 
 
 def _put(folder: Results, name: str, content: bytes | None) -> None:

@@ -7,7 +7,7 @@ stuck, or has just changed, holds up no other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from faust_assigner.service import keys as codec
@@ -22,7 +22,7 @@ from faust_assigner.service.handoff import (
     state_of,
     step,
 )
-from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of
 from faust_assigner.service.records import Assigned, PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
@@ -46,31 +46,74 @@ def advance(
     view: View, ages_s: Mapping[TopicPartition, float], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
     """What is due of the hand-offs under way. ``ages_s`` in seconds; ``now`` unix seconds."""
+    bound = bound_topics(view)
+    late = {at for at in view.handoffs if ages_s.get(at, 0.0) >= settings.handoff_timeout_s}
+    given: dict[TopicPartition, list[Bundle]] = {}
     for at in sorted(view.handoffs):
         entry = view.handoffs[at]
-        state = state_of(entry.value)
-        for happening in _happenings(view, entry.value, ages_s.get(at, 0.0) >= settings.handoff_timeout_s):
+        state, crew = state_of(entry.value), _crew(view, at, bound)
+        for happening in _happenings(view, entry.value, crew, late):
             after = step(state, happening, strict=entry.value.strict)
-            if after is not None:
-                yield _moved(view, entry, happening, *after, now + settings.cooldown_s)
-                break
+            if after is None:
+                continue
+            bundle = _moved(view, entry, happening, *after, now + settings.cooldown_s)
+            if happening is Happening.LOOK and after[1] is Effect.GIVE:
+                given.setdefault(crew_of(at, bound)[0], []).append(bundle)
+            else:
+                yield bundle
+            break
+    yield from map(_joined, given.values())
 
 
-def _happenings(view: View, handoff: Handoff, late: bool) -> Iterator[Happening]:
+def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
+    """The hand-offs under way with this one: of co-partitioned topics, between the same two consumers."""
+    mine = view.handoffs[at].value
+    found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
+    return [other for other in found if other.phase is not Phase.COMPLETE
+            and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)]
+
+
+def _joined(bundles: Sequence[Bundle]) -> Bundle:
+    """Those of one crew, all or none."""
+    if len(bundles) == 1:
+        return bundles[0]
+    return Bundle("; ".join(bundle.story for bundle in bundles),
+                  tuple(compare for bundle in bundles for compare in bundle.compares),
+                  tuple(write for bundle in bundles for write in bundle.writes), bundles[0].ended)
+
+
+def _happenings(
+    view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
+) -> Iterator[Happening]:
     """What is the case, the most urgent first."""
     old, new = view.consumers.get(handoff.old_owner), view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
     # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
     lost = owner is None or not view.exists(handoff.at) or owner.value.owner != (
         handoff.new_owner if handoff.phase is Phase.COMPLETE else handoff.old_owner)
-    leaving = new is not None and new.value.status is Status.DRAINING and handoff.phase is not Phase.COMPLETE
-    if new is None or leaving or lost:
+    leaving = new is not None and new.value.status is Status.DRAINING
+    if new is None or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield Happening.NEW_GONE
     if old is None:
         yield Happening.OLD_GONE
+    if handoff.phase is not Phase.COMPLETE:
+        # What travels together is given together, and given up together.
+        if any(other.at != handoff.at and _fails(other, late) for other in crew):
+            yield Happening.NEW_GONE
+        ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
+        if not ready and handoff.failed is None:
+            if handoff.at in late:
+                yield Happening.LATE
+            return
     yield Happening.LOOK
-    if late:
+    if handoff.at in late:
         yield Happening.LATE
+
+
+def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
+    """Whether it is about to be given up."""
+    waits = state_of(handoff) in (State.WARMING, State.RELEASING)
+    return handoff.failed is not None or (waits and handoff.at in late)
 
 
 def _moved(
@@ -194,19 +237,26 @@ def _begun(
 ) -> Iterator[Bundle]:
     warming = Counter(entry.value.new_owner for entry in view.handoffs.values()
                       if entry.value.phase is not Phase.COMPLETE)
-    room = settings.max_handoffs - warming.total()
-    for at in sorted(wanted):
-        old, new = _living_owner(view, at), wanted[at]
-        if old is None or old == new or at in view.handoffs:
-            continue
-        if room <= 0 or warming[new] >= settings.max_handoffs_per_consumer:
-            continue
-        room -= 1
-        warming[new] += 1
-        handoff = Handoff(at, old, new, Phase.WARMING, now, strict=settings.strict)
-        key = view.keys.handoff(at)
-        yield Bundle(f"{at}: from {old} to {new}", (view.same(key), view.same(view.keys.assignment(at))),
-                     (Put(key, codec.dump_handoff(handoff)),))
+    room, bound = settings.max_handoffs - warming.total(), bound_topics(view)
+    for crew in sorted({crew_of(at, bound) for at in wanted}):
+        moving = [at for at in crew if at in wanted and at not in view.handoffs
+                  and _living_owner(view, at) not in (None, wanted[at])]
+        for new in sorted({wanted[at] for at in moving}):
+            mine = [at for at in moving if wanted[at] == new]
+            # What travels together begins together, even where one consumer's limit is less than that.
+            free = settings.max_handoffs_per_consumer - warming[new]
+            if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):
+                continue
+            room -= len(mine)
+            warming[new] += len(mine)
+            yield _joined([_beginning(view, at, new, settings, now) for at in mine])
+
+
+def _beginning(view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float) -> Bundle:
+    key, old = view.keys.handoff(at), view.assignments[at].value.owner
+    handoff = Handoff(at, old, new, Phase.WARMING, now, strict=settings.strict)
+    return Bundle(f"{at}: from {old} to {new}", (view.same(key), view.same(view.keys.assignment(at))),
+                  (Put(key, codec.dump_handoff(handoff)),))
 
 
 # -- around it -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from faust_assigner.grouper import bonds
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.service.handoff import Phase, TopicPartition
@@ -34,6 +35,21 @@ def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
     return found
 
 
+def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
+    """Topic -> all topics that travel with it, itself included: declared together, and of one count."""
+    roots = bonds(topics for entry in view.consumers.values() for topics in entry.value.co_partitioned)
+    crews: dict[tuple[str, int], list[str]] = {}
+    for topic in sorted(view.topics):
+        count = view.topics[topic].value.partition_count
+        crews.setdefault((roots.get(topic, topic), count), []).append(topic)
+    return {topic: tuple(crew) for crew in crews.values() for topic in crew}
+
+
+def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[TopicPartition, ...]:
+    """The partitions that travel with one, itself included."""
+    return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
+
+
 def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: float) -> Targets:
     """The plan for ``consumers``; ``now`` (unix seconds) decides which cool-downs count.
 
@@ -52,7 +68,7 @@ def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: flo
     owner = {TopicPartition(topic, number): name for name in made.member_ids
              for topic, numbers in made.actives(name).items() for number in numbers}
     barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}
-    _avoid(owner, barred, by_name, mine)
+    _avoid(owner, barred, by_name, mine, bound_topics(view))
     return Targets(owner, _replicas(made, by_name))
 
 
@@ -82,21 +98,28 @@ def _weights(consumers: Sequence[Consumer], counts: Mapping[str, int]) -> dict[t
 def _avoid(
     owner: dict[TopicPartition, str], barred: Collection[tuple[TopicPartition, str]],
     consumers: Mapping[str, Consumer], mine: Mapping[TopicPartition, str],
+    bound: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Another consumer where the target cools down: the least loaded; if there is none, it after all."""
     load = dict.fromkeys(consumers, 0)
     for name in owner.values():
         load[name] += 1
     for at in sorted(at for at, name in barred if owner.get(at) == name and mine.get(at) != name):
-        load[owner[at]] -= 1
-        others = [name for name, consumer in consumers.items()
-                  if (at, name) not in barred and consumer.wants(at.topic)]
+        name = owner[at]
+        crew = [other for other in crew_of(at, bound) if owner.get(other) == name]
+        if (at, name) not in barred or mine.get(at) == name:
+            continue
+        load[name] -= len(crew)
+        others = [
+            other for other, consumer in consumers.items()
+            if all((one, other) not in barred and consumer.wants(one.topic) for one in crew)]
         holder = mine.get(at)
-        if others:
-            best = min(others, key=lambda name: (load[name] / consumers[name].capacity, name != holder, name))
-            stays = holder in others and load[best] + 1 > load[holder]
-            owner[at] = holder if stays and holder is not None else best
-        load[owner[at]] += 1
+        best = min(others, default=name,
+                   key=lambda other: (load[other] / consumers[other].capacity, other != holder, other))
+        stays = holder in others and load[best] + len(crew) > load[holder]
+        chosen = holder if stays and holder is not None else best
+        owner.update(dict.fromkeys(crew, chosen))
+        load[chosen] += len(crew)
 
 
 def _replicas(made: Plan, consumers: Mapping[str, Consumer]) -> dict[str, tuple[TopicPartition, ...]]:

@@ -220,7 +220,7 @@ def trimmed_store(folder: Path) -> None:
             data = batch()
             for log in topic.partitions:
                 for _ in range(100):
-                    log.append(parse_batch(data), data, 0, flush_every=2**62)
+                    log.append(parse_batch(data), data, 0)
             node.store._db.flush()  # type: ignore[attr-defined]
             for log in topic.partitions:
                 log.trim(log.end_offset)

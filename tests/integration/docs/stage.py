@@ -92,10 +92,9 @@ class Stage:
         return [service for command in block.commands if (service := self._run(self.local(command)))]
 
     def local(self, text: str) -> str:
-        """``text`` with this machine's names."""
-        for name, here in self.stands_for.items():
-            text = text.replace(name, here)
-        return text
+        """``text`` with this machine's names: whole words, each put in once (a port may hold another's digits)."""
+        names = "|".join(map(re.escape, self.stands_for))
+        return re.sub(rf"(?<!\w)({names})(?!\w)", lambda name: self.stands_for[name[1]], text) if names else text
 
     def _run(self, command: str) -> Service | None:
         if command.startswith("export "):

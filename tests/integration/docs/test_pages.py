@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner import Member, plan
@@ -144,8 +144,8 @@ def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
     etcd = etcd_server()
     endpoint = etcd.__enter__().endpoint
     request.addfinalizer(lambda: etcd.__exit__(None, None, None))
-    stage.stands_for |= {"http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}", "0.0.0.0": "127.0.0.1",
-                         "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}"}
+    stage.stands_for = {"http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}", "0.0.0.0": "127.0.0.1",
+                        "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}", **stage.stands_for}
     authority = Authority(stage.folder, "ca")
     authority.ca.rename(stage.folder / "ca.pem")
     authority.sign("service")
@@ -158,6 +158,14 @@ def is_drained(stage: Stage) -> None:
                for name in ("c1", "c2")}
     assert running["c1"].process.wait(60) == 0, running["c1"].said()
     assert running["c2"].process.poll() is None
+
+
+def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A broker, and a group that committed an offset and left."""
+    with_broker(stage, request)
+    group = Consumer({"bootstrap.servers": stage.environment["SHOP_BROKER"], "group.id": "shop"})
+    group.commit(offsets=[TopicPartition("transfers", 0, 0)], asynchronous=False)
+    group.close()
 
 
 def is_restored_from_a_snapshot(stage: Stage) -> None:
@@ -182,6 +190,7 @@ def nothing(stage: Stage) -> None:
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
     "docs/how-to/broker.md": (plain, has("broker-data")),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/plain-consumers.md": (with_group, nothing),
     "docs/how-to/service.md": (for_the_service, is_drained),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),

@@ -6,7 +6,7 @@ The real group service and handlers run on a store in memory, with virtual time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api import group_admin, group_offsets
 from faust_assigner.broker.groups import GroupService
-from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
@@ -27,38 +27,12 @@ from tests.property.classic_sim.book import Violation, must, slowest
 from tests.property.classic_sim.offsets import Offsets
 from tests.property.classic_sim.promises import Promises
 from tests.property.classic_sim.seen import GroupSeen, look
+from tests.support.stores import WeakStore
 
 GROUP = "g"
 TOPICS = {"a": 2, "b": 2}
 LONGEST_NOTE = 16
 MOST_RINGS = 100  # in one wait; a timer that rings more often has been set to the past
-
-
-class WeakStore(MemoryStore):
-    """Fails one write of offsets or of a stable group where it was told to."""
-
-    armed = failed = False
-
-    def write(
-        self,
-        puts: Iterable[tuple[bytes, bytes]],
-        deletes: Iterable[bytes] = (),
-        *,
-        ranges: Iterable[Range] = (),
-        sync: bool = False,
-    ) -> None:
-        """Put and delete, or fail once."""
-        pairs = list(puts)
-        if self.armed and any(_may_fail(*pair) for pair in pairs):
-            self.armed, self.failed = False, True
-            raise StoreFailed("No space left on device")
-        super().write(pairs, deletes, ranges=ranges, sync=sync)
-
-
-def _may_fail(key: bytes, value: bytes) -> bool:
-    if key.startswith(b"o"):
-        return True
-    return b'"settled": true' in value and b'"members": []' not in value
 
 
 async def _no_turn(size: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Setting:
     channel: int
     partitions: int
     limit: int
+    pairs: bool = False
 
 
 #: What happens, and how often.
@@ -47,4 +48,4 @@ def draw(seed: int, steps: int) -> tuple[Setting, list[Act]]:
     for kind in dice.choices(kinds, weights, k=steps):
         acts.append(Act(kind, dice.randrange(1_000), dice.choice((0.5, 2.0, 5.0, 12.0)),
                         dice.choice((0.0, 0.1, 0.5, 1.0, 3.0))))
-    return setting, acts
+    return replace(setting, pairs=dice.random() < 0.3), acts

@@ -61,6 +61,7 @@ class SimConsumer:
     stuck: bool = False
     failing: bool = False
     mute: bool = False
+    declares: tuple[tuple[str, ...], ...] = ()
     owned: dict[TopicPartition, int] = field(default_factory=dict)
     fence_at: float = 0.0
     gone: bool = False
@@ -159,7 +160,8 @@ class SimConsumer:
         opened: list[CommandStream] = []
 
         async def register() -> CommandStream:
-            opened.append(await instance.node.register(Consumer(name=self.name)))
+            wishes = Consumer(name=self.name, co_partitioned=self.declares)
+            opened.append(await instance.node.register(wishes))
             return opened[0]
 
         try:

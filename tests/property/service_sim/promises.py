@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
@@ -11,7 +12,7 @@ from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Event, Field, Put, Write
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import Entry, View
-from tests.property.service_sim.book import must
+from tests.property.service_sim.book import Violation, must
 from tests.property.service_sim.process import Process
 
 ORDER = {Phase.WARMING: 0, Phase.READY: 1, Phase.COMPLETE: 2}
@@ -26,7 +27,8 @@ class WatchedStore(MemoryStore):
         first = len(self._log)
         revision = super()._write(writes)
         fresh = [event for event in self._log[first:] if event.revision == revision] if self._log else []
-        self.promises.written(fresh, [event.key for event in fresh])
+        with self.promises.noting():
+            self.promises.written(fresh)
         return revision
 
 
@@ -38,10 +40,20 @@ class Promises:
         self.keys = Keys(settings.prefix)
         self.view = View(self.keys)
         self.history: dict[TopicPartition, list[tuple[float, Entry[Handoff] | None, Assigned | None]]] = {}
+        self.broken: Violation | None = None
         self.completed = self.aborted = 0
         self.began_at: dict[tuple[TopicPartition, int], float] = {}
         self._clock = clock
         self._renewed: dict[int, float] = {}
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """An instance that meets a Violation logs it and goes on; the run does not."""
+        try:
+            yield
+        except Violation as violation:
+            self.broken = self.broken or violation
+            raise
 
     # -- what is sent --------------------------------------------------------------------------------
 
@@ -55,11 +67,15 @@ class Promises:
 
     def sent(self, process: Process, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
         """C3 and C4, of every transaction as it leaves a process."""
+        with self.noting():
+            self._sent(process, compares, writes)
+
+    def _sent(self, process: Process, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
         compared = {compare.key: compare for compare in compares}
         guard = compared.get(self.keys.leader)
         for write in writes:
             kind, _ = self.keys.kind(write.key)
-            begins = kind == "handoffs" and isinstance(write, Put) and compared[write.key].expected == 0
+            begins = kind == "handoffs" and isinstance(write, Put) and write.key not in self.view.raw
             if begins or kind in ("assignments", "cooldowns", "replicas"):
                 must(guard is not None and guard.field is Field.MOD_REVISION,
                      "C3 the leader's key is compared", process.name, write)
@@ -75,7 +91,7 @@ class Promises:
 
     # -- what is written -----------------------------------------------------------------------------
 
-    def written(self, events: Sequence[Event], keys: Sequence[str]) -> None:
+    def written(self, events: Sequence[Event]) -> None:
         """C1, C2 and C5, of every revision."""
         before_owner = {at: entry.value for at, entry in self.view.assignments.items()}
         before_handoff = dict(self.view.handoffs)
@@ -129,13 +145,23 @@ class Promises:
         assert handoff is not None
         if self.settings.strict:
             must(handoff.value.released, "C2 strict: released before it is given", at, handoff.value)
-            must(now.offset == handoff.value.offset, "C2 strict: the final offset goes along", now, handoff)
+            must(now.offset is not None and now.offset == handoff.value.offset,
+                 "C2 strict: the final offset goes along", now, handoff)
 
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives."""
         return [at for at in self.view.partitions()
                 if (entry := self.view.assignments.get(at)) is None
                 or entry.value.owner not in self.view.consumers]
+
+    def parted(self) -> list[int]:
+        """Numbers of the twins that do not have one owner, where they are of one count."""
+        counts = {topic: entry.value.partition_count for topic, entry in self.view.topics.items()}
+        if counts.get("t") != counts.get("twin"):
+            return []
+        owners = [{n: e.value.owner for n in range(counts["t"])
+                   if (e := self.view.assignments.get(TopicPartition(topic, n)))} for topic in ("t", "twin")]
+        return [n for n in range(counts["t"]) if owners[0].get(n) != owners[1].get(n)]
 
     def overdue(self) -> list[TopicPartition]:
         """Hand-offs that are under way for longer than they may."""

@@ -52,6 +52,8 @@ class World:
         self.consumers: list[SimConsumer] = []
         self.said: list[Said] = []
         self.counts = {"t": setting.partitions, "one.more": 2}
+        if setting.pairs:
+            self.counts["twin"] = setting.partitions
         self.names = 0
         self._later: list[asyncio.Task[None]] = []
 
@@ -87,7 +89,9 @@ class World:
             seconds -= STEP_S
 
     def check(self) -> None:
-        """C2 and C4, now."""
+        """C2 and C4, now; and what was broken meanwhile."""
+        if self.promises.broken is not None:
+            raise self.promises.broken
         if self.setting.strict:
             self.sink.check(self.consumers)
         leading = [i.node for i in self.instances if not i.process.paused and i.node.leads]
@@ -118,7 +122,8 @@ class World:
         self.names += 1
         consumer = SimConsumer(f"c{self.names}", Process(f"c{self.names}"), random.Random(self.draw.random()),
                                self.sink, self.instances, self.said,  # type: ignore[arg-type]
-                               warm_s=(0.05, 0.3, 1.5, 4.0)[act.who % 4])
+                               warm_s=(0.05, 0.3, 1.5, 4.0)[act.who % 4],
+                               declares=(("t", "twin"),) if self.setting.pairs else ())
         self.consumers.append(consumer)
         consumer.start()
 
@@ -278,7 +283,10 @@ class World:
         if self.promises.view.handoffs or len(loads) != len(self.promises.ready_names()):
             return False
         all_of_them = len(list(self.promises.view.partitions()))
-        if max(loads.values()) - min(loads.values()) > 1 or sum(loads.values()) != all_of_them:
+        if self.promises.parted():
+            return False
+        spread = max(loads.values()) - min(loads.values())
+        if spread > (2 if self.setting.pairs else 1) or sum(loads.values()) != all_of_them:
             return False
         return all(set(consumer.owned) == {
             at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}

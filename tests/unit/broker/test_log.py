@@ -25,13 +25,12 @@ from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from tests.support.raw_client import batch, one_record
 
-FOREVER = 2**62
 TOPIC = uuid.UUID(int=1).bytes
 
 
 def append(log: PartitionLog, data: bytes, now_ms: int = 0) -> int:
     """Check and append one batch."""
-    return log.append(parse_batch(data), data, now_ms, flush_every=FOREVER)
+    return log.append(parse_batch(data), data, now_ms)
 
 
 def aiokafka_batch(timestamps: list[int], *, codec: int = 0) -> bytes:
@@ -368,18 +367,3 @@ def test_a_failed_write_changes_nothing() -> None:
     assert (log.end_offset, log.available(1)) == (1, 0)
     store.write = write  # type: ignore[method-assign]
     assert append(log, batch()) == 1
-
-
-def test_flush_interval_decides_which_writes_wait_for_the_disk() -> None:
-    """log.flush.interval.messages=3: every third record."""
-    synced: list[bool] = []
-
-    class Watched(MemoryStore):
-        def write(self, puts, deletes=(), *, ranges=(), sync=False):  # type: ignore[no-untyped-def]
-            synced.append(sync)
-            super().write(puts, deletes, ranges=ranges, sync=sync)
-
-    log = PartitionLog(Watched(), TOPIC, 0)
-    for _ in range(7):
-        log.append(parse_batch(batch()), batch(), 0, flush_every=3)
-    assert synced == [False, False, True, False, False, True, False]

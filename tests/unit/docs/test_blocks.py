@@ -19,6 +19,7 @@ from typing import Any
 import click
 import pytest
 
+from tests.integration.docs.stage import Stage
 from tests.support.pages import ALL, IS_RUN, PAGES, ROOT, Block, prose
 
 PYTHON = sorted({block.page for block in ALL if block.language in ("python", "pycon") and not block.reason})
@@ -173,3 +174,10 @@ def check_extras(text: str) -> None:
     for extras in re.findall(r"faust-assigner\[([^]]*)\]", text):
         assert set(extras.split(",")) <= set(settings["options.extras_require"])
     assert "faust-assigner" in text
+
+
+def test_what_stands_for_a_name_is_not_searched_for_other_names(tmp_path: Path) -> None:
+    """A port of this machine may hold the digits of a count that stands for another."""
+    stage = Stage(tmp_path, stands_for={"kafka:9092": "127.0.0.1:35007", "500": "8", "10000": "12"})
+    assert stage.local("faust-assigner simulate --bootstrap kafka:9092 --scenarios 500 --seed 15001") == (
+        "faust-assigner simulate --bootstrap 127.0.0.1:35007 --scenarios 8 --seed 15001")

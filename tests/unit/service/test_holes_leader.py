@@ -1,4 +1,4 @@
-"""Holes 1 to 7 of an assigner: leases, leaders, transactions, watches, stuck hand-offs.
+"""Holes 3 to 7 of an assigner: transactions, watches, takeovers, stuck hand-offs.
 
 The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
 """
@@ -18,12 +18,11 @@ from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.errors import TooManyOperations
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import moves
-from faust_assigner.service.leading.election import Deposed, Leadership
+from faust_assigner.service.leading.election import Leadership
 from faust_assigner.service.leading.rebalancer import Rebalancer, chunks
 from faust_assigner.service.leading.targets import Targets, choose
-from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.records import Assigned, Consumer, Leader, TopicConfig
+from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     MAX_OPERATIONS,
@@ -32,115 +31,11 @@ from faust_assigner.service.store.base import (
     Field,
     Listing,
     Put,
-    TxnResult,
-    Write,
 )
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import Change, View
 from tests.support.service import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, put, store, view_of
-
-# -- 1: a keepalive that is answered is no lease that lives ---------------------------------------------
-
-
-class _AnswersZero(MemoryStore):
-    """An expired lease, answered as etcd does: on an open stream, with a time to live of 0."""
-
-    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        return 0.0
-
-
-class _Slow(MemoryStore):
-    """Renews at once and answers after eight seconds."""
-
-    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        ttl = await super().keep_alive(lease_id)
-        await asyncio.sleep(8.0)
-        return ttl
-
-
-class _NaiveLease(HeldLease):
-    """Any answer is a success, and time is counted from when it came."""
-
-    async def renew(self) -> bool:
-        await self._store.keep_alive(self.lease_id)
-        self._sent = self._clock.monotonic()
-        return True
-
-
-@pytest.mark.parametrize(("kind", "zombie"), [(HeldLease, False), (_NaiveLease, True)])
-def test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership(
-    kind: type[HeldLease], zombie: bool
-) -> None:
-    """The naive leader goes on for as long as it is answered."""
-
-    async def story() -> None:
-        lease = await kind.grant(_AnswersZero(clock=LoopClock()), LoopClock(), 15.0)
-        await lease.renew()
-        assert lease.is_held is zombie
-
-    virtually(story)
-
-
-@pytest.mark.parametrize(("kind", "zombie"), [(HeldLease, False), (_NaiveLease, True)])
-def test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked(
-    kind: type[HeldLease], zombie: bool
-) -> None:
-    """The answer came 8 s after the store renewed: what is left is counted from the question."""
-
-    async def story() -> None:
-        kept = _Slow(clock=LoopClock())
-        lease = await kind.grant(kept, LoopClock(), 15.0)
-        await lease.renew()
-        await asyncio.sleep(2.5)
-        assert lease.is_held is zombie
-        await kept.close()
-
-    virtually(story)
-
-
-# -- 2: a leader that was deposed writes ------------------------------------------------------------------
-
-
-class _NaiveTerm(Leadership):
-    """Writes without looking at the leader's key."""
-
-    async def commit(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        return await self._store.txn(compares, writes)
-
-
-@pytest.mark.parametrize(("kind", "lands"), [(Leadership, False), (_NaiveTerm, True)])
-def test_2_every_write_of_a_leader_compares_the_leaders_key(kind: type[Leadership], lands: bool) -> None:
-    """Another one leads by now: the naive write lands all the same."""
-
-    async def story() -> None:
-        kept = store()
-        lease = await HeldLease.grant(kept, LoopClock(), 15.0)
-        mine = await put(kept, ALL.leader, codec.dump_leader(Leader("a", 1)))
-        term = kind(kept, ALL, lease, mine.mod_revision)
-        await put(kept, ALL.leader, codec.dump_leader(Leader("b", 2)))
-        done = await term.commit([], [Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "x")))])
-        assert done.succeeded is lands
-        assert (await kept.get(ALL.assignment(AT)) is not None) is lands
-        await kept.close()
-
-    virtually(story)
-
-
-def test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try() -> None:
-    """Fenced by its own clock, whatever the store would say."""
-
-    async def story() -> None:
-        kept = store()
-        lease = await HeldLease.grant(kept, LoopClock(), 15.0)
-        term = Leadership(kept, ALL, lease, 1)
-        await asyncio.sleep(10.5)
-        with pytest.raises(Deposed):
-            await term.commit([], [])
-        await kept.close()
-
-    virtually(story)
-
 
 # -- 3: a version does not tell a key from the one that came after it -------------------------------------
 
@@ -366,6 +261,24 @@ def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
             left = {at for at in lost if b.owners().get(at) == dead.name}
             assert bool(left) is waits
         await kept.close()
+
+    virtually(story)
+
+
+def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
+    """The leader saw it gone; by the time it writes it is there again, and goes on with the partition."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+        await put(kept, ALL.consumer("new"), codec.dump_consumer(Consumer(name="new")))
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
+        assert not (await kept.txn(bundle.compares, bundle.writes)).succeeded
 
     virtually(story)
 

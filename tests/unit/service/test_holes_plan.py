@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.service.commands import Warm
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.view import View
-from tests.support.service import Bench, virtually
+from tests.support.service import Bench, eventually, virtually
 from tests.unit.service.stories import store, view_of
 
 # -- 11: topics one by one ---------------------------------------------------------------------------------
@@ -94,6 +95,41 @@ def test_11_replicas_are_given_to_those_that_keep_them_on_another_rack() -> None
             await asyncio.sleep(3.0)
             for one, other in (b.helpers, b.helpers[::-1]):
                 assert set(one.replicas) == set(other.owned)
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all(fails: bool) -> None:
+    """At no moment is one of a pair here and the other there; where one cannot be warmed, neither moves."""
+
+    async def story() -> None:
+        kept = store()
+        pairs = (("a", "b"),)
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"a": 4, "b": 4})
+            await b.consumer(node, "x", consumer=Consumer(name="x", co_partitioned=pairs))
+            await b.settles(8)
+            new = await b.consumer(node, "y", warm_s=None)
+            await eventually(lambda: len(new.of(Warm)) == 4)
+            split: list[int] = []
+
+            def look(changes: object) -> None:
+                owners = b.owners()
+                split.extend(n for n in range(4)
+                             if owners[TopicPartition("a", n)] != owners[TopicPartition("b", n)])
+
+            node._mirror.listeners.append(look)
+            for warm in new.of(Warm):
+                await asyncio.sleep(1.0)
+                if fails and warm.at.topic == "b":
+                    await node.warm_failed("y", warm.at, reason="no")
+                else:
+                    await node.partition_ready("y", warm.at)
+            await asyncio.sleep(2.0)
+            assert split == []
+            assert len(new.owned) == (0 if fails else 4)
         await kept.close()
 
     virtually(story)

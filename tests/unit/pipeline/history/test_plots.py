@@ -54,3 +54,12 @@ def test_the_axis_of_seconds_has_no_exponents(low: float, high: float) -> None:
     for text in filter(None, told):
         float(text.replace(",", ""))
         assert not set(text) & set("e$^")
+
+
+def test_of_a_partition_its_worst_day_is_drawn() -> None:
+    """Whatever day comes last, and in percent."""
+    shares = [0.2, 0.9, 0.4]
+    days = zip(rows("skew", 3), shares, strict=True)
+    found = [{**row, "partition": 0, "share": share} for row, share in days]
+    bars = figure("skew", found).axes[0].patches
+    assert [bar.get_width() for bar in bars] == [pytest.approx(90.0)]

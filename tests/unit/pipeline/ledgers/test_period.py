@@ -85,3 +85,10 @@ def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None
     """With the option's name."""
     with pytest.raises(ConfigError, match=r"--since|--until"):
         Period.parse(since, until, now=NOW)
+
+
+def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> None:
+    """So that two periods side by side hold each moment once."""
+    period = Period(DAY, NOW)
+    moment = timedelta(milliseconds=1)
+    assert [period.holds(at) for at in (DAY - moment, DAY, NOW - moment, NOW)] == [False, True, True, False]

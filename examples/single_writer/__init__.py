@@ -1,0 +1,1 @@
+"""One active producer among several: the next takes over when it fails, and the old one is fenced."""

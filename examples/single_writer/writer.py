@@ -1,0 +1,130 @@
+"""Several of these make a group in which one writes: ``python -m examples.single_writer.writer --name a``.
+
+The group elects the writer: who writes goes on writing, else the first by member id. Being elected is not
+enough to be alone: a process that was frozen does not know yet that another took over. So the writer holds
+a transactional id that all share; whoever begins with it fences the one before (``--fence transactions``).
+On a broker without transactions it asks the coordinator before each record (``--fence generation``); one
+that freezes between the answer and the write still gets that one record through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ProducerFenced
+
+from faust_assigner.clients import GroupMember, NotInGroup, Share
+
+WRITES, WAITS = b"writes", b"waits"
+
+
+class OneWriter:
+    """The strategy: everybody waits but one."""
+
+    name = "one-writer"
+
+    def __init__(self) -> None:
+        self.writing = False
+
+    def metadata(self) -> bytes:
+        """Whether this member writes now."""
+        return WRITES if self.writing else WAITS
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The writer there is, or the first of all."""
+        writers = [member_id for member_id, said in members.items() if said == WRITES]
+        chosen = min(writers or members)
+        return {member_id: WRITES if member_id == chosen else WAITS for member_id in members}
+
+
+class Writer:
+    """The work: records with this process's name, as long as it may."""
+
+    def __init__(self, options: argparse.Namespace, strategy: OneWriter) -> None:
+        self.options = options
+        self.strategy = strategy
+        self.member: GroupMember | None = None
+
+    async def on_assigned(self, share: Share) -> None:
+        """Write, if it is this member's turn."""
+        self.strategy.writing = share.state == WRITES
+        print(f"{self.options.name}: generation {share.generation}, {share.state.decode()}", flush=True)
+        if not self.strategy.writing:
+            return
+        fenced = self.options.fence == "transactions"
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.options.bootstrap, transaction_timeout_ms=5_000,
+            **({"transactional_id": f"{self.options.group}-writer"} if fenced else {}))
+        await producer.start()
+        try:
+            await (self._write_fenced(producer) if fenced else self._write_checked(producer))
+        except (ProducerFenced, NotInGroup) as reason:
+            print(f"{self.options.name}: fenced ({type(reason).__name__})", flush=True)
+            self.strategy.writing = False
+            assert self.member is not None
+            self.member.rejoin()
+        finally:
+            await producer.stop()
+
+    async def _write_fenced(self, producer: Any) -> None:
+        while True:
+            async with producer.transaction():
+                await producer.send_and_wait(self.options.topic, self.options.name.encode())
+            await asyncio.sleep(self.options.pause)
+
+    async def _write_checked(self, producer: Any) -> None:
+        assert self.member is not None
+        while True:
+            await self.member.check()
+            await producer.send_and_wait(self.options.topic, self.options.name.encode())
+            await asyncio.sleep(self.options.pause)
+
+    async def on_revoked(self, share: Share, *, lost: bool) -> None:
+        """Who lost its place is the writer no more; a round alone takes nothing from it."""
+        if lost:
+            self.strategy.writing = False
+            print(f"{self.options.name}: lost its place", flush=True)
+
+    async def on_failed(self, reason: str) -> None:
+        """The leader's strategy raised."""
+        print(f"{self.options.name}: no round: {reason}", flush=True)
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Until SIGTERM or Ctrl-C."""
+    strategy = OneWriter()
+    writer = Writer(options, strategy)
+    member = writer.member = GroupMember(
+        options.group, protocol_type="single-writer", strategies=[strategy], work=writer,
+        session_timeout_s=options.session, heartbeat_interval_s=options.session / 20,
+        bootstrap_servers=options.bootstrap)
+    async with member:
+        ends = asyncio.create_task(member.wait())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ends.cancel)
+        try:
+            await ends
+        except asyncio.CancelledError:
+            print(f"{options.name}: leaves", flush=True)
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="One writer among several.")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--group", default="writers")
+    parser.add_argument("--topic", default="written")
+    parser.add_argument("--fence", choices=("transactions", "generation"), default="transactions")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between records")
+    parser.add_argument("--session", type=float, default=6.0, help="seconds until a silent one is replaced")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(read_arguments()))

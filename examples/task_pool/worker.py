@@ -1,0 +1,114 @@
+"""One worker of a pool: ``python -m examples.task_pool.worker --name a --tasks mail,index,clean``.
+
+The leader shares the tasks out with the planner that places partitions: loads within one, and a task moves
+only where balance asks for it. Each line says what happens to a task, so that nothing runs twice is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import time
+from collections.abc import Mapping
+
+from faust_assigner import Member, plan
+from faust_assigner.clients import GroupMember, Share
+from faust_assigner.clients.words import Answer, Word, decode_answer, decode_word, encode_answer, encode_word
+from faust_assigner.errors import MetadataRefused
+
+
+class EvenTasks:
+    """The strategy: each task to one worker. To the planner a task is a topic of one partition."""
+
+    name = "even-tasks"
+
+    def __init__(self, tasks: list[str]) -> None:
+        self.tasks = tasks
+        self.mine = Word()
+
+    def metadata(self) -> bytes:
+        """What this worker runs, and since which round."""
+        return encode_word(self.mine)
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Even, and with as few moves as can be; a word that cannot be read counts as none."""
+        words = {member_id: self._read(said) for member_id, said in members.items()}
+        made = plan([Member(member_id, self.tasks, actives=word.active, generation=word.round)
+                     for member_id, word in words.items()], dict.fromkeys(self.tasks, 1), co_partitioned=())
+        number = 1 + max(word.round for word in words.values())
+        return {member_id: encode_answer(Answer(round=number, spare=made.actives(member_id)))
+                for member_id in members}
+
+    def _read(self, said: bytes) -> Word:
+        try:
+            return decode_word(said)
+        except MetadataRefused:
+            return Word()
+
+
+class Worker:
+    """The work: every task of this worker, each as a loop of its own."""
+
+    def __init__(self, name: str, strategy: EvenTasks) -> None:
+        self.name = name
+        self.strategy = strategy
+        self.running: dict[str, asyncio.Task[None]] = {}
+
+    def say(self, what: str) -> None:
+        """One line with the time."""
+        print(f"{time.monotonic():.3f} {self.name} {what}", flush=True)
+
+    async def on_assigned(self, share: Share) -> None:
+        """Begin what the round gave."""
+        answer = decode_answer(share.state)
+        self.strategy.mine = Word(round=answer.round, active=answer.spare)
+        for task in sorted(answer.spare.keys() - self.running.keys()):
+            self.running[task] = asyncio.create_task(self._run(task))
+
+    async def _run(self, task: str) -> None:
+        self.say(f"begins {task}")
+        while True:
+            await asyncio.sleep(0.1)  # the work itself
+
+    async def on_revoked(self, share: Share, *, lost: bool) -> None:
+        """Before each round everything ends: another may have it in the next one."""
+        for task, loop in sorted(self.running.items()):
+            loop.cancel()
+            self.say(f"ends {task}")
+        self.running.clear()
+
+    async def on_failed(self, reason: str) -> None:
+        """The leader's strategy raised."""
+        self.say(f"hears that no round came about: {reason}")
+
+
+async def main(options: argparse.Namespace) -> None:
+    """Until SIGTERM or Ctrl-C."""
+    strategy = EvenTasks(sorted(options.tasks.split(",")))
+    worker = Worker(options.name, strategy)
+    async with GroupMember(options.group, protocol_type="tasks", strategies=[strategy], work=worker,
+                           session_timeout_s=options.session, heartbeat_interval_s=options.session / 20,
+                           bootstrap_servers=options.bootstrap) as member:
+        ends = asyncio.create_task(member.wait())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ends.cancel)
+        try:
+            await ends
+        except asyncio.CancelledError:
+            worker.say("leaves")
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="One worker of a pool.")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--tasks", required=True, help="all of the pool's tasks: a,b,c")
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--group", default="pool")
+    parser.add_argument("--session", type=float, default=6.0, help="seconds until a silent one is replaced")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(read_arguments()))

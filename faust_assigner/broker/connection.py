@@ -1,0 +1,398 @@
+"""One peer's connection: frames in, frames out, one request at a time and in order, as Kafka does.
+
+While an answer is pending (a parked join, a long poll) nothing more of that connection is served. A frame
+that breaks a rule closes its own connection, is counted in ``Node.counters`` and touches nobody else. A whole
+frame waits for its lane's turn (``turns``). A short request is read, handled and answered at once; a long one
+is read and answered beside the event loop, and handled in slices (``pace``). One that says the same as the
+one before it, as heartbeats do, is not even read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import answers, pace, wire
+from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
+from faust_assigner.broker.api.call import Again
+from faust_assigner.broker.api.produce import PRODUCE
+from faust_assigner.broker.api.refusals import refuse
+from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
+from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.turns import lane_of
+from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
+
+if TYPE_CHECKING:
+    from faust_assigner.broker.server import BrokerServer
+
+logger = logging.getLogger(__name__)
+READ_AHEAD_BYTES: Final = 256 * 1024  # what may wait in a buffer while an answer is pending
+FRAME_SIZE: Final = struct.Struct(">i")
+CORRELATION: Final = slice(4, 8)  # the one part of a request that differs when a client repeats it
+REPEATED_BYTES: Final = 4_096  # a longer request is read each time
+
+
+class Repeated(NamedTuple):
+    """A short request as it came, but for its correlation id, and what answers it when it comes again."""
+
+    size: int
+    head: bytes
+    rest: bytes
+    answer: Again
+
+
+def _nothing() -> Encoded:
+    raise LookupError("nothing was said before")
+
+
+ECHO_OF_NOTHING: Final = Repeated(-1, b"", b"", _nothing)
+
+
+class Connection(asyncio.Protocol):
+    """One peer. ``_pending`` is the answer being waited for; None means the next frame may be served."""
+
+    def __init__(self, server: BrokerServer) -> None:
+        self._server = server
+        self._node = server.node
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._pending: asyncio.Future[Any] | None = None
+        self._pending_key = 0
+        self._reading_paused = False
+        self._closing = False
+        self._writing_since: float | None = None
+        now = self._loop.time()
+        self._incomplete_since: float | None = now  # the first frame is awaited from the start
+        self._last_active = now
+        self.address = ""
+        self.founded = 0
+        self._unsent = 0
+        self._held = 0
+        self._in_lane = False
+        self._has_ended = False
+        self._repeated = ECHO_OF_NOTHING
+
+    def local_host(self) -> str:
+        """The address at which the peer reached this broker."""
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return str(name[0]) if name else self._node.host
+
+    # -- asyncio's side --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or drop it at once where it has too many connections."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else "unknown"
+        if not self._server.admit(self):
+            self.close("connections_refused", "too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the peer; what it parked is answered into the void."""
+        self._closing = True
+        self._transport = None
+        self._count_unsent()
+        self._buffer.clear()
+        if self._pending is not None:
+            self._pending.cancel()
+        self._server.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Collect bytes until there is a whole frame."""
+        self._last_active = self._loop.time()
+        self._buffer += data
+        self._get_on()
+
+    def eof_received(self) -> bool:
+        """The peer says no more; frames that wait for their turn are served before it is let go."""
+        self._has_ended = True
+        return self._is_owed
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether something it said must still be done: records are stored; a parked answer has no reader."""
+        return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
+
+    def pause_writing(self) -> None:
+        """The peer does not take what it asked for."""
+        self._writing_since = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._writing_since = None
+        self._count_unsent()
+        self._get_on()
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    def _get_on(self) -> None:
+        """Wait for a turn where a whole frame is here; hold the peer back while an answer is on its way."""
+        if self._closing or self._transport is None:
+            return
+        is_busy = self._pending is not None or self._writing_since is not None
+        if not (is_busy or self._in_lane) and self._has_frame():
+            self._in_lane = True
+            self._server.turns.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
+        if is_busy and len(self._buffer) > READ_AHEAD_BYTES and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+        elif not is_busy and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        self._hold(len(self._buffer))
+
+    def _hold(self, size: int) -> None:
+        if size != self._held:
+            self._held = size
+            self._server.hold(self, size)
+
+    def _has_frame(self) -> bool:
+        if len(self._buffer) >= 4:
+            (size,) = FRAME_SIZE.unpack_from(self._buffer)
+            if not 0 < size <= self._node.settings.socket_request_max_bytes:
+                self.close("frames_refused", f"a frame of {size} bytes")
+                return False
+            if len(self._buffer) >= 4 + size:
+                return True
+        if self._buffer and self._incomplete_since is None:
+            self._incomplete_since = self._loop.time()
+        return False
+
+    def serve_one(self) -> None:
+        """It is this connection's turn."""
+        self._in_lane = False
+        if self._closing:
+            return
+        end = 4 + FRAME_SIZE.unpack_from(self._buffer)[0]
+        frame = bytes(memoryview(self._buffer)[4:end])
+        del self._buffer[:end]
+        self._hold(0)  # it gets on: what follows is held from now
+        self._incomplete_since = self._loop.time() if self._buffer else None
+        try:
+            if not self._serve_again(frame):
+                self._serve(frame)
+        except Exception:
+            logger.exception("a request of %s was not served", self.address)
+            self.close("requests_failed", "a request could not be served")
+        self._get_on()
+        if self._has_ended and not self._is_owed:
+            self.finish()
+
+    def _serve_again(self, frame: bytes) -> bool:
+        """Answer a frame that says the same as one before; False where it does not."""
+        again = self._repeated
+        if not (len(frame) == again.size and frame.endswith(again.rest) and frame.startswith(again.head)):
+            return False
+        try:
+            answer = again.answer().framed(frame[CORRELATION])
+        except Exception as error:
+            logger.debug("what was answered before is not now, so it is read again: %r", error)
+            self._repeated = ECHO_OF_NOTHING
+            return False
+        if self._transport is not None:
+            self._transport.write(answer)
+            self._count_unsent()
+        return True
+
+    def _serve(self, frame: bytes) -> None:
+        try:
+            header = wire.read_header(frame, wire.is_flexible)
+        except MalformedFrame as error:
+            self.close("frames_malformed", str(error))
+            return
+        api = APIS.get(header.api_key)
+        if api is None or not api.low <= header.api_version <= api.high:
+            self._unsupported(header, api)
+            return
+        try:
+            request = self._read(header, frame, limit=INLINE_ELEMENTS)
+        except MalformedFrame as error:
+            self.close("frames_malformed", str(error))
+            return
+        except LongRequest:
+            self._wait(self._loop.create_task(self._serve_long(api, header, frame)), header)
+            return
+        except NullArray as error:
+            self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
+            return
+        self._handle(api, header, request)
+        if api.again is not None and len(frame) <= REPEATED_BYTES:
+            answer = api.again(self._node, header.api_version, request)
+            head, rest = frame[: CORRELATION.start], frame[CORRELATION.stop :]
+            self._repeated = Repeated(len(frame), head, rest, answer)
+
+    @staticmethod
+    def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
+        return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
+
+    def _handle(self, api: Api, header: RequestHeader, request: Any) -> None:
+        handler = self._answer(api, header, request)
+        finished, outcome = pace.start(handler)
+        if finished:
+            self._respond(header, outcome)
+        else:
+            self._wait(outcome, header)
+
+    async def _serve_long(self, api: Api, header: RequestHeader, frame: bytes) -> Any:
+        try:
+            request = await self._node.crunch(lambda: self._read(header, frame))
+        except NullArray as error:
+            return await self._refuse(header, None, error)
+        return await self._answer(api, header, request)
+
+    async def _answer(self, api: Api, header: RequestHeader, request: Any) -> Any:
+        """The frame to send in pieces, NO_RESPONSE or CLOSE. Whatever goes wrong is an answer, too."""
+        call = Call(
+            self._node,
+            header.api_version,
+            header.client_id,
+            f"/{self.address}",
+            pace.Pace(self._node.line),
+            self,
+        )
+        try:
+            outcome = api.handle(call, request)
+            if asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future):
+                outcome = await outcome
+            if outcome is NO_RESPONSE or outcome is CLOSE:
+                return outcome
+            if isinstance(outcome, Encoded):
+                return [outcome.framed(struct.pack(">i", header.correlation_id))]
+            return await self._encode(header, outcome)
+        except Exception as error:
+            if header.api_key == PRODUCE and request.acks == 0:
+                return CLOSE
+            return await self._refuse(header, request, error)
+        finally:
+            call.pace.end()
+
+    async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> list[bytes]:
+        code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
+        self._node.counters[counter] += 1
+        level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
+        self._node.journal.say(
+            counter,
+            self._loop.time(),
+            "a request with key %d v%d of %s is answered %s: %r",
+            header.api_key,
+            header.api_version,
+            self.address,
+            code.name,
+            error,
+            level=level,
+            trace=error if level == logging.ERROR else None,
+        )
+        values = await self._node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
+        return await self._encode(header, values)
+
+    async def _encode(self, header: RequestHeader, values: Any) -> list[bytes]:
+        def encode() -> list[bytes]:
+            return answers.encode_pieces(header.api_key, header.api_version, header.correlation_id, values)
+
+        if answers.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
+            return await self._node.crunch(encode)
+        return encode()
+
+    def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
+        if header.api_key == API_VERSIONS:
+            self._write(answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
+        else:
+            name = api.name if api else "unknown API"
+            self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
+
+    def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
+        self._pending, self._pending_key = outcome, header.api_key
+
+        def finished(done: asyncio.Future[Any]) -> None:
+            self._pending = None
+            if done.cancelled() or self._closing:
+                return
+            error = done.exception()
+            if isinstance(error, MalformedFrame):
+                self.close("frames_malformed", str(error))
+                return
+            if error is not None:
+                logger.error("an answer with key %d was lost", header.api_key, exc_info=error)
+                self.close("requests_failed", "unwritable answer")
+                return
+            self._respond(header, done.result())
+            # What waited in the buffer meanwhile was held up by us, not by the peer.
+            self._incomplete_since = self._loop.time() if self._buffer else None
+            self._get_on()
+            if self._has_ended and not self._is_owed:
+                self.finish()
+
+        outcome.add_done_callback(finished)
+
+    def _respond(self, header: RequestHeader, outcome: Any) -> None:
+        if outcome is CLOSE:
+            self.close("requests_failed", "a request without acknowledgement failed")
+        elif outcome is not NO_RESPONSE:
+            self._write(outcome)
+
+    def _write(self, pieces: list[bytes]) -> None:
+        if self._transport is not None and not self._closing:
+            self._last_active = self._loop.time()
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
+            else:
+                self._transport.writelines(pieces)
+            self._count_unsent()
+
+    def _count_unsent(self) -> None:
+        now = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if now != self._unsent:
+            self._node.unsent_bytes += now - self._unsent
+            self._unsent = now
+
+    # -- limits ----------------------------------------------------------------------------------
+
+    def sweep(self, now: float) -> None:
+        """Close the peer if it is too slow or silent for too long."""
+        if self._closing:
+            self.abort()  # it had a sweep's time to take what it was given
+            return
+        idle_s = self._node.settings.connections_max_idle_ms / 1000
+        if self._writing_since is not None:
+            if now - self._writing_since > WRITE_STALL_TIMEOUT_S:
+                self.close("peers_stalled", "it does not read its answers")
+                self.abort()
+        elif self._pending is not None:
+            return
+        elif (
+            self._incomplete_since is not None and now - self._incomplete_since > self._server.frame_timeout_s
+        ):
+            self.close("frames_slow", "a frame took too long")
+        elif now - self._last_active > idle_s:
+            self.close("peers_idle", "silent")
+
+    def close(self, counter: str, why: str) -> None:
+        """Serve the peer no longer and count why; answers given before are still delivered."""
+        self._node.counters[counter] += 1
+        now = self._loop.time()
+        self._node.journal.say(counter, now, "closed the connection of %s: %s", self.address, why)
+        self.finish()
+
+    def finish(self) -> None:
+        """Deliver what was answered, then close."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the peer, and what it has not taken yet."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+REFUSALS: Final = {
+    NullArray: (ErrorCode.invalid_request, "requests_invalid"),
+    pace.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
+    TimeoutError: (ErrorCode.request_timed_out, "answers_late"),
+}

@@ -1,0 +1,118 @@
+"""``faust-assigner groups list`` and ``describe``: against any Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.options import cluster, config_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from faust_assigner.clients.groups import GroupMemberView, GroupView
+
+NOTHING = "-"
+bootstrap_option = click.option("--bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def groups() -> None:
+    """Groups of both protocols, their members and lag; of any Kafka."""
+
+
+@groups.command(name="list")
+@bootstrap_option
+@config_option
+@json_option
+def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
+    """All groups: id, type, protocol type, state."""
+    with spoken_errors():
+        from faust_assigner.clients.groups import list_groups
+
+        found = asyncio.run(list_groups(cluster(bootstrap, config).connection()))
+        if as_json:
+            click.echo(json.dumps([asdict(group) for group in found]))
+            return
+        if not found:
+            click.echo("no groups")
+            return
+        table = _table("group", "type", "protocol type", "state")
+        for group in found:
+            table.add_row(group.group_id, group.group_type or NOTHING, group.protocol_type or NOTHING,
+                          group.state or NOTHING)
+        _show(table)
+
+
+@groups.command()
+@click.argument("group_id")
+@bootstrap_option
+@config_option
+@json_option
+def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
+    """One group: state, epochs, members with what they own, await and give up, lag by partition."""
+    with spoken_errors():
+        from faust_assigner.clients.groups import describe_group
+
+        group = asyncio.run(describe_group(cluster(bootstrap, config).connection(), group_id))
+        if as_json:
+            click.echo(json.dumps({**asdict(group), "partitions": [
+                {**asdict(row), "lag": row.lag} for row in group.partitions]}, default=sorted))
+            return
+        _print(group)
+
+
+def _print(group: GroupView) -> None:
+    click.echo(f"group {group.group_id}: {group.group_type} {group.protocol_type or NOTHING}, {group.state}, "
+               f"{len(group.members)} members, assignor {group.assignor or NOTHING}, at {group.coordinator}")
+    if group.epoch is not None:
+        click.echo(f"group epoch {group.epoch}, target assignment epoch {group.target_epoch}")
+    if group.members:
+        table = _table("member", "instance", "client", "host", "epoch", "owned", "pending", "revoking")
+        for member in group.members:
+            table.add_row(*_member_cells(member, in_consumer_group=group.epoch is not None))
+        _show(table)
+    if group.partitions:
+        table = _table("topic", "partition", "committed", "end", "lag", "owner", numbers=(1, 2, 3, 4))
+        for row in group.partitions:
+            table.add_row(row.topic, str(row.partition), _number(row.committed), str(row.end),
+                          _number(row.lag), row.owner or NOTHING)
+        _show(table)
+        lags = [row.lag for row in group.partitions if row.lag is not None]
+        click.echo(f"total lag {sum(lags)}, of {len(lags)} of {len(group.partitions)} partitions")
+
+
+def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[str]:
+    from faust_assigner.clients.groups import as_ranges
+
+    owned = f"{member.shares} bytes" if member.shares is not None else "\n".join(as_ranges(member.owned))
+    return [member.member_id, member.instance_id or NOTHING, member.client_id, member.host,
+            "classic" if member.is_classic and in_consumer_group else _number(member.epoch), owned or NOTHING,
+            "\n".join(as_ranges(member.pending)) or NOTHING, "\n".join(as_ranges(member.revoking)) or NOTHING]
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else str(value)
+
+
+def _table(*heads: str, numbers: tuple[int, ...] = ()) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="right" if number in numbers else "left", overflow="fold")
+    return table
+
+
+def _show(table: Table) -> None:
+    from rich.console import Console
+
+    click.echo()
+    Console(width=None if click.get_text_stream("stdout").isatty() else 160, highlight=False).print(table)

@@ -1,0 +1,250 @@
+"""What a cluster knows of its groups, of both protocols: any Kafka, and the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka.errors import IncompatibleBrokerVersion, for_code
+
+from faust_assigner.clients.kio_request import KioRequest
+from faust_assigner.errors import FaustAssignerError, TryAgain
+
+Owned = frozenset[tuple[str, int]]
+CONSUMER_TYPE = "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
+_LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS = 16, 15, 69, 9
+_NOT_FOUND = 69  # also what a group of the other protocol answers
+_TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
+
+
+class GroupNotFound(FaustAssignerError):
+    """The cluster has no group of that name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedGroup:
+    """One line of the list. ``group_type`` and ``state`` are empty where the cluster is too old to say."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupMemberView:
+    """One member. ``epoch`` is None in a classic group. ``pending`` is to come, ``revoking`` is to go.
+
+    ``shares`` are the bytes of its share where these are no partitions, else None.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None
+    owned: Owned
+    pending: Owned = frozenset()
+    revoking: Owned = frozenset()
+    is_classic: bool = True
+    shares: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionView:
+    """One partition with a committed offset or an owner. ``lag`` is None where nothing was committed."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end: int
+    owner: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records after the committed offset; more were deleted than committed: all that are left."""
+        return None if self.committed is None else max(self.end - self.committed, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupView:
+    """A group as its coordinator describes it. Epochs are None in a classic group."""
+
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+    assignor: str
+    coordinator: str
+    epoch: int | None = None
+    target_epoch: int | None = None
+    members: tuple[GroupMemberView, ...] = ()
+    partitions: tuple[PartitionView, ...] = field(default=())
+
+
+@asynccontextmanager
+async def _client(connection: Mapping[str, Any]) -> Any:
+    client = AIOKafkaClient(**connection)
+    try:
+        await client.bootstrap()
+        yield client
+    finally:
+        await client.close()
+
+
+def _refuse(code: int, what: str) -> None:
+    if code in _TRY_AGAIN:
+        raise TryAgain(f"{what}: {for_code(code).__name__}")
+    if code:
+        raise FaustAssignerError(f"{what}: {for_code(code).__name__}")
+
+
+async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
+    """All groups of all nodes, by id. ``connection`` are aiokafka's keywords.
+
+    Raises aiokafka's ``KafkaConnectionError``, :class:`TryAgain` while a coordinator starts.
+    """
+    async with _client(connection) as client:
+        nodes = [broker.nodeId for broker in client.cluster.brokers()]
+        answers = await asyncio.gather(*(client.send(node, KioRequest(_LIST, 5)) for node in nodes))
+    found = []
+    for answer in answers:
+        _refuse(answer.error_code, "the list of groups")
+        found += [ListedGroup(group_id=g.group_id, group_type=getattr(g, "group_type", "").lower(),
+                              protocol_type=g.protocol_type, state=getattr(g, "group_state", ""))
+                  for g in answer.groups]
+    return sorted(found, key=lambda g: g.group_id)
+
+
+async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupView:
+    """One group with its members, partitions and lag.
+
+    Raises :class:`GroupNotFound`, :class:`TryAgain` while its coordinator starts, aiokafka's
+    ``KafkaConnectionError``.
+    """
+    async with _client(connection) as client:
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
+        broker = client.cluster.broker_metadata(node)
+        where = "" if broker is None else f"{broker.host}:{broker.port}"
+        view = await _consumer_group(client, node, group_id, where) or await _classic_group(
+            client, node, group_id, where)
+        committed = await _committed(client, node, group_id)
+    if view.state == "Dead" and not committed:
+        raise GroupNotFound(f"no group {group_id!r}")
+    return GroupView(**{**vars(view), "partitions": await _partitions(connection, view, committed)})
+
+
+async def _consumer_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView | None:
+    """None for a group of the classic protocol, and from a cluster that knows no other."""
+    try:
+        answer = await client.send(node, KioRequest(_DESCRIBE_CONSUMER, 1, group_ids=(group_id,),
+                                                    include_authorized_operations=False))
+    except IncompatibleBrokerVersion:
+        return None
+    (group,) = answer.groups
+    if group.error_code == _NOT_FOUND:
+        return None
+    _refuse(group.error_code, f"group {group_id!r}")
+    return GroupView(
+        group_id=group_id, group_type=CONSUMER_TYPE, protocol_type=CONSUMER_TYPE, state=group.group_state,
+        assignor=group.assignor_name, coordinator=where, epoch=group.group_epoch,
+        target_epoch=group.assignment_epoch,
+        members=tuple(sorted(map(_consumer_member, group.members), key=lambda m: m.member_id)))
+
+
+def _consumer_member(member: Any) -> GroupMemberView:
+    owned, target = (
+        frozenset((topic.topic_name, n) for topic in side.topic_partitions for n in topic.partitions)
+        for side in (member.assignment, member.target_assignment))
+    return GroupMemberView(
+        member_id=member.member_id, instance_id=member.instance_id, client_id=member.client_id,
+        host=member.client_host, epoch=member.member_epoch, owned=owned, pending=target - owned,
+        revoking=owned - target, is_classic=getattr(member, "member_type", 1) == 0)
+
+
+async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
+    answer = await client.send(node, KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,),
+                                                include_authorized_operations=False))
+    (group,) = answer.groups
+    _refuse(group.error_code if group.error_code != _NOT_FOUND else 0, f"group {group_id!r}")
+    members = (_classic_member(member, group.protocol_type) for member in group.members)
+    return GroupView(group_id=group_id, group_type="classic", protocol_type=group.protocol_type,
+                     state=group.group_state, assignor=group.protocol_data, coordinator=where,
+                     members=tuple(sorted(members, key=lambda m: m.member_id)))
+
+
+def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
+    owned: Owned = frozenset()
+    shares: int | None = None
+    share: bytes = member.member_assignment or b""
+    if protocol_type != CONSUMER_TYPE:
+        shares = len(share)
+    elif share:
+        try:
+            decoded = ConsumerProtocolMemberAssignment.decode(share)
+            owned = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
+        except Exception:  # another client's bytes: they are shown by their size
+            shares = len(share)
+    return GroupMemberView(member_id=member.member_id, instance_id=getattr(member, "group_instance_id", None),
+                           client_id=member.client_id, host=member.client_host, epoch=None, owned=owned,
+                           shares=shares)
+
+
+async def _committed(client: AIOKafkaClient, node: int, group_id: str) -> dict[TopicPartition, int]:
+    """Every committed offset of the group."""
+    answer = await client.send(node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None,
+                                                require_stable=False))
+    _refuse(answer.error_code, f"offsets of {group_id!r}")
+    return {TopicPartition(topic.name, row.partition_index): row.committed_offset
+            for topic in answer.topics for row in topic.partitions if row.committed_offset >= 0}
+
+
+async def _partitions(
+    connection: Mapping[str, Any], view: GroupView, committed: Mapping[TopicPartition, int]
+) -> tuple[PartitionView, ...]:
+    owners = {tp: member.member_id for member in view.members for tp in member.owned}
+    wanted = sorted({*committed, *(TopicPartition(*tp) for tp in owners)})
+    ends = await _end_offsets(connection, wanted)
+    return tuple(PartitionView(topic=tp.topic, partition=tp.partition, committed=committed.get(tp),
+                               end=ends[tp], owner=owners.get((tp.topic, tp.partition)))
+                 for tp in wanted if tp in ends)
+
+
+async def _end_offsets(
+    connection: Mapping[str, Any], wanted: Sequence[TopicPartition]
+) -> Mapping[TopicPartition, int]:
+    """Where each log ends; topics that were deleted since are left out."""
+    if not wanted:
+        return {}
+    consumer = AIOKafkaConsumer(**connection)
+    await consumer.start()
+    try:
+        known = await consumer.topics()
+        ends: Mapping[TopicPartition, int] = await consumer.end_offsets(
+            [tp for tp in wanted if tp.topic in known])
+        return ends
+    finally:
+        await consumer.stop()
+
+
+def as_ranges(owned: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """``orders 0-3,7`` for each topic, by name.
+
+    >>> list(as_ranges({("orders", 0), ("orders", 1), ("orders", 3)}))
+    ['orders 0-1,3']
+    """
+    topics: dict[str, list[list[int]]] = {}
+    for topic, number in sorted(owned):
+        runs = topics.setdefault(topic, [])
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    for topic, runs in topics.items():
+        yield f"{topic} " + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

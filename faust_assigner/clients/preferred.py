@@ -1,0 +1,91 @@
+"""Assignors that look at facts of the consumers: partitions go where they are liked, if balance allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.structs import TopicPartition
+
+from faust_assigner.clients.assignors import Given, Joined, PlannedAssignor
+from faust_assigner.clients.words import decode_word, encode_word
+from faust_assigner.model import Member
+from faust_assigner.planner import plan
+
+RACK = "rack"
+_ByTopic: TypeAlias = Mapping[str, frozenset[int]]
+
+
+class MetadataAssignor(PlannedAssignor):
+    """Balanced first; then as many partitions as can be with members that like them; then sticky among those.
+
+    ``labels`` are this consumer's facts. Subclasses say with :meth:`liked` what a member with some labels
+    likes. A partition that nobody likes, or whose owner likes it, stays where it is if balance allows.
+    """
+
+    name = "metadata"
+
+    def __init__(self, labels: Mapping[str, str], *, capacity: float = 1.0) -> None:
+        super().__init__(capacity=capacity)
+        self._word = decode_word(encode_word(replace(self._word, labels=dict(labels))))
+
+    def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Collection[int]:
+        """The partitions of ``topic`` that a member with ``labels`` likes to have."""
+        raise NotImplementedError
+
+    def place(
+        self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
+    ) -> dict[str, Given]:
+        """Member id -> what it gets: likes are told to the planner as copies of state it may move to."""
+        likes = {facts: {topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions}
+                 for facts in {_facts(one) for one in joined}}
+        wanted = {topic: frozenset[int]().union(*(likes[_facts(one)][topic] for one in joined
+                                                  if topic in one.topics)) for topic in partitions}
+        members = [_wishing(one, likes[_facts(one)], wanted) for one in joined]
+        made = plan(members, partitions, changelogs=partitions, co_partitioned=())
+        given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in joined}
+        for group, owners in zip(made.groups, made.target, strict=True):
+            for number, owner in enumerate(owners.tolist()):
+                for topic in group.topics:
+                    given[made.member_ids[owner]].setdefault(topic, []).append(number)
+        return {member_id: Given(active=topics, spare={}) for member_id, topics in given.items()}
+
+
+def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
+    """Labels as a key: members of equal ones are asked for once."""
+    return tuple(sorted(one.word.labels.items()))
+
+
+def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
+    """Claims only what it likes or nobody does, so that the rest may move to who likes it."""
+    kept = {topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
+            for topic, numbers in one.word.active.items() if topic in wanted}
+    return replace(one.member, actives=kept,
+                   standbys={topic: sorted(liked[topic]) for topic in one.topics if topic in liked})
+
+
+class RackAwareAssignor(MetadataAssignor):
+    """Partitions whose leader is in this consumer's rack, as many as balance allows.
+
+    ``rack_id`` is compared with the brokers' ``broker.rack``: fewer bytes cross between racks. aiokafka
+    fetches from leaders only.
+    """
+
+    name = "rack-aware"
+
+    def __init__(self, rack_id: str, *, capacity: float = 1.0) -> None:
+        super().__init__({RACK: rack_id}, capacity=capacity)
+
+    def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Collection[int]:
+        """Those whose leader's broker names the member's rack."""
+        rack = labels.get(RACK)
+        return [] if rack is None else [
+            number for number in cluster.partitions_for_topic(topic) or ()
+            if _rack_of_leader(cluster, TopicPartition(topic, number)) == rack]
+
+
+def _rack_of_leader(cluster: ClusterMetadata, partition: TopicPartition) -> str | None:
+    broker = cluster.broker_metadata(cluster.leader_for_partition(partition))
+    return None if broker is None else broker.rack

@@ -1,0 +1,81 @@
+"""Each partition to several consumers, as replicas of a search index need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aiokafka.cluster import ClusterMetadata
+
+from faust_assigner.clients.assignors import Given, Joined, PlannedAssignor
+from faust_assigner.planner import plan
+
+_Copies = dict[str, set[tuple[str, int]]]
+
+
+class RedundantAssignor(PlannedAssignor):
+    """Every partition to ``copies`` members, or to all where there are fewer; sticky; spread over members.
+
+    With equal subscriptions and capacities no member has two partitions more than another. Members of one
+    group commit to the same offsets: those of such a group keep their own beside what they build.
+    """
+
+    def __init__(self, copies: int, *, capacity: float = 1.0) -> None:
+        if copies < 1:
+            raise ValueError(f"copies must be 1 or more, got {copies}")
+        super().__init__(capacity=capacity)
+        self.copies = copies
+        self.name = f"redundant-{copies}"  # members that differ in it must not meet in one round
+
+    def place(
+        self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
+    ) -> dict[str, Given]:
+        """Member id -> first copies and spare ones."""
+        made = plan([one.member for one in joined], partitions, replicas=self.copies - 1,
+                    changelogs=partitions, co_partitioned=())
+        ids = [one.member_id for one in joined]
+        active = {m: {(t, n) for t, numbers in made.actives(m).items() for n in numbers} for m in ids}
+        spare = {m: {(t, n) for t, numbers in made.standbys(m).items() for n in numbers} for m in ids}
+        _even_out(joined, active, spare)
+        return {m: Given(active=_by_topic(active[m]), spare=_by_topic(spare[m])) for m in ids}
+
+
+def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None:
+    """First copies and spares are even each on their own; together a member may have two more than another.
+
+    From a member that has at least two more than another, relative to capacity, a spare goes there; one
+    that costs no move first. Each step makes the sum of squared loads smaller, so it ends.
+    """
+    capacity = {one.member_id: one.word.capacity for one in joined}
+    held = {one.member_id: {(t, n) for claims in (one.word.active, one.word.spare)
+                            for t, numbers in claims.items() for n in numbers} for one in joined}
+    topics = {one.member_id: frozenset(one.topics) for one in joined}
+
+    def load(member: str) -> int:
+        return len(active[member]) + len(spare[member])
+
+    def steps() -> Iterator[tuple[str, str]]:
+        ordered = sorted(capacity, key=lambda m: (load(m) / capacity[m], m))
+        for heavy in reversed(ordered):
+            for light in ordered:
+                if (load(light) + 1) / capacity[light] < load(heavy) / capacity[heavy]:
+                    yield heavy, light
+
+    def step() -> bool:
+        for heavy, light in steps():
+            movable = [c for c in spare[heavy] - spare[light] - active[light] if c[0] in topics[light]]
+            if movable:
+                copy = min(movable, key=lambda c: (c in held[heavy], c not in held[light], c))
+                spare[heavy].discard(copy)
+                spare[light].add(copy)
+                return True
+        return False
+
+    while step():
+        pass
+
+
+def _by_topic(copies: set[tuple[str, int]]) -> Mapping[str, Sequence[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(copies):
+        topics.setdefault(topic, []).append(number)
+    return topics

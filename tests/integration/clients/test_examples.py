@@ -1,0 +1,176 @@
+"""The single writer and the pool of tasks: processes that are killed, frozen and woken."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE_S = 60.0
+ON_KAFKA = pytest.param("kafka", marks=pytest.mark.kafka)
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture(params=["embedded", ON_KAFKA])
+def broker(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Where it listens, and which fence its writers can have."""
+    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    return server.bootstrap, "generation" if request.param == "embedded" else "transactions"
+
+
+class Processes:
+    """Several of one example; their lines, merged by whoever asks."""
+
+    def __init__(self, folder: Path, module: str, *arguments: str) -> None:
+        self.folder, self.command = folder, [sys.executable, "-m", module, *arguments]
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        """One more."""
+        with (self.folder / name).open("wb") as out:
+            self.running[name] = subprocess.Popen([*self.command, "--name", name], cwd=ROOT, stdout=out,
+                                                  stderr=subprocess.STDOUT)
+
+    def said(self, name: str) -> str:
+        """Its lines so far."""
+        return (self.folder / name).read_text()
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait for it, or fail with all lines."""
+        end = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < end, f"{what}:\n" + "\n".join(map(self.said, self.running))
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process in self.running.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.running.values():
+            process.wait(30)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
+    """Makes them and ends them."""
+    made: list[Processes] = []
+
+    def make(module: str, *arguments: str) -> Processes:
+        made.append(Processes(tmp_path, module, *arguments))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+async def records(bootstrap: str, topic: str) -> list[str]:
+    """Whose each committed record is, in order."""
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest",
+                                isolation_level="read_committed")
+    await consumer.start()
+    try:
+        (end,) = (await consumer.end_offsets([TopicPartition(topic, 0)])).values()
+        found: list[str] = []
+        while await consumer.position(TopicPartition(topic, 0)) < end:
+            batch = await consumer.getmany(timeout_ms=200)
+            found += [record.value.decode() for rows in batch.values() for record in rows]
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def create(bootstrap: str, topic: str) -> None:
+    """A topic of one partition, so that order means something."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(topic, 1, 1)])
+    await admin.close()
+
+
+def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
+    broker: tuple[str, str], processes: Callable[..., Processes]
+) -> None:
+    """The writer is frozen beyond its session: another writes; woken, the old one writes no more."""
+    bootstrap, fence = broker
+    topic = f"written-{uuid.uuid4().hex[:8]}"
+    asyncio.run(create(bootstrap, topic))
+    crowd = processes("examples.single_writer.writer", "--bootstrap", bootstrap, "--topic", topic,
+                      "--fence", fence, "--group", topic, "--session", "6")
+    for name in "abc":
+        crowd.start(name)
+    crowd.until("all are in the group", lambda: all("generation" in crowd.said(name) for name in "abc"))
+    crowd.until("one writes", lambda: any(crowd.said(n).rstrip().endswith("writes") for n in "abc"))
+    time.sleep(1)
+    (first,) = set(asyncio.run(records(bootstrap, topic))[-3:])
+    others = set("abc") - {first}
+    crowd.running[first].send_signal(signal.SIGSTOP)
+    crowd.until("another writes", lambda: any("writes" in crowd.said(name) for name in others))
+    time.sleep(1)
+    before = asyncio.run(records(bootstrap, topic))
+    crowd.running[first].send_signal(signal.SIGCONT)
+    crowd.until("the old one notices", lambda: any(
+        word in crowd.said(first) for word in ("fenced", "lost its place")))
+    time.sleep(1)
+    after = asyncio.run(records(bootstrap, topic))[len(before):]
+    assert first not in after
+    assert len(set(after)) == 1
+    assert all(crowd.running[name].poll() is None for name in "abc")
+
+
+def test_tasks_are_shared_out_once_and_stay_where_they_run(
+    broker: tuple[str, str], processes: Callable[..., Processes]
+) -> None:
+    """Seven tasks on three workers; one is killed, and no task ever runs twice at a time."""
+    bootstrap, _ = broker
+    tasks = [f"task-{number}" for number in range(7)]
+    pool = processes("examples.task_pool.worker", "--bootstrap", bootstrap, "--tasks", ",".join(tasks),
+                     "--group", f"pool-{uuid.uuid4().hex[:8]}", "--session", "6")
+
+    def running(name: str) -> list[str]:
+        open_: list[str] = []
+        for line in pool.said(name).splitlines():
+            _, _, what, *task = line.split()
+            if what == "begins":
+                open_ += task
+            elif what == "ends":
+                open_ = [t for t in open_ if t not in task]
+        return open_
+
+    def shared_by(*names: str) -> bool:
+        here = [task for name in names for task in running(name)]
+        return sorted(here) == tasks and max(len(running(n)) for n in names) - min(
+            len(running(n)) for n in names) <= 1
+
+    for name in "abc":
+        pool.start(name)
+    pool.until("all tasks run", lambda: shared_by("a", "b", "c"))
+    had = {name: set(running(name)) for name in "ac"}
+    pool.running.pop("b").kill()
+    pool.until("all tasks run again", lambda: shared_by("a", "c"))
+    assert all(had[name] <= set(running(name)) for name in "ac")
+    assert no_task_twice("".join(map(pool.said, "ac")))
+
+
+def no_task_twice(lines: str) -> bool:
+    """Whether between a beginning and its end nobody else began the same task."""
+    running: dict[str, str] = {}
+    for line in sorted(lines.splitlines(), key=lambda line: float(line.split()[0])):
+        _, name, what, *task = line.split()
+        if what == "begins" and running.setdefault(task[0], name) != name:
+            return False
+        if what == "ends":
+            running.pop(task[0], None)
+    return True

@@ -1,0 +1,141 @@
+"""``faust-assigner groups`` against the embedded broker and Apache Kafka, in both protocols."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from faust_assigner.cli import main
+
+DEADLINE_S = 60.0
+BOTH = ["classic", "consumer"]
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where a broker listens."""
+    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    bootstrap: str = server.bootstrap
+    return bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    """Four partitions with five records each."""
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 4, 1)])[name].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(20):
+        producer.produce(name, b"v", partition=number % 4)
+    assert producer.flush(30) == 0
+    return name
+
+
+@pytest.fixture
+def consumer(bootstrap: str, topic: str) -> Iterator[Callable[[str, str], Consumer]]:
+    """Makes members of (group, protocol); they leave at the end."""
+    made: list[Consumer] = []
+
+    def make(group: str, protocol: str) -> Consumer:
+        timeouts = {} if protocol == "consumer" else {"session.timeout.ms": 6000}
+        one = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol,
+                        "client.id": f"client-{len(made)}", "auto.offset.reset": "earliest",
+                        "enable.auto.commit": False, **timeouts})
+        one.subscribe([topic])
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def groups(*arguments: str) -> Result:
+    """The command, which must end well."""
+    done = CliRunner().invoke(main, ["groups", *arguments])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def read_all(*consumers: Consumer) -> None:
+    """Poll until all are assigned two partitions and twenty records were read."""
+    read, end = 0, time.monotonic() + DEADLINE_S
+    while read < 20 or any(len(one.assignment()) != 4 // len(consumers) for one in consumers):
+        assert time.monotonic() < end, f"{read} read, {[one.assignment() for one in consumers]}"
+        for one in consumers:
+            message = one.poll(0.05)
+            read += message is not None and message.error() is None
+
+
+@pytest.mark.parametrize("protocol", BOTH)
+def test_a_group_is_listed_and_described(
+    bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer], protocol: str
+) -> None:
+    """Type and state in the list; members, owners, committed offsets and lag in the description."""
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    one = consumer(group, protocol)
+    read_all(one)
+    one.commit(asynchronous=False)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b"late", partition=2)
+    assert producer.flush(30) == 0
+
+    listed = json.loads(groups("list", "--bootstrap", bootstrap, "--json").stdout)
+    assert {"group_id": group, "group_type": protocol, "protocol_type": "consumer",
+            "state": "Stable"} in listed
+
+    told = json.loads(groups("describe", group, "--bootstrap", bootstrap, "--json").stdout)
+    assert (told["group_type"], told["state"]) == (protocol, "Stable")
+    (member,) = told["members"]
+    assert member["client_id"] == "client-0"
+    assert member["owned"] == [[topic, number] for number in range(4)]
+    assert member["pending"] == member["revoking"] == []
+    assert [(row["committed"], row["lag"]) for row in told["partitions"]] == [(5, 0), (5, 0), (5, 1), (5, 0)]
+    if protocol == "consumer":
+        assert told["epoch"] >= 1
+        assert told["target_epoch"] == member["epoch"] == told["epoch"]
+
+    shown = groups("describe", group, "--bootstrap", bootstrap).stdout
+    assert f"group {group}: {protocol} consumer, Stable, 1 members" in shown
+    assert f"{topic} 0-3" in shown
+    assert "total lag 1, of 4 of 4 partitions" in shown
+
+
+def test_a_group_without_members_keeps_its_offsets(
+    bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer]
+) -> None:
+    """It is Empty, and its lag is counted all the same."""
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    one = consumer(group, "classic")
+    read_all(one)
+    one.commit(asynchronous=False)
+    one.unsubscribe()
+    end = time.monotonic() + DEADLINE_S
+    describe = ("describe", group, "--bootstrap", bootstrap, "--json")
+    while (told := json.loads(groups(*describe).stdout))["members"]:
+        assert time.monotonic() < end, told
+    assert (told["state"], told["members"]) == ("Empty", [])
+    assert [row["owner"] for row in told["partitions"]] == [None] * 4
+
+
+def test_a_group_that_is_not_there_is_an_error(bootstrap: str) -> None:
+    """One line and exit code 1."""
+    done = CliRunner().invoke(main, ["groups", "describe", "nobody", "--bootstrap", bootstrap])
+    assert done.exit_code == 1
+    assert "no group 'nobody'" in done.output
+
+
+def test_a_cluster_that_is_not_there_may_be_asked_again() -> None:
+    """Exit code 75 says that another try may help."""
+    done = CliRunner().invoke(main, ["groups", "list", "--bootstrap", "127.0.0.1:1"])
+    assert done.exit_code == 75
+    assert done.output.count("\n") <= 2

@@ -1,0 +1,293 @@
+"""Members of groups that consume nothing, against the embedded broker and Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where a broker listens."""
+    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    return server.bootstrap
+
+
+async def until(what: str, holds: Callable[[], bool]) -> None:
+    """Wait for it, or fail saying what was awaited."""
+    end = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < end, what
+        await asyncio.sleep(0.02)
+
+
+@dataclass
+class Greeting:
+    """Gives each member the names of all, unless told to fail."""
+
+    said: str
+    name: str = "greeting"
+    fails: str = ""
+
+    def metadata(self) -> bytes:
+        """Its name."""
+        return self.said.encode()
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The leader's turn."""
+        if self.fails:
+            raise RuntimeError(self.fails)
+        names = b" ".join(sorted(members.values()))
+        return dict.fromkeys(members, names)
+
+
+@dataclass
+class Diary:
+    """What happened to a member."""
+
+    shares: list[Share] = field(default_factory=list)
+    ended: list[bool] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    slow_s: float = 0.0
+
+    async def on_assigned(self, share: Share) -> None:
+        """Note it."""
+        self.shares.append(share)
+
+    async def on_revoked(self, share: Share, *, lost: bool) -> None:
+        """Note it, in its time."""
+        await asyncio.sleep(self.slow_s)
+        self.ended.append(lost)
+
+    async def on_failed(self, reason: str) -> None:
+        """Note it."""
+        self.failures.append(reason)
+
+
+class Crowd:
+    """Members of one group, left at the end."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.group = f"crowd-{uuid.uuid4().hex[:8]}"
+        self.members: dict[str, GroupMember] = {}
+        self.diaries: dict[str, Diary] = {}
+
+    async def __aenter__(self) -> Crowd:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(member.stop() for member in self.members.values()))
+
+    async def join(self, name: str, *strategies: Any, **changes: Any) -> GroupMember:
+        """One more."""
+        diary = self.diaries[name] = Diary()
+        options = {"session_timeout_s": 6.0, "rebalance_timeout_s": 10.0, "heartbeat_interval_s": 0.1,
+                   **changes}
+        member = self.members[name] = GroupMember(
+            self.group, protocol_type="greeters", strategies=strategies or [Greeting(name)], work=diary,
+            bootstrap_servers=self.bootstrap, **options)
+        await member.start()
+        return member
+
+    async def greeted(self, *names: str) -> None:
+        """Wait until these members have all met in one round."""
+        state = " ".join(sorted(names)).encode()
+        await until(f"{names} meet: {self.diaries}", lambda: all(
+            (share := self.members[n].share) is not None and share.state == state for n in names))
+
+    def leader(self) -> str:
+        """Who leads now."""
+        (name,) = (n for n, m in self.members.items() if m.share is not None and m.share.is_leader)
+        return name
+
+    async def die(self, name: str) -> None:
+        """Silence without a goodbye."""
+        member = self.members.pop(name)
+        member._member_id = ""
+        await member.stop()
+
+
+async def test_members_meet_and_a_lost_leader_is_replaced(bootstrap: str) -> None:
+    """Each hears of all; when the leader falls silent its session ends and another leads."""
+    async with Crowd(bootstrap) as crowd:
+        for name in "abc":
+            await crowd.join(name)
+        await crowd.greeted(*"abc")
+        assert len({m.share.generation for m in crowd.members.values() if m.share}) == 1
+        first = crowd.leader()
+        await crowd.die(first)
+        await crowd.greeted(*crowd.members)
+        assert crowd.leader() != first
+
+
+async def test_a_goodbye_is_heard_at_once(bootstrap: str) -> None:
+    """Nobody waits for the session of who has left."""
+    async with Crowd(bootstrap) as crowd:
+        await crowd.join("a", session_timeout_s=60.0)
+        await crowd.join("b", session_timeout_s=60.0)
+        await crowd.greeted("a", "b")
+        began = time.monotonic()
+        await crowd.members.pop("a").stop()
+        await crowd.greeted("b")
+        assert time.monotonic() - began < 30
+        assert crowd.diaries["a"].ended[-1] is False
+
+
+async def test_what_the_leader_raises_all_members_hear(bootstrap: str) -> None:
+    """The failure of an assignment goes to everybody with its reason; when it is cured the group goes on."""
+    async with Crowd(bootstrap) as crowd:
+        strategies = {name: Greeting(name, fails="no agreement") for name in "ab"}
+        for name in "ab":
+            await crowd.join(name, strategies[name])
+        await until("both hear of it", lambda: all(
+            any("no agreement" in reason for reason in crowd.diaries[n].failures) for n in "ab"))
+        assert all(not crowd.diaries[n].shares for n in "ab")
+        for strategy in strategies.values():
+            strategy.fails = ""
+        await crowd.greeted("a", "b")
+
+
+async def test_changed_metadata_makes_a_round(bootstrap: str) -> None:
+    """A follower that has something new to say is heard by all."""
+    async with Crowd(bootstrap) as crowd:
+        words = {name: Greeting(name) for name in "ab"}
+        for name in "ab":
+            await crowd.join(name, words[name])
+        await crowd.greeted("a", "b")
+        (follower,) = set("ab") - {crowd.leader()}
+        words[follower].said = "new"
+        crowd.members[follower].rejoin()
+        await until("the new word is heard", lambda: all(
+            m.share is not None and b"new" in m.share.state for m in crowd.members.values()))
+
+
+async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
+    """The old one is used until its last member has gone."""
+    async with Crowd(bootstrap) as crowd:
+        await crowd.join("old")
+        await crowd.join("new", Greeting("new", name="warm greeting"), Greeting("new"))
+        await crowd.greeted("old", "new")
+        assert {m.share.protocol for m in crowd.members.values() if m.share} == {"greeting"}
+        await crowd.members.pop("old").stop()
+        await crowd.greeted("new")
+        share = crowd.members["new"].share
+        assert share is not None
+        assert share.protocol == "warm greeting"
+
+
+async def test_who_offers_nothing_in_common_is_refused_for_good(bootstrap: str) -> None:
+    """Another try would end the same way, so the member ends with the reason."""
+    async with Crowd(bootstrap) as crowd:
+        await crowd.join("a")
+        await crowd.greeted("a")
+        stranger = await crowd.join("b", Greeting("b", name="unheard of"))
+        with pytest.raises(GroupRefused, match="INCONSISTENT_GROUP_PROTOCOL"):
+            await stranger.wait()
+
+
+async def test_a_static_member_that_comes_back_disturbs_nobody(bootstrap: str) -> None:
+    """A new process with the instance id takes the place over; the old one is told that it is fenced."""
+    async with Crowd(bootstrap) as crowd:
+        await crowd.join("a")
+        old = await crowd.join("b", instance_id="place")
+        await crowd.greeted("a", "b")
+        rounds = len(crowd.diaries["a"].shares)
+        await crowd.join("b2", Greeting("b"), instance_id="place")
+        await until("the newcomer has the place", lambda: crowd.members["b2"].share is not None)
+        with pytest.raises(GroupRefused, match="FENCED_INSTANCE_ID"):
+            await asyncio.wait_for(old.wait(), DEADLINE_S)
+        assert crowd.diaries["b"].ended == [True]
+        assert len(crowd.diaries["a"].shares) == rounds
+
+
+async def test_a_question_tells_whether_a_share_still_counts(bootstrap: str) -> None:
+    """In the group it passes; before a round and after the goodbye it does not."""
+    async with Crowd(bootstrap) as crowd:
+        member = await crowd.join("a")
+        await crowd.greeted("a")
+        await member.check()
+        member._share, share = None, member._share
+        with pytest.raises(NotInGroup):
+            await member.check()
+        member._share = share
+
+
+async def test_work_that_raises_ends_its_member(bootstrap: str) -> None:
+    """The error comes out of wait(), the group goes on without it."""
+
+    class Broken(Diary):
+        async def on_assigned(self, share: Share) -> None:
+            raise OSError("no room")
+
+    async with Crowd(bootstrap) as crowd:
+        member = GroupMember(crowd.group, protocol_type="greeters", strategies=[Greeting("x")], work=Broken(),
+                             heartbeat_interval_s=0.1, bootstrap_servers=bootstrap)
+        async with member:
+            with pytest.raises(OSError, match="no room"):
+                await asyncio.wait_for(member.wait(), DEADLINE_S)
+        await crowd.join("a")
+        await crowd.greeted("a")
+
+
+@pytest.mark.parametrize("phase", ["stable", "joining", "while its work ends"])
+async def test_a_coordinator_that_restarts_finds_its_members_again(tmp_path: Path, phase: str) -> None:
+    """Whatever it was at: members come back by themselves; a stable generation lives on."""
+    settings = {"group.initial.rebalance.delay.ms": "300"}
+    broker = EmbeddedBroker(tmp_path, settings=settings)
+    await broker.start()
+    crowd = Crowd(broker.bootstrap)
+    try:
+        for name in "ab":
+            await crowd.join(name)
+        if phase != "joining":
+            await crowd.greeted("a", "b")
+        before = crowd.members["a"].share
+        if phase == "while its work ends":
+            crowd.diaries["a"].slow_s = 1.0
+            crowd.members["b"].rejoin()
+            await asyncio.sleep(0.3)
+        port = int(broker.bootstrap.rpartition(":")[2])
+        await broker.stop()
+        await asyncio.sleep(0.5)
+        broker = EmbeddedBroker(tmp_path, port=port, settings=settings)
+        await broker.start()
+        await crowd.greeted("a", "b")
+        if phase == "stable":
+            await asyncio.sleep(1.0)
+            assert crowd.members["a"].share == before
+    finally:
+        await asyncio.gather(*(member.stop() for member in crowd.members.values()))
+        await broker.stop()
+
+
+async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path) -> None:
+    """Others may have it by then; when the coordinator is back the member joins anew."""
+    broker = EmbeddedBroker(tmp_path, settings={"group.initial.rebalance.delay.ms": "0",
+                                                "group.min.session.timeout.ms": "500"})
+    await broker.start()
+    crowd = Crowd(broker.bootstrap)
+    try:
+        await crowd.join("a", session_timeout_s=1.0)
+        await crowd.greeted("a")
+        port = int(broker.bootstrap.rpartition(":")[2])
+        await broker.stop()
+        await until("the share counts as lost", lambda: crowd.diaries["a"].ended == [True])
+        broker = EmbeddedBroker(tmp_path, port=port, settings={"group.min.session.timeout.ms": "500"})
+        await broker.start()
+        await crowd.greeted("a")
+    finally:
+        await asyncio.gather(*(member.stop() for member in crowd.members.values()))
+        await broker.stop()

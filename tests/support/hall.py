@@ -1,0 +1,102 @@
+"""A broker with connections that are no sockets: what it answers, in order, on a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.turns import SLICE_S, Turns
+from tests.support.raw_client import request_frame
+
+STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, however fast the machine is
+T = TypeVar("T")
+
+
+def ticking() -> Callable[[], float]:
+    """A clock of which each look costs a tenth of a slice."""
+    count = itertools.count()
+    return lambda: next(count) * STEP_S
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written, by name, in the order of all connections."""
+
+    def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
+        super().__init__()
+        self.name, self.written = name, written
+        self.closed = self.aborted = self.paused = False
+        self.unsent = 0  # as if the peer had left so many bytes
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Everybody comes from this machine."""
+        return ("127.0.0.1", 1)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep."""
+        self.written.append((self.name, bytes(data)))
+
+    def get_write_buffer_size(self) -> int:
+        """What the peer has not taken."""
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self.paused = False
+
+    def close(self) -> None:
+        """No more."""
+        self.closed = True
+
+    def abort(self) -> None:
+        """No more, and what was not taken is lost."""
+        self.closed = self.aborted = True
+
+
+class Hall:
+    """A broker in memory with connections that are no sockets."""
+
+    def __init__(self) -> None:
+        self.node = Node(Settings.parse({"group.initial.rebalance.delay.ms": 0}))
+        self.server = BrokerServer(self.node)
+        self.server.turns = Turns(ticking())
+        self.written: list[tuple[str, bytes]] = []
+
+    def connect(self, name: str) -> tuple[Connection, Wire]:
+        """One more peer."""
+        connection, wire = Connection(self.server), Wire(name, self.written)
+        connection.connection_made(wire)
+        return connection, wire
+
+    async def answers(self, count: int) -> list[str]:
+        """Whose answers came, in order, once there are so many."""
+        while len(self.written) < count:
+            await asyncio.sleep(0)
+        return [name for name, _ in self.written]
+
+
+def in_hall(story: Callable[[Hall], Awaitable[T]]) -> T:
+    """Run a story on a loop of its own."""
+
+    async def told() -> T:
+        hall = Hall()
+        try:
+            return await story(hall)
+        finally:
+            hall.node.close()
+
+    return asyncio.run(asyncio.wait_for(told(), 20))
+
+
+def frames(api_key: int, count: int, version: int = 0, **values: Any) -> Iterator[bytes]:
+    """The same request with one correlation id after the other."""
+    return (request_frame(api_key, version, n, values) for n in range(count))

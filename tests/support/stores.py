@@ -1,0 +1,58 @@
+"""Stores in memory that refuse a write where a test wants it; each write happens whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
+
+
+class GuardedStore(MemoryStore):
+    """Asks before each write."""
+
+    def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether a write of these pairs fails."""
+        raise NotImplementedError
+
+    def write(
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+    ) -> None:
+        """Put and delete, or StoreFailed."""
+        pairs = list(puts)
+        if self.refuses(pairs):
+            raise StoreFailed("No space left on device")
+        super().write(pairs, deletes, ranges=ranges)
+
+
+class MortalStore(GuardedStore):
+    """Dies, for good, after a number of writes."""
+
+    def __init__(self, lifetime: int) -> None:
+        super().__init__()
+        self.lifetime = lifetime
+
+    def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Once there were so many."""
+        self.lifetime -= 1
+        return self.lifetime < 0
+
+
+class WeakStore(GuardedStore):
+    """Fails one write of offsets or of a stable group where it was told to (``armed``)."""
+
+    armed = failed = False
+
+    def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """The first that counts."""
+        if not (self.armed and any(_counts(*pair) for pair in pairs)):
+            return False
+        self.armed, self.failed = False, True
+        return True
+
+
+def _counts(key: bytes, value: bytes) -> bool:
+    return key.startswith(b"o") or (b'"settled": true' in value and b'"members": []' not in value)

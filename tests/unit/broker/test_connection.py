@@ -1,0 +1,309 @@
+"""One connection on a transport in memory: turns, order, and requests that say what was said before."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
+from tests.support.hall import Hall, Wire, frames, in_hall
+from tests.support.raw_client import batch
+
+API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
+
+
+def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
+    """A thousand requests sent at once, then one of somebody else: it is answered next but few."""
+
+    async def story(hall: Hall) -> list[str]:
+        burst, _ = hall.connect("burst")
+        other, _ = hall.connect("other")
+        burst.data_received(b"".join(frames(API_VERSIONS, 1_000)))
+        other.data_received(next(frames(API_VERSIONS, 1)))
+        return await hall.answers(1_001)
+
+    assert in_hall(story).index("other") <= 1
+
+
+def test_a_question_is_answered_before_the_beats_that_came_before_it() -> None:
+    """A thousand members beat in the same turn of the loop."""
+
+    async def story(hall: Hall) -> list[str]:
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="m"))
+        for number in range(1_000):
+            member = Connection(hall.server)
+            member.connection_made(Wire(f"member {number}", hall.written))
+            member.data_received(beat)
+        other, _ = hall.connect("other")
+        other.data_received(next(frames(API_VERSIONS, 1)))
+        return await hall.answers(1_001)
+
+    assert in_hall(story)[0] == "other"
+
+
+def test_answers_of_a_burst_keep_their_order_and_their_names() -> None:
+    """Correlation ids come back one by one, also where a request is answered unread."""
+
+    async def story(hall: Hall) -> list[int]:
+        burst, _ = hall.connect("burst")
+        burst.data_received(b"".join(frames(API_VERSIONS, 100)))
+        await hall.answers(100)
+        return [int.from_bytes(data[4:8], "big") for _, data in hall.written]
+
+    assert in_hall(story) == list(range(100))
+
+
+@pytest.mark.parametrize("configs", [{}, {"flush.messages": "1"}])
+def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str, str]) -> None:
+    """acks=0: bytes and the end of the stream come at once; the records are stored before it is let go."""
+
+    async def story(hall: Hall) -> tuple[int, bool]:
+        topic = hall.node.catalogue.create("t", 1, configs)
+        producer, wire = hall.connect("producer")
+        parts = [{"index": 0, "records": batch()}]
+        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        producer.data_received(b"".join(frames(PRODUCE, 3, 9, **values)))
+        assert producer.eof_received(), "the transport stays until what was said is served"
+        while not wire.closed:
+            await asyncio.sleep(0)
+        return topic.partitions[0].end_offset, wire.closed
+
+    assert in_hall(story) == (3, True)
+
+
+# -- what is said again ----------------------------------------------------------------------
+
+
+def join(hall: Hall, member_id: str) -> None:
+    """A member of group "g" that needs no second round trip."""
+    protocols = (Protocol("range", b"meta"),)
+    hall.node.groups.ask(
+        "g", lambda t: JoinGroup(t, "", member_id, protocols, needs_known_id=False), lambda reply: None
+    )
+
+
+def settle(hall: Hall) -> None:
+    """Member "a" of generation 1 is all of the group, and has its assignment."""
+    join(hall, "a")
+    hall.node.groups.tick("g")
+    hall.node.groups.ask("g", lambda t: SyncGroup(t, "a", 1, assignments={"a": b""}), lambda reply: None)
+
+
+async def errors(hall: Hall, member: Connection, beat: bytes, *between: Callable[[], None]) -> list[Code]:
+    """What one heartbeat is answered, at first and after each step."""
+    for number, step in enumerate((lambda: None, *between), 1):
+        step()
+        member.data_received(beat)
+        await hall.answers(number)
+    # The last two bytes before an empty tag section, or of all.
+    return [Code(struct.unpack_from(">h", data, len(data) - 2)[0]) for _, data in hall.written]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_repeated_heartbeat_hears_what_became_of_its_group(version: int) -> None:
+    """The request is not read again; the verdict is new each time: calm, a rebalance, gone."""
+
+    async def story(hall: Hall) -> list[Code]:
+        settle(hall)
+        member, _ = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, version, group_id="g", generation_id=1, member_id="a"))
+
+        def leave() -> None:
+            hall.node.groups.ask("g", lambda t: LeaveGroup(t, (Leaver("a"),)), lambda reply: None)
+
+        return await errors(hall, member, beat, lambda: join(hall, "b"), leave)
+
+    assert in_hall(story) == [Code.NONE, Code.REBALANCE_IN_PROGRESS, Code.UNKNOWN_MEMBER_ID]
+
+
+def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
+    """Each moves the end of the session, as the first did."""
+
+    async def story(hall: Hall) -> list[int]:
+        now = [10_000]
+        hall.node.groups._clock = lambda: now[0]
+        settle(hall)
+        member, _ = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        group, ends = hall.node.groups.get("g"), []
+        assert group is not None
+
+        def later() -> None:
+            now[0] += 1_000
+
+        for number in range(1, 4):
+            later()
+            member.data_received(beat)
+            await hall.answers(number)
+            ends.append(group.roster["a"].session_deadline_ms - now[0])
+        return ends
+
+    first, second, third = in_hall(story)
+    assert first == second == third > 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"group_id": "h", "generation_id": 1, "member_id": "a"},
+        {"group_id": "g", "generation_id": 2, "member_id": "a"},
+        {"group_id": "g", "generation_id": 1, "member_id": "b"},
+        {"group_id": "g", "generation_id": 1, "member_id": "ab"},
+    ],
+)
+def test_a_request_that_differs_by_one_letter_is_read(other: dict[str, Any]) -> None:
+    """Another group, generation or member is no repetition, whoever sends it."""
+
+    async def story(hall: Hall) -> list[Code]:
+        settle(hall)
+        member, _ = hall.connect("a")
+        mine = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        return await errors(
+            hall, member, mine, lambda: member.data_received(next(frames(HEARTBEAT, 1, 3, **other)))
+        )
+
+    first, second, *_ = in_hall(story)
+    assert (first, second is Code.NONE) == (Code.NONE, False)
+
+
+def test_another_version_is_no_repetition() -> None:
+    """The same words in version 0 and 1: only the latter's answer has a throttle time."""
+
+    async def story(hall: Hall) -> list[int]:
+        member, _ = hall.connect("a")
+        values = {"group_id": "g", "generation_id": 1, "member_id": "a"}
+        for number, version in enumerate((0, 1, 0), 1):
+            member.data_received(next(frames(HEARTBEAT, 1, version, **values)))
+            await hall.answers(number)
+        return [len(data) for _, data in hall.written]
+
+    assert in_hall(story) == [10, 14, 10]
+
+
+def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
+    """A fault while answering costs its sender neither the answer nor the connection."""
+
+    async def story(hall: Hall) -> tuple[list[str], bool]:
+        member, wire = hall.connect("a")
+        beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
+        member.data_received(beat)
+        await hall.answers(1)
+        sound = hall.node.groups.beat
+        fails = [True]
+
+        def beat_once(*asked: Any) -> Code:
+            if fails.pop() if fails else False:
+                raise ValueError("once")
+            return sound(*asked)
+
+        hall.node.groups.beat = beat_once  # type: ignore[method-assign]
+        member.data_received(beat)
+        return await hall.answers(2), wire.closed
+
+    assert in_hall(story) == (["a", "a"], False)
+
+
+def test_nothing_more_of_a_connection_is_served_while_an_answer_is_pending() -> None:
+    """A parked join, a long poll: what was sent behind it waits, in order."""
+
+    async def story(hall: Hall) -> list[int]:
+        member, _ = hall.connect("a")
+        waits: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        member._pending = waits
+        member.data_received(next(frames(API_VERSIONS, 1)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        answered = [len(hall.written)]
+        member._pending = None
+        member._get_on()
+        await hall.answers(1)
+        return [*answered, len(hall.written)]
+
+    assert in_hall(story) == [0, 1]
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+
+def test_half_sent_frames_over_the_budget_cost_the_oldest_its_connection() -> None:
+    """All peers together hold queued.max.request.bytes and no more."""
+
+    async def story(hall: Hall) -> list[bool]:
+        budget = hall.node.settings.queued_max_request_bytes
+        size = hall.node.settings.socket_request_max_bytes
+        half = struct.pack(">i", size) + bytes(size - 8)
+        peers = [hall.connect(str(number)) for number in range(budget // size + 1)]
+        for connection, _ in peers:
+            connection.data_received(half)
+        return [wire.closed for _, wire in peers]
+
+    closed = in_hall(story)
+    assert closed[0]
+    assert not any(closed[1:])
+
+
+def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
+    """Beyond that its transport pauses, until the answer is out."""
+
+    async def story(hall: Hall) -> list[bool]:
+        member, wire = hall.connect("a")
+        paused = []
+        waits: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        member._pending = waits
+        for _ in range(2):
+            member.data_received(bytes(READ_AHEAD_BYTES // 2 + 1))
+            paused.append(wire.paused)
+        member._pending = None
+        member._buffer.clear()
+        member._get_on()
+        return [*paused, wire.paused]
+
+    assert in_hall(story) == [False, True, False]
+
+
+def test_what_peers_do_not_take_is_counted_up_and_down() -> None:
+    """The bytes of all unsent answers, whoever owes them, until they are taken or lost."""
+
+    async def story(hall: Hall) -> list[int]:
+        peers = [hall.connect(name) for name in ("a", "b")]
+        counted = []
+        for connection, wire in peers:
+            wire.unsent = 100
+            connection.data_received(next(frames(API_VERSIONS, 1)))
+        await hall.answers(2)
+        counted.append(hall.node.unsent_bytes)
+        peers[0][1].unsent = 0
+        peers[0][0].resume_writing()
+        counted.append(hall.node.unsent_bytes)
+        peers[1][0].connection_lost(None)
+        counted.append(hall.node.unsent_bytes)
+        return counted
+
+    assert in_hall(story) == [200, 100, 0]
+
+
+def test_a_producer_without_acknowledgement_learns_of_a_fault_by_its_connection() -> None:
+    """acks=0: nobody reads an error code, not even of a fault of the broker's own."""
+
+    async def story(hall: Hall) -> tuple[list[str], bool]:
+        hall.node.catalogue.create("t", 1, {})
+
+        def broken(*_: object) -> None:
+            raise ValueError("a fault")
+
+        hall.node.rules = broken  # type: ignore[assignment, method-assign]
+        producer, wire = hall.connect("producer")
+        parts = [{"index": 0, "records": batch()}]
+        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        producer.data_received(next(frames(PRODUCE, 1, 9, **values)))
+        while not wire.closed:
+            await asyncio.sleep(0)
+        return [name for name, _ in hall.written], wire.closed
+
+    assert in_hall(story) == ([], True)

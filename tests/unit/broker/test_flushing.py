@@ -1,0 +1,200 @@
+"""flush.messages: what waits for the disk, who shares the wait, and that nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from tests.support.hall import Hall, frames, in_hall
+from tests.support.raw_client import batch
+
+PRODUCE, API_VERSIONS = 0, 18
+
+
+class Disk:
+    """The disk of a broker in memory: counts waits, keeps them until it may go on, fails when told to."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.waits, self.fails = 0, False
+        self.free, self.reached = threading.Event(), threading.Event()
+        self.free.set()
+        hall.node.store.flush = self.flush  # type: ignore[method-assign]
+
+    def flush(self) -> int:
+        """One wait."""
+        self.waits += 1
+        self.reached.set()
+        self.free.wait(20)
+        if self.fails:
+            raise StoreFailed("the disk failed")
+        return 0
+
+
+def produce(peer: Connection, partition: int = 0, *, sequence: int = -1) -> None:
+    """One record to "t"."""
+    data = batch() if sequence < 0 else batch(producer_id=7, epoch=0, sequence=sequence)
+    topics = [{"name": "t", "partition_data": [{"index": partition, "records": data}]}]
+    peer.data_received(next(frames(PRODUCE, 1, 9, acks=-1, timeout_ms=1_000, topic_data=topics)))
+
+
+def said(answer: tuple[str, bytes]) -> tuple[int, int]:
+    """Error code and offset of a Produce answer."""
+    found: Any = entity_reader(load_response_schema(PRODUCE, 9))(answer[1], 9)[0]
+    part = found.responses[0].partition_responses[0]
+    return int(part.error_code), part.base_offset
+
+
+async def until(condition: threading.Event) -> None:
+    """Give the loop away until a thread says so."""
+    while not condition.is_set():
+        await asyncio.sleep(0.001)
+
+
+def test_a_record_is_acknowledged_when_it_is_on_the_disk_and_others_do_not_wait() -> None:
+    """While the disk is busy its producer has no answer, and somebody else's question has."""
+
+    async def story(hall: Hall) -> tuple[list[str], list[str]]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.free.clear()
+        producer, _ = hall.connect("producer")
+        other, _ = hall.connect("other")
+        produce(producer)
+        await until(disk.reached)
+        other.data_received(next(frames(API_VERSIONS, 1)))
+        before = list(await hall.answers(1))
+        disk.free.set()
+        return before, await hall.answers(2)
+
+    assert in_hall(story) == (["other"], ["other", "producer"])
+
+
+def test_every_so_many_records_wait_for_the_disk() -> None:
+    """flush.messages=3: the third, the sixth."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "3"})
+        disk, waits = Disk(hall), []
+        producer, _ = hall.connect("producer")
+        for number in range(1, 8):
+            produce(producer)
+            await hall.answers(number)
+            waits.append(disk.waits)
+        return waits
+
+    assert in_hall(story) == [0, 0, 1, 1, 1, 2, 2]
+
+
+def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
+    """Ten producers behind one: two waits in all, for what came later is not covered by the first."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 11, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.free.clear()
+        peers = [hall.connect(str(number))[0] for number in range(11)]
+        produce(peers[0], 0)
+        await until(disk.reached)
+        for number in range(1, 11):
+            produce(peers[number], number)
+        while not all(log.end_offset for log in hall.node.catalogue.get("t").partitions):  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        disk.free.set()
+        await hall.answers(11)
+        return disk.waits
+
+    assert in_hall(story) == 2
+
+
+def test_a_record_whose_wait_failed_is_refused_and_its_retry_waits_again() -> None:
+    """An idempotent producer tries again: the same offset, acknowledged once the disk has it."""
+
+    async def story(hall: Hall) -> tuple[tuple[int, int], tuple[int, int], int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.fails = True
+        producer, _ = hall.connect("producer")
+        produce(producer, sequence=0)
+        await hall.answers(1)
+        disk.fails = False
+        produce(producer, sequence=0)
+        await hall.answers(2)
+        return said(hall.written[0]), said(hall.written[1]), disk.waits
+
+    assert in_hall(story) == ((56, -1), (0, 0), 2)
+
+
+def test_a_repeated_record_that_is_on_the_disk_does_not_wait_again() -> None:
+    """Nothing new is owed to the disk."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk = Disk(hall)
+        producer, _ = hall.connect("producer")
+        for number in (1, 2):
+            produce(producer, sequence=0)
+            await hall.answers(number)
+        return disk.waits
+
+    assert in_hall(story) == 1
+
+
+def test_what_the_disk_has_is_told_to_the_witness() -> None:
+    """So many writes as the disk had when the wait was over."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        told: list[int] = []
+        hall.node.store.flush = lambda: 17  # type: ignore[method-assign]
+        hall.node.store.note_flushed = told.append  # type: ignore[method-assign]
+        producer, _ = hall.connect("producer")
+        produce(producer)
+        await hall.answers(1)
+        return told
+
+    assert in_hall(story) == [17]
+
+
+def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path: Path) -> None:
+    """The witness excuses a lost tail when the machine was restarted, and nothing that was on the disk."""
+    store = RocksStore(tmp_path)
+    store.write([(b"k1", b"v")])
+    flushed = store.flush()
+    store.note_flushed(flushed)
+    store.write([(b"k2", b"v")])
+    assert (store.witness.writes, store.witness.synced) == (flushed + 1, flushed)
+    store.witness.same_boot = False
+    assert (store.witness.lacks(flushed), store.witness.lacks(flushed - 1)) == (0, 1)
+    store.witness.same_boot = True
+    assert store.witness.lacks(flushed) == 1
+    store.close()
+
+
+def test_a_disk_that_fails_to_flush_breaks_the_store_until_it_is_opened_again(tmp_path: Path) -> None:
+    """What was written before is there, and the next write opens it."""
+    store = RocksStore(tmp_path)
+    store.write([(b"k1", b"v1")])
+    sound = store._db
+
+    class Failing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sound, name)
+
+        def flush_wal(self, sync: bool) -> None:
+            raise OSError("Input/output error")
+
+    store._db = Failing()
+    try:
+        store.flush()
+    except StoreFailed:
+        store.write([(b"k2", b"v2")])
+    assert store._db is not sound
+    assert store.get_many([b"k1", b"k2"]) == [b"v1", b"v2"]
+    store.close()

@@ -1,0 +1,167 @@
+"""Who may found groups: no flood of one address, however many connections it has, locks others out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.coordinator.effects import Reply
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup, JoinGroup, Protocol
+from faust_assigner.coordinator.offsets import Committed
+from tests.unit.broker.test_groups import Desk
+
+CAP = 100
+
+
+@dataclass(eq=False)
+class Peer:
+    """A connection, as far as groups go."""
+
+    address: str = "10.0.0.1"
+    founded: int = 0
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred groups, half of them for offsets of nobody's members."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", CAP)
+
+
+def commit(desk: Desk, peer: Peer, group_id: str) -> Code:
+    """Offsets of a consumer that is in no group, stored where they are admitted."""
+    answers: list[Reply] = []
+    desk.service.ask(group_id, lambda t: CommitOffsets(t, "", -1), answers.append, peer)
+    if answers[0].error is Code.NONE:  # type: ignore[union-attr]
+        assert desk.service.commit(group_id, {("t", 0): Committed(1)}) is Code.NONE
+    return answers[0].error  # type: ignore[union-attr, no-any-return]
+
+
+def join(desk: Desk, peer: Peer, group_id: str, *, known: bool = True) -> Code | None:
+    """A first JoinGroup; None where it waits for others to join."""
+    answers: list[Reply] = []
+    desk.service.ask(
+        group_id,
+        lambda t: JoinGroup(t, "", f"m-{group_id}", (Protocol("range", b"m"),), needs_known_id=not known),
+        answers.append,
+        peer,
+    )
+    return answers[0].error if answers else None  # type: ignore[union-attr]
+
+
+def flood(desk: Desk, address: str, *, by_commit: bool, connections: int = 200) -> int:
+    """So many connections of one address, each of which founds what it may; how many groups stand then."""
+    for number in range(connections):
+        peer = Peer(address)
+        for n in range(CAP):
+            act = commit if by_commit else join
+            if act(desk, peer, f"{address}-{by_commit}-{number}-{n}") is Code.GROUP_MAX_SIZE_REACHED:
+                break
+    return len(list(desk.service))
+
+
+def test_a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address() -> None:
+    """Half of all groups are for members, whoever commits what."""
+    desk = Desk(MemoryStore())
+    flood(desk, "10.0.0.1", by_commit=True)
+    assert join(desk, Peer("10.0.0.1"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
+    assert sum(1 for n in range(CAP) if commit(desk, Peer("10.0.0.1"), f"again-{n}") is Code.NONE) == 0
+
+
+def test_a_flood_of_offset_commits_leaves_room_for_commits_of_other_addresses() -> None:
+    """Each address takes at most half of what is left."""
+    desk = Desk(MemoryStore())
+    for number in range(4):
+        flood(desk, f"10.0.0.{number}", by_commit=True)
+        assert commit(desk, Peer(f"10.0.1.{number}"), f"mine-{number}") is Code.NONE
+
+
+def test_acknowledged_offsets_outlive_every_flood() -> None:
+    """Nothing that was committed is dropped to make room."""
+    desk = Desk(MemoryStore())
+    kept = Peer("10.0.1.1")
+    assert commit(desk, kept, "kept") is Code.NONE
+    for by_commit in (True, False):
+        flood(desk, "10.0.0.1", by_commit=by_commit)
+    assert desk.service.offsets("kept").entries == {("t", 0): Committed(1)}
+    stored = {g.group_id for g in Desk(desk.service._store).service}
+    assert stored >= {g.group_id for g in desk.service if desk.service.offsets(g.group_id).entries} > {"kept"}
+
+
+def test_a_flood_of_members_leaves_room_for_other_addresses() -> None:
+    """Groups with members in them cannot make room either: an address holds no more than it leaves."""
+    desk = Desk(MemoryStore())
+    assert flood(desk, "10.0.0.1", by_commit=False) == CAP // 2
+    assert join(desk, Peer("10.0.0.2"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_one_connection_leaves_room_for_others_of_its_address() -> None:
+    """It founds as many as the address could found after it."""
+    desk = Desk(MemoryStore())
+    flood(desk, "10.0.0.1", by_commit=True, connections=1)
+    assert commit(desk, Peer("10.0.0.1"), "mine") is Code.NONE
+
+
+def test_ids_nobody_came_back_for_make_room_for_their_own_address() -> None:
+    """The oldest goes first, and only where room is short."""
+    desk = Desk(MemoryStore())
+    for number in range(CAP // 2):
+        assert join(desk, Peer(), f"fresh-{number}", known=False) is Code.MEMBER_ID_REQUIRED
+    assert desk.service.get("fresh-0") is not None
+    assert join(desk, Peer(), "one more", known=False) is Code.MEMBER_ID_REQUIRED
+    assert (desk.service.get("fresh-0"), desk.service.get("fresh-1") is None) == (None, False)
+    assert desk.counters["groups_forgotten"] == 1
+
+
+def test_a_connection_that_took_its_part_makes_nobody_go() -> None:
+    """It is refused, and groups of others of its address stay."""
+    desk = Desk(MemoryStore())
+    join(desk, Peer(), "others", known=False)
+    greedy = Peer()
+    codes = [join(desk, greedy, f"fresh-{n}", known=False) for n in range(CAP)]
+    assert codes[-1] is Code.GROUP_MAX_SIZE_REACHED
+    assert desk.service.get("others") is not None
+
+
+def test_a_group_that_goes_gives_its_place_back() -> None:
+    """For address and connection, so that a tool that makes and deletes groups goes on for ever."""
+    desk = Desk(MemoryStore())
+    peer = Peer()
+    for number in range(3 * CAP):
+        assert commit(desk, peer, f"g-{number}") is Code.NONE
+        desk.service.ask(f"g-{number}", DeleteGroup, lambda reply: None)
+    assert (len(list(desk.service)), peer.founded) == (0, 0)
+
+
+def test_a_group_with_members_does_not_count_as_offsets_alone() -> None:
+    """Whoever commits first and joins later takes no place of those that only commit."""
+    desk = Desk(MemoryStore())
+    for number in range(CAP // 4):
+        peer = Peer(f"10.0.2.{number}")
+        assert commit(desk, peer, f"g-{number}") is Code.NONE
+        assert join(desk, peer, f"g-{number}") is not Code.GROUP_MAX_SIZE_REACHED
+    taken = [commit(desk, Peer(f"10.0.3.{n}"), f"simple-{n}") for n in range(CAP)]
+    assert taken.count(Code.NONE) == CAP // 2
+
+
+def test_offsets_from_before_a_start_count() -> None:
+    """Half of all groups stay with members after a restart, too."""
+    desk = Desk(MemoryStore())
+    for number in range(CAP // 2):
+        assert commit(desk, Peer(f"10.0.3.{number}"), f"simple-{number}") is Code.NONE
+    again = Desk(desk.service._store)
+    assert commit(again, Peer("10.0.4.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED
+    assert join(again, Peer("10.0.4.1"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_full_broker_refuses_whoever_asks() -> None:
+    """The cap is the cap; what exists goes on."""
+    desk = Desk(MemoryStore())
+    for number in range(CAP):
+        join(desk, Peer(f"10.1.0.{number}"), f"g-{number}")
+    assert len(list(desk.service)) == CAP
+    assert join(desk, Peer("10.2.0.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED
+    assert commit(desk, Peer("10.2.0.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED

@@ -1,0 +1,222 @@
+"""Topics, cached metadata, alarms and housekeeping, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker, answers, limits
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.broker.topics import Catalogue, Refused
+from faust_assigner.broker.wire import _without
+from faust_assigner.coordinator.events import JoinGroup, Protocol, SyncGroup
+from faust_assigner.errors import ConfigError
+from tests.support.raw_client import batch, one_record
+
+
+def catalogue(store: MemoryStore | None = None) -> Catalogue:
+    """A catalogue in memory."""
+    return Catalogue(store or MemoryStore(), Settings.parse({}), uuid.uuid4)
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+def test_the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name() -> None:
+    """A reader of the old one must hear that it is gone."""
+    topics = catalogue()
+    old = topics.create("t", 1, {})
+    topics.delete(old)
+    fresh = topics.create("t", 1, {})
+    assert topics.by_id(old.topic_id) is None
+    assert topics.by_id(fresh.topic_id) is fresh
+
+
+def test_whatever_metadata_shows_raises_the_version() -> None:
+    """Creating, growing and deleting; a change that is only validated does not."""
+    topics = catalogue()
+    versions = [topics.version]
+    topic = topics.create("t", 1, {})
+    versions.append(topics.version)
+    topics.grow(topic, 3)
+    versions.append(topics.version)
+    topics.grow(topic, 5, validate_only=True)
+    topics.create("other", 1, {}, validate_only=True)
+    assert topics.version == versions[-1]
+    assert (len(topic.partitions), topics.get("other")) == (3, None)
+    topics.delete(topic)
+    versions.append(topics.version)
+    assert versions == sorted(set(versions))
+
+
+def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cap is on what there is, also after growing."""
+    monkeypatch.setattr(limits, "MAX_PARTITIONS", 10)
+    topics = catalogue()
+    for _ in range(3):
+        topic = topics.create("t", 4, {})
+        topics.grow(topic, 10)
+        with pytest.raises(Refused):
+            topics.create("one more", 1, {})
+        topics.delete(topic)
+    topics.create("t", 10, {})
+
+
+def test_settings_of_a_topic_are_there_after_a_start() -> None:
+    """And not those that were only validated."""
+    store = MemoryStore()
+    topics = catalogue(store)
+    topic = topics.create("t", 1, {})
+    topics.configure(topic, {"retention.ms": "5"})
+    topics.configure(topic, {"retention.ms": "6"}, validate_only=True)
+    found = catalogue(store).get("t")
+    assert found is not None
+    assert found.configs == {"retention.ms": "5"}
+
+
+def test_whoever_waits_for_a_deleted_topic_is_woken() -> None:
+    """Its partitions say that they are gone."""
+    topics, woken = catalogue(), []
+    topic = topics.create("t", 2, {})
+    for number, log in enumerate(topic.partitions):
+        log.waiters[1] = lambda number=number: woken.append(number)  # type: ignore[misc]
+    topics.delete(topic)
+    assert woken == [0, 1]
+    assert all(log.deleted for log in topic.partitions)
+
+
+# -- the node --------------------------------------------------------------------------------
+
+
+def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
+    """The next one who asks gets it made anew; what stays the same is made once."""
+    node, made = Node(Settings.parse({})), []
+
+    async def make() -> bytes:
+        made.append(node.catalogue.version)
+        if len(made) == 1:
+            node.catalogue.create("meanwhile", 1, {})
+        return f"version {made[-1]}".encode()
+
+    async def story() -> list[bytes]:
+        return [await node.cached_metadata("key", make) for _ in range(3)]
+
+    assert asyncio.run(story()) == [b"version 0", b"version 1", b"version 1"]
+    node.close()
+
+
+def test_compacted_topics_keep_every_record_whatever_their_age() -> None:
+    """retention.ms is for cleanup.policy=delete."""
+    node = Node(Settings.parse({}))
+    for policy, left in (("compact", 1), ("delete", 0), ("compact,delete", 0)):
+        configs = {"cleanup.policy": policy, "retention.ms": "1"}
+        topic = node.catalogue.create(policy.replace(",", "-"), 1, configs)
+        data = batch(one_record(), timestamp=1)
+        topic.partitions[0].append(parse_batch(data), data, 0)
+        node.apply_retention()
+        assert topic.partitions[0].end_offset - topic.partitions[0].start_offset == left
+    node.close()
+
+
+def test_producer_ids_are_never_given_twice_over_a_start(tmp_path: Path) -> None:
+    """They are reserved on disk before the first of a block is given."""
+    given = []
+    for _ in range(2):
+        node = Node(Settings.parse({}), tmp_path)
+        given += [node.new_producer_id() for _ in range(3)]
+        node.close()
+    assert len(set(given)) == 6
+
+
+def test_members_that_were_there_before_a_start_are_missed_after_it(tmp_path: Path) -> None:
+    """Alarms of restored groups are set before there is a loop, and ring on it."""
+    now = [1_000_000]
+    settings = Settings.parse({"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1})
+    node = Node(settings, tmp_path, clock=lambda: now[0])
+    protocols = (Protocol("range", b"m"),)
+    node.groups.ask("g", lambda t: JoinGroup(t, "", "m", protocols, session_timeout_ms=10,
+                                             needs_known_id=False), lambda reply: None)  # fmt: skip
+    node.groups.tick("g")
+    node.groups.ask("g", lambda t: SyncGroup(t, "m", 1, assignments={"m": b""}), lambda reply: None)
+    node.close()
+
+    async def story() -> int:
+        again = Node(settings, tmp_path, clock=lambda: now[0])
+        group = again.groups.get("g")
+        assert group is not None
+        assert len(group.roster) == 1
+        now[0] += 60_000
+        again.start(asyncio.get_running_loop())
+        for _ in range(200):
+            if not len(group.roster):
+                break
+            await asyncio.sleep(0.01)
+        again.close()
+        return len(group.roster)
+
+    assert asyncio.run(story()) == 0
+
+
+def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
+    """And a later one does not put off what is set."""
+
+    async def story() -> list[list[str]]:
+        node = Node(Settings.parse({}), clock=lambda: 0)
+        rung: list[str] = []
+        node.groups.tick = rung.append  # type: ignore[method-assign]
+        node.start(asyncio.get_running_loop())
+        seen = []
+        for first, second in ((3_600_000, 1), (1, 3_600_000)):
+            rung.clear()
+            node._set_alarm("g", first)
+            node._set_alarm("g", second)
+            for _ in range(200):
+                if rung:
+                    break
+                await asyncio.sleep(0.01)
+            seen.append(list(rung))
+        node.close()
+        return seen
+
+    assert asyncio.run(story()) == [["g"], ["g"]]
+
+
+def test_a_port_that_is_taken_leaves_the_data_to_the_next_broker(tmp_path: Path) -> None:
+    """Nothing holds the store after a start that failed."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(OSError), EmbeddedBroker(tmp_path, port=other.getsockname()[1]):
+            pass
+    with EmbeddedBroker(tmp_path) as broker:
+        assert broker.port
+
+
+# -- small things ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listener", ["0.0.0.0:9092", "PLAINTEXT://[::]:9092", "host:0", "host", "a:1,b:2"])
+def test_an_address_nobody_can_connect_to_is_not_advertised(listener: str) -> None:
+    """The error names the setting and the value."""
+    with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+        Settings.parse({"advertised.listeners": listener})
+
+
+def test_several_cuts_leave_everything_else_in_its_place() -> None:
+    """In one pass: what stands between two cuts comes once."""
+    assert _without(b"abcdefgh", [(1, 2, b"X"), (4, 6, b""), (7, 8, b"YZ")]) == b"aXcdgYZ"
+
+
+@pytest.mark.parametrize("shape", [[[1] * 3] * 4, [{"a": [1, 2, 3]}] * 4, {"a": [{"b": [1] * 3}] * 4}])
+def test_elements_of_inner_lists_count(shape: object) -> None:
+    """Four lists of three are sixteen elements, and one byte too many is too many."""
+    assert answers.is_long(shape, 15, 100)
+    assert not answers.is_long(shape, 16, 100)
+    assert answers.is_long([b"x" * 101], 100, 100)

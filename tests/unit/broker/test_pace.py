@@ -1,0 +1,192 @@
+"""Long work in slices, and the memory of half-sent frames."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import pace
+from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.limits import MAX_ANSWER_BYTES
+from faust_assigner.broker.pace import AnswerTooLarge, Line, Pace
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock is more than a slice later."""
+    count = itertools.count()
+    # In that module alone: the loop's own clock goes on.
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * pace.SLICE_S)
+    monkeypatch.setattr(pace, "time", clock)
+
+
+def run(story: Callable[[], Any]) -> Any:
+    """On a loop of its own, not for long."""
+    return asyncio.run(asyncio.wait_for(story(), 10))
+
+
+def test_an_answer_has_so_many_bytes_and_no_more() -> None:
+    """The element that would be too much raises."""
+
+    async def story() -> None:
+        mine = Pace(Line())
+        await mine.turn(MAX_ANSWER_BYTES)
+        with pytest.raises(AnswerTooLarge):
+            await mine.turn(1)
+
+    run(story)
+
+
+@pytest.mark.usefixtures("ticking")
+def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
+    """Somebody else runs between its elements."""
+    turns: list[str] = []
+
+    async def long() -> None:
+        mine = Pace(Line())
+        for number in range(3):
+            turns.append(f"long {number}")
+            await mine.turn()
+        mine.end()
+
+    async def other() -> None:
+        for _ in range(3):
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        await asyncio.gather(long(), other())
+
+    run(story)
+    assert turns[:4] == ["long 0", "other", "long 1", "other"]
+
+
+@pytest.mark.usefixtures("ticking")
+def test_an_answer_that_takes_too_long_ends() -> None:
+    """TimeoutError after so many seconds."""
+
+    async def story() -> int:
+        mine = Pace(Line(), timeout_s=20 * pace.SLICE_S)
+        for number in range(100):
+            try:
+                await mine.turn()
+            except TimeoutError:
+                return number
+        return 100
+
+    assert run(story) < 10
+
+
+@pytest.mark.usefixtures("ticking")
+def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> None:
+    """A place is given back at the end, also to those who never needed one."""
+    under_way, most, done = 0, 0, 0
+
+    async def long(line: Line) -> None:
+        nonlocal under_way, most, done
+        mine = Pace(line)
+        await mine.turn()
+        under_way += 1
+        most = max(most, under_way)
+        for _ in range(5):
+            await mine.turn()
+        under_way -= 1
+        mine.end()
+        mine.end()
+        done += 1
+
+    async def story() -> None:
+        line = Line()
+        await asyncio.gather(*(long(line) for _ in range(3 * pace.LONG_AT_A_TIME)))
+
+    run(story)
+    assert (most, done) == (pace.LONG_AT_A_TIME, 3 * pace.LONG_AT_A_TIME)
+
+
+def test_a_handler_that_does_not_wait_is_no_task() -> None:
+    """Its result is there at once."""
+
+    async def handler() -> str:
+        return "done"
+
+    async def story() -> tuple[bool, Any]:
+        return pace.start(handler())
+
+    assert run(story) == (True, "done")
+
+
+def test_a_failure_behind_a_wait_reaches_the_handler() -> None:
+    """What it waited for failed: the handler hears of it where it waits, and may answer all the same."""
+
+    async def story() -> Any:
+        waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def handler() -> str:
+            try:
+                await waited
+            except ValueError as error:
+                return f"heard {error}"
+            return "heard nothing"
+
+        finished, task = pace.start(handler())
+        assert not finished
+        waited.set_exception(ValueError("it failed"))
+        return await task
+
+    assert run(story) == "heard it failed"
+
+
+def test_a_handler_that_is_cancelled_behind_a_wait_ends() -> None:
+    """The peer is gone: the coroutine is told, so that it gives its places back."""
+    ended: list[bool] = []
+
+    async def story() -> None:
+        async def handler() -> None:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append(True)
+
+        _, task = pace.start(handler())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(story)
+    assert ended == [True]
+
+
+# -- half-sent frames ------------------------------------------------------------------------
+
+
+def test_who_holds_bytes_for_longest_goes_first() -> None:
+    """Beyond the budget the oldest holders are told, as many as it takes."""
+    held: HeldBytes[str] = HeldBytes(100)
+    assert [held.hold(peer, 40) for peer in ("a", "b")] == [[], []]
+    assert held.hold("c", 90) == ["a", "b"]
+    assert held.hold("d", 10) == []
+
+
+def test_who_gets_on_holds_from_then_on() -> None:
+    """A frame that became whole is held no more; the next one of that peer is the newest."""
+    held: HeldBytes[str] = HeldBytes(100)
+    for peer in ("a", "b"):
+        held.hold(peer, 40)
+    held.hold("a", 0)
+    held.hold("a", 40)
+    assert held.hold("c", 40) == ["b"]
+
+
+def test_growing_keeps_the_place_in_time() -> None:
+    """More bytes of the same frame make it no younger."""
+    held: HeldBytes[str] = HeldBytes(100)
+    for peer in ("a", "b"):
+        held.hold(peer, 30)
+    held.hold("a", 50)
+    assert held.hold("c", 30) == ["a"]

@@ -1,0 +1,323 @@
+"""Requests by bytes to a broker without sockets: what only an odd client or an odd moment shows."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import gzip
+import threading
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from tests.support.hall import Hall, frames, in_hall
+from tests.support.raw_client import batch, one_record
+
+PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
+SECOND = datetime.timedelta(seconds=1)
+
+
+async def ask(hall: Hall, api_key: int, version: int, **values: Any) -> Any:
+    """One request of a fresh peer, and its answer."""
+    peer, wire = hall.connect("peer")
+    mine = wire.written = []
+    peer.data_received(next(frames(api_key, 1, version, **values)))
+    while not mine:
+        await asyncio.sleep(0)
+    return read(api_key, version, b"".join(data for _, data in mine))
+
+
+def read(api_key: int, version: int, frame: bytes) -> Any:
+    """An answer's values."""
+    schema = load_response_schema(api_key, version)
+    start = 9 if schema.__header_schema__.__flexible__ else 8
+    return entity_reader(schema)(frame, start)[0]
+
+
+def to_topic(*parts: bytes, partition: int = 0) -> dict[str, Any]:
+    """Batches for one partition of "t", all in one request."""
+    data = [{"index": partition, "records": part} for part in parts]
+    return {"acks": -1, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": data}]}
+
+
+def test_of_several_batches_for_a_partition_the_last_counts() -> None:
+    """As in Kafka: one answer, one batch."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        first, last = batch(one_record()), batch(one_record() + one_record(offset_delta=1), count=2)
+        answer = await ask(hall, PRODUCE, 9, **to_topic(first, last))
+        parts = answer.responses[0].partition_responses
+        return len(parts), int(parts[0].error_code), topic.partitions[0].end_offset
+
+    assert in_hall(story) == (1, 0, 2)
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_checked_takes_nothing() -> None:
+    """A compressed batch is checked beside the loop; meanwhile somebody deletes its topic."""
+
+    async def story(hall: Hall) -> tuple[int, list[object]]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        held, aside = threading.Event(), hall.node.aside
+
+        def late(work: Any) -> Any:
+            return aside(lambda: (held.wait(20), work())[1])
+
+        hall.node.aside = late  # type: ignore[method-assign]
+        data = batch(gzip.compress(one_record()), attributes=1)
+        asked = asyncio.ensure_future(ask(hall, PRODUCE, 9, **to_topic(data)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        hall.node.catalogue.delete(topic)
+        held.set()
+        answer = await asked
+        return int(answer.responses[0].partition_responses[0].error_code), list(hall.node.store.scan(b"b"))
+
+    assert in_hall(story) == (3, [])
+
+
+def test_a_reader_that_waited_is_forgotten() -> None:
+    """Its place among those to wake is given back, whether data came or the time was over."""
+
+    async def story(hall: Hall) -> list[int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        wanted = {"topics": wanting(1), "max_bytes": 1_000, "min_bytes": 1}
+        await ask(hall, FETCH, 4, max_wait=datetime.timedelta(milliseconds=5), **wanted)
+        waiting = [len(topic.partitions[0].waiters)]
+        asked = asyncio.ensure_future(ask(hall, FETCH, 4, max_wait=20 * SECOND, **wanted))
+        while not topic.partitions[0].waiters:
+            await asyncio.sleep(0)
+        waiting.append(len(topic.partitions[0].waiters))
+        other, _ = hall.connect("producer")
+        other.data_received(next(frames(PRODUCE, 1, 9, **to_topic(batch()))))
+        await asked
+        return [*waiting, len(topic.partitions[0].waiters)]
+
+    assert in_hall(story) == [0, 1, 0]
+
+
+def wanting(partitions: int, offset: int = 0) -> list[dict[str, Any]]:
+    """Partitions of "t" to fetch."""
+    part = {"fetch_offset": offset, "partition_max_bytes": 10_000}
+    return [{"topic": "t", "partitions": [{"partition": n, **part} for n in range(partitions)]}]
+
+
+def test_a_reader_with_a_mistake_is_answered_at_once() -> None:
+    """However long it would wait for data: it must hear of the partition that is not there."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        wanted = {"topics": wanting(2), "max_bytes": 1_000, "min_bytes": 1}
+        answer = await ask(hall, FETCH, 4, max_wait=300 * SECOND, **wanted)
+        return [int(part.error_code) for part in answer.responses[0].partitions]
+
+    assert in_hall(story) == [0, 3]
+
+
+def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
+    """The first batch comes in any case, the next where there is room for it."""
+
+    async def story(hall: Hall) -> list[list[bool]]:
+        topic = hall.node.catalogue.create("t", 3, {})
+        data = batch()
+        for number in range(3):
+            await ask(hall, PRODUCE, 9, **to_topic(data, partition=number))
+        assert [log.size for log in topic.partitions] == [len(data)] * 3
+        found = []
+        for room in (1, 2 * len(data), 3 * len(data)):
+            wanted = {"topics": wanting(3), "max_bytes": room, "min_bytes": 1}
+            answer = await ask(hall, FETCH, 4, max_wait=0 * SECOND, **wanted)
+            found.append([bool(part.records) for part in answer.responses[0].partitions])
+        return found
+
+    assert in_hall(story) == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_a_batch_of_a_transaction_is_refused() -> None:
+    """There are none here, and a reader of committed records would wait for its end for ever."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        answer = await ask(hall, PRODUCE, 9, **to_topic(batch(attributes=0x10)))
+        return int(answer.responses[0].partition_responses[0].error_code), topic.partitions[0].end_offset
+
+    assert in_hall(story) == (53, 0)
+
+
+async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, int, int]:
+    """(answers, error, offset) of ListOffsets for partition 0, named so many times."""
+    part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
+    answer = await ask(
+        hall, LIST_OFFSETS, 5, replica_id=-1, topics=[{"name": "t", "partitions": [part] * times}]
+    )
+    (found, *more) = answer.topics[0].partitions
+    return 1 + len(more), int(found.error_code), found.offset
+
+
+def test_a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins() -> None:
+    """The batch is whole on disk; what was deleted of it is never named."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        records = b"".join(one_record(offset_delta=n) for n in range(5))
+        await ask(hall, PRODUCE, 9, **to_topic(batch(records, count=5, timestamp=1_000)))
+        topic.partitions[0].trim(3)
+        return await offset_at(hall, 500)
+
+    assert in_hall(story) == (1, 0, 3)
+
+
+def test_a_partition_named_twice_is_an_invalid_request() -> None:
+    """Answered once, as Kafka does."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        hall.node.catalogue.create("t", 1, {})
+        return await offset_at(hall, -1, times=2)
+
+    assert in_hall(story) == (1, 42, -1)
+
+
+def test_records_that_are_not_there_yet_are_not_deleted() -> None:
+    """An offset beyond the end is out of range, and the log stays; -1 is the end itself."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 1, {})
+        await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        found = []
+        for offset in (2, -2, -1):
+            parts = [{"partition_index": 0, "offset": offset}]
+            answer = await ask(hall, DELETE_RECORDS, 1, topics=[{"name": "t", "partitions": parts}])
+            part = answer.topics[0].partitions[0]
+            found.append((int(part.error_code), part.low_watermark))
+        return found
+
+    assert in_hall(story) == [(1, -1), (1, -1), (0, 1)]
+
+
+def joining(**more: Any) -> dict[str, Any]:
+    """A first JoinGroup."""
+    protocols = [{"name": "range", "metadata": b"m"}]
+    return {"group_id": "g", "session_timeout": 10 * SECOND, "member_id": "", "protocol_type": "consumer",
+            "protocols": protocols, **more}  # fmt: skip
+
+
+def test_before_version_1_a_join_may_take_as_long_as_a_session() -> None:
+    """Such clients say no other time; later ones say their own."""
+
+    async def story(hall: Hall) -> list[int]:
+        peer, _ = hall.connect("old")
+        peer.data_received(next(frames(JOIN_GROUP, 1, 0, **joining(group_id="old"))))
+        peer, _ = hall.connect("new")
+        values = joining(group_id="new", rebalance_timeout=SECOND)
+        peer.data_received(next(frames(JOIN_GROUP, 1, 1, **values)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        members = [next(iter(group.roster)) for group in hall.node.groups]
+        return [member.rebalance_timeout_ms for member in members]
+
+    assert in_hall(story) == [10_000, 1_000]
+
+
+def test_a_static_member_is_in_at_once() -> None:
+    """Its instance id makes it known: only others come back with the id they were given."""
+
+    async def story(hall: Hall) -> list[int]:
+        codes = []
+        for instance in (None, "worker-1"):
+            values = joining(group_id=f"g-{instance}", rebalance_timeout=SECOND, group_instance_id=instance)
+            asked = asyncio.ensure_future(ask(hall, JOIN_GROUP, 5, **values))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            hall.node.groups.tick(f"g-{instance}")
+            codes.append(int((await asked).error_code))
+        return codes
+
+    assert in_hall(story) == [79, 0]
+
+
+def test_what_was_answered_before_a_stop_is_delivered() -> None:
+    """Peers are let go with what they were given, and dropped only when they do not take it."""
+
+    async def story(hall: Hall) -> tuple[bool, bool]:
+        _, taker = hall.connect("taker")
+        stop = asyncio.ensure_future(hall.server.stop())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        seen = taker.closed, taker.aborted
+        for connection in list(hall.server._connections):
+            connection.connection_lost(None)
+        await stop
+        return seen
+
+    assert in_hall(story) == (True, False)
+
+
+# -- administration --------------------------------------------------------------------------
+
+
+def test_before_version_3_a_leaver_learns_of_its_error_at_the_top() -> None:
+    """There is no list of members in such an answer."""
+
+    async def story(hall: Hall) -> list[int]:
+        peer, _ = hall.connect("static")
+        values = joining(rebalance_timeout=SECOND, group_instance_id="i")
+        peer.data_received(next(frames(JOIN_GROUP, 1, 5, **values)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gone = [{"member_id": "stranger", "group_instance_id": None}]
+        old = await ask(hall, LEAVE_GROUP, 1, group_id="g", member_id="stranger")
+        new = await ask(hall, LEAVE_GROUP, 3, group_id="g", members=gone)
+        return [int(old.error_code), int(new.error_code), int(new.members[0].error_code)]
+
+    assert in_hall(story) == [25, 0, 25]
+
+
+def test_a_group_that_is_named_twice_is_deleted_once() -> None:
+    """One result for one group."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        answer = await ask(hall, DELETE_GROUPS, 2, groups_names=("g", "h", "g"))
+        return [(result.group_id, int(result.error_code)) for result in answer.results]
+
+    assert in_hall(story) == [("g", 69), ("h", 69)]
+
+
+async def configure(hall: Hall, operation: int, value: str | None, *, validate_only: bool = False) -> int:
+    """One change of cleanup.policy of "t"; its error."""
+    change = {"name": "cleanup.policy", "config_operation": operation, "value": value}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
+    answer = await ask(hall, ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only)
+    return int(answer.responses[0].error_code)
+
+
+def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> None:
+    """Append takes what is there once; subtract, unset; where a value comes from is told."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        hall.node.catalogue.create("t", 1, {})
+        told = []
+        for operation, value, validate_only in (
+            (2, "delete,compact", False), (3, "delete", True), (3, "delete", False), (1, None, False)
+        ):  # fmt: skip
+            assert await configure(hall, operation, value, validate_only=validate_only) == 0
+            resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": ("cleanup.policy",)}
+            answer = await ask(hall, DESCRIBE_CONFIGS, 4, resources=[resource])
+            (entry,) = answer.results[0].configs
+            told.append((entry.value, int(entry.config_source)))
+        return told
+
+    assert in_hall(story) == [("delete,compact", 1), ("delete,compact", 1), ("compact", 1), ("delete", 5)]
+
+
+def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
+    """Or its producer would look in vain for the one it sent."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 5, {})
+        hall.node.rules = None  # type: ignore[assignment, method-assign]
+        answer = await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=3))
+        return [(part.index, int(part.error_code)) for part in answer.responses[0].partition_responses]
+
+    assert in_hall(story) == [(3, -1)]

@@ -1,0 +1,217 @@
+"""What is below the logs: the witness, recent batches, codecs, producers, lines about strangers."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import struct
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import producers, witness
+from faust_assigner.broker.storage.journal import INTERVAL_S, LINES_PER_INTERVAL, Journal
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.producers import ProducerBook
+from faust_assigner.broker.storage.records import BadBatch, Rules, check_records, cut_batch, parse_batch
+from faust_assigner.broker.storage.recovery import StoreDamaged, refuse_empty_after_loss
+from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
+from faust_assigner.broker.storage.unpacking import TooMuch, unpack
+from faust_assigner.broker.storage.witness import Witness
+from tests.support.raw_client import batch, one_record
+
+TOPIC = bytes(16)
+GZIP, SNAPPY = 1, 2
+
+
+def append(log: PartitionLog, timestamp: int) -> int:
+    """One record of that time."""
+    data = batch(one_record(), timestamp=timestamp)
+    return log.append(parse_batch(data), data, 0)
+
+
+# -- the witness -----------------------------------------------------------------------------
+
+
+def place(number: int) -> bytes:
+    """A partition of a topic."""
+    return TOPIC + struct.pack(">i", number)
+
+
+def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
+    """Also those of more partitions than the first 64 KiB have room for."""
+    first = Witness(tmp_path)
+    count = witness.GROW_BYTES // witness.ENTRY.size + 100
+    first.note(7)
+    for number in range(count):
+        first.note_end(place(number), number + 1)
+    first.note_end(place(3), 50)
+    first.close()
+    again = Witness(tmp_path)
+    assert (again.writes, again.same_boot, again.lacks(7), again.lacks(5)) == (7, True, 0, 2)
+    assert again.ends == {place(n): 50 if n == 3 else n + 1 for n in range(count)}
+    again.close()
+
+
+def test_a_head_that_was_torn_by_a_kill_is_not_believed(tmp_path: Path) -> None:
+    """The other copy is of the write before."""
+    first = Witness(tmp_path)
+    first.note(7)
+    first.note(8)
+    newest = 1 - first._turn
+    first._map[newest * witness.HEAD_BYTES + 30] ^= 0xFF
+    first.close()
+    again = Witness(tmp_path)
+    assert again.writes == 7
+    again.close()
+
+
+def test_a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss(tmp_path: Path) -> None:
+    """The store is sound and whole by its count; the last batch of one partition is not there."""
+    node = Node(Settings.parse({}), tmp_path)
+    log = node.catalogue.create("t", 1, {}).partitions[0]
+    for _ in range(3):
+        append(log, 1)
+    keys = [key for key in log.every_key() if key.endswith(struct.pack(">q", 2))]
+    node.close()
+    store = RocksStore(tmp_path)
+    store.write((), keys)
+    store.close()
+    with pytest.raises(StoreDamaged, match="t-0: offsets 2 to 2"):
+        Node(Settings.parse({}), tmp_path)
+    again = Node(Settings.parse({"log.recovery.accept.loss": "true"}), tmp_path)
+    found = again.catalogue.get("t")
+    assert found is not None
+    assert append(found.partitions[0], 1) == 3, "no offset is given twice"
+    again.close()
+
+
+def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    """Before anything is written into it; unless the loss is accepted."""
+    store = RocksStore(tmp_path)
+    refuse_empty_after_loss(store, Settings.parse({}))
+    store.lost_writes = 5
+    with pytest.raises(StoreDamaged, match="5 acknowledged writes"):
+        refuse_empty_after_loss(store, Settings.parse({}))
+    refuse_empty_after_loss(store, Settings.parse({"log.recovery.accept.loss": "true"}))
+    store.close()
+
+
+@pytest.mark.parametrize(("prefix", "beyond"), [(b"ab", b"ac"), (b"a\xff", b"b"), (b"a\xff\xff", b"b")])
+def test_a_range_of_a_prefix_ends_before_the_next_one(prefix: bytes, beyond: bytes) -> None:
+    """Whatever bytes it ends with: topic ids are random."""
+    assert prefix_range(prefix)[:2] == (prefix, beyond)
+
+
+# -- memory of recent batches ----------------------------------------------------------------
+
+
+def test_recent_batches_keep_to_their_bytes_and_the_oldest_go() -> None:
+    """What is put again is as large as it is now; what is dropped is gone."""
+    recent = RecentBatches(10)
+    for key in (b"a", b"b", b"a", b"c"):
+        recent.put(key, b"xxxx")
+    assert [recent.get(key) for key in (b"a", b"b", b"c")] == [b"xxxx", None, b"xxxx"]
+    recent.drop(b"a")
+    recent.put(b"d", b"xxxxxx")
+    assert [recent.get(key) for key in (b"a", b"c", b"d")] == [None, b"xxxx", b"xxxxxx"]
+
+
+def test_a_batch_that_was_deleted_is_not_read_from_memory(tmp_path: Path) -> None:
+    """Key by key, as a short log is trimmed."""
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"one"), (b"b2", b"two")])
+    assert store.peek([b"b1", b"b2"]) == [b"one", b"two"]
+    store.write((), [b"b1"])
+    assert (store.peek([b"b1"]), store.peek([b"b2"])) == (None, [b"two"])
+    store.close()
+
+
+# -- codecs ----------------------------------------------------------------------------------
+
+
+def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
+    """And what follows the last one is ignored; the cap is on all of them together."""
+    body = gzip.compress(b"one ") + gzip.compress(b"two") + b"rest"
+    assert unpack(GZIP, body, 7) == b"one two"
+    with pytest.raises(TooMuch):
+        unpack(GZIP, body, 6)
+
+
+def test_snappy_as_javas_streams_write_it_is_read() -> None:
+    """A header, then blocks with their lengths; the cap is on all of them together."""
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (b"one ", b"two")]
+    body = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    body += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    assert unpack(SNAPPY, body, 7) == b"one two"
+    assert unpack(SNAPPY, blocks[0], 4) == b"one "
+    with pytest.raises(TooMuch):
+        unpack(SNAPPY, body, 6)
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def test_two_batches_in_one_are_refused_and_bytes_behind_one_are_cut() -> None:
+    """Kafka takes one batch for a partition."""
+    data = batch()
+    assert cut_batch(data + b"rest") == data
+    with pytest.raises(BadBatch, match="more than one"):
+        cut_batch(data + data)
+
+
+def test_bytes_behind_the_last_record_are_refused() -> None:
+    """Under a checksum that is right for them."""
+    data = batch(one_record() + b"rest")
+    with pytest.raises(BadBatch):
+        check_records(data, parse_batch(data), Rules(0, False, False, 2**62, 2**62))
+
+
+# -- times in a log --------------------------------------------------------------------------
+
+
+def test_a_time_is_found_in_a_log_that_is_not_in_order_of_time() -> None:
+    """The first batch whose newest record is not older, also after the front was trimmed."""
+    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    for timestamp in (500, 100, 300, 700):
+        append(log, timestamp)
+    assert [log.find_time(time) for time in (50, 400, 500, 600, 800)] == [
+        (0, 500), (0, 500), (0, 500), (3, 700), None
+    ]  # fmt: skip
+    log.trim(1)
+    assert [log.find_time(time) for time in (50, 200, 600)] == [(1, 100), (2, 300), (3, 700)]
+    append(log, 900)
+    assert log.find_time(800) == (4, 900)
+
+
+# -- producers -------------------------------------------------------------------------------
+
+
+def test_of_too_many_producers_the_longest_idle_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who writes again is the latest again."""
+    monkeypatch.setattr(producers, "MAX_PRODUCERS_PER_PARTITION", 2)
+    book = ProducerBook()
+    for producer, sequence in ((1, 0), (2, 0), (1, 1), (3, 0)):
+        book.record(producer, 0, sequence, 0, sequence, 0)
+    gap = [parse_batch(batch(producer_id=producer, epoch=0, sequence=5)) for producer in (1, 2, 3)]
+    assert [bool(book.judge(each).error) for each in gap] == [True, False, True]
+
+
+# -- lines about strangers -------------------------------------------------------------------
+
+
+def test_what_was_left_out_of_the_log_is_told_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """Ten lines of a kind, one that there are more, then how many; another kind has its own ten."""
+    journal = Journal()
+    with caplog.at_level(logging.INFO):
+        for number in range(LINES_PER_INTERVAL + 7):
+            journal.say("frames", 0.0, "a frame of %d bytes", number)
+        journal.say("peers", 0.0, "a peer")
+        assert len(caplog.records) == LINES_PER_INTERVAL + 2
+        journal.sweep(INTERVAL_S + 1)
+        assert caplog.messages[-1] == "frames: 7 more in a minute"
+        journal.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
+        assert caplog.messages[-1] == "a frame of 99 bytes"

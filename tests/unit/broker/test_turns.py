@@ -1,0 +1,108 @@
+"""Whose turn it is: bursts of one peer, or of a thousand, hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+
+from faust_assigner.broker.turns import BEATS, QUESTIONS, WORK, Turns, lane_of
+from tests.support.hall import ticking
+
+
+class Peer:
+    """Says when it was served, ``frames`` times in all."""
+
+    def __init__(self, name: str, waiting: Turns, lane: int, served: list[str], frames: int = 1) -> None:
+        self.name, self.waiting, self.lane, self.served, self.frames = name, waiting, lane, served, frames
+
+    def serve_one(self) -> None:
+        """One frame; wait for a turn again with the next."""
+        self.served.append(self.name)
+        self.frames -= 1
+        self.come()
+
+    def come(self) -> None:
+        """Take a place in the lane."""
+        if self.frames:
+            self.waiting.wait(self, self.lane)
+
+
+def served_of(*peers: tuple[str, int, int]) -> list[str]:
+    """Who was served, in order: (name, lane, frames) came one after the other."""
+    served: list[str] = []
+
+    async def turn_by_turn() -> None:
+        waiting = Turns(ticking())
+        for name, lane, frames in peers:
+            Peer(name, waiting, lane, served, frames).come()
+        while len(served) < sum(frames for _, _, frames in peers):
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(turn_by_turn(), 20))
+    return served
+
+
+def test_a_question_goes_before_a_thousand_beats() -> None:
+    """However many members beat, and however late the question came."""
+    crowd = [(f"member {n}", BEATS, 1) for n in range(1_000)]
+    assert served_of(*crowd, ("new client", QUESTIONS, 1))[0] == "new client"
+
+
+def test_questions_without_end_leave_each_lane_its_slice() -> None:
+    """Neither records nor beats wait for the last of ten thousand questions."""
+    served = served_of(("asker", QUESTIONS, 10_000), ("producer", WORK, 1), ("member", BEATS, 1))
+    assert served.index("producer") <= 12
+    assert served.index("member") <= 12
+
+
+def test_a_burst_of_one_peer_waits_behind_the_others_of_its_lane() -> None:
+    """One frame per connection, then the next connection."""
+    assert served_of(("burst", WORK, 100), ("other", WORK, 1))[:3] == ["burst", "other", "burst"]
+
+
+def test_a_lane_is_served_in_the_order_of_coming() -> None:
+    """First come, first served, over as many turns as it takes."""
+    names = [f"member {n}" for n in range(100)]
+    assert served_of(*((name, BEATS, 1) for name in names)) == names
+
+
+def test_new_bytes_are_read_between_turns() -> None:
+    """A lane that is not empty gives the loop away after its slice."""
+    served: list[str] = []
+
+    async def looks() -> int:
+        waiting = Turns(ticking())
+        Peer("burst", waiting, WORK, served, 100).come()
+        count = 0
+        while len(served) < 100:
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    assert asyncio.run(looks()) >= 9
+
+
+def test_one_peer_that_fails_does_not_end_the_turns() -> None:
+    """Whoever waits behind it is served all the same."""
+    served: list[str] = []
+
+    class Broken(Peer):
+        def serve_one(self) -> None:
+            raise ValueError("unexpected")
+
+    async def turn_by_turn() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        waiting = Turns(ticking())
+        Broken("broken", waiting, WORK, served).come()
+        Peer("other", waiting, WORK, served).come()
+        while not served:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(turn_by_turn(), 20))
+    assert served == ["other"]
+
+
+def test_requests_are_in_the_lanes_they_belong_to() -> None:
+    """ApiVersions, Metadata and FindCoordinator are questions; a member that joins is work."""
+    assert {key: lane_of(key) for key in (18, 3, 10, 0, 1, 8, 11, 14, 12)} == {
+        **dict.fromkeys((18, 3, 10), QUESTIONS), **dict.fromkeys((0, 1, 8, 11, 14), WORK), 12: BEATS
+    }  # fmt: skip

@@ -1,0 +1,218 @@
+"""Assignors for plain aiokafka consumers: what each kind promises, over words as bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pytest
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.protocol.metadata import MetadataResponse_v1
+
+from faust_assigner.clients import (
+    CoPartitionedAssignor,
+    MetadataAssignor,
+    PlannedAssignor,
+    RackAwareAssignor,
+    RedundantAssignor,
+    StickyAssignor,
+)
+from faust_assigner.errors import MetadataRefused
+
+RACKS = ("a", "b", "c")
+
+
+def cluster(topics: Mapping[str, int]) -> ClusterMetadata:
+    """Three brokers in three racks; partition p is led by broker p modulo 3."""
+    answer = MetadataResponse_v1(
+        [(node, "127.0.0.1", 9092 + node, rack) for node, rack in enumerate(RACKS)], 0,
+        [(0, topic, False, [(0, p, p % 3, [p % 3], [p % 3]) for p in range(count)])
+         for topic, count in topics.items()])
+    made = ClusterMetadata()
+    made.update_metadata(answer)
+    return made
+
+
+class Group:
+    """Consumers by name with their assignors; each round everything passes through bytes."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        self.cluster = cluster(topics)
+        self.members: dict[str, tuple[PlannedAssignor, Sequence[str]]] = {}
+        self.words: dict[str, bytes] = {}
+        self.given: dict[str, set[tuple[str, int]]] = {}
+
+    def join(self, name: str, assignor: PlannedAssignor, *topics: str) -> Group:
+        """One more."""
+        self.members[name] = (assignor, topics or tuple(sorted(self.cluster.topics())))
+        return self
+
+    def round(self, leader: str | None = None) -> int:
+        """One rebalance; how many partitions somebody gained that held some before or were held before."""
+        told = {name: ConsumerProtocolMemberMetadata.decode(assignor.metadata(topics).encode())
+                for name, (assignor, topics) in self.members.items()}
+        for name, data in self.words.items():
+            told[name] = ConsumerProtocolMemberMetadata(0, told[name].subscription, data)
+        answers = self.members[leader or min(self.members)][0].assign(self.cluster, told)
+        before = self.given
+        self.given = {}
+        for name, (assignor, _) in self.members.items():
+            answer = ConsumerProtocolMemberAssignment.decode(answers[name].encode())
+            assignor.on_assignment(answer)
+            self.given[name] = {(tp.topic, tp.partition) for tp in answer.partitions()}
+        return sum(len(now - before.get(name, set())) for name, now in self.given.items())
+
+    @property
+    def loads(self) -> list[int]:
+        """How many partitions each has, by name."""
+        return [len(self.given[name]) for name in sorted(self.given)]
+
+    def owners(self) -> Counter[tuple[str, int]]:
+        """How many members each partition has."""
+        return Counter(tp for given in self.given.values() for tp in given)
+
+
+def test_sticky_moves_what_balance_wants_and_nothing_else() -> None:
+    """A third of three members' partitions is a quarter of four: three of twelve move."""
+    group = Group({"orders": 12})
+    for name in "abc":
+        group.join(name, StickyAssignor())
+    group.round()
+    assert group.round() == 0
+    assert group.join("d", StickyAssignor()).round(leader="d") == 3
+    assert group.loads == [3, 3, 3, 3]
+
+
+def test_co_partitioned_topics_meet_on_one_consumer() -> None:
+    """Of topics with the same count equal numbers travel together, through a join, too."""
+    group = Group({"orders": 6, "payments": 6, "audit": 4})
+    for name in "ab":
+        group.join(name, CoPartitionedAssignor())
+    group.round()
+    group.join("c", CoPartitionedAssignor()).round()
+    for given in group.given.values():
+        assert {n for t, n in given if t == "orders"} == {n for t, n in given if t == "payments"}
+    assert all(count == 1 for count in group.owners().values())
+
+
+def test_named_topics_travel_together_and_others_do_not() -> None:
+    """Four topics of one partition are spread over four consumers, but for the two that belong together."""
+    group = Group({"one": 1, "two": 1, "three": 1, "four": 1})
+    for name in "abcd":
+        group.join(name, CoPartitionedAssignor(("one", "two")))
+    group.round()
+    assert sorted(group.loads) == [0, 1, 1, 2]
+    assert any({("one", 0), ("two", 0)} <= given for given in group.given.values())
+
+
+@pytest.mark.parametrize(("members", "copies"), [(4, 2), (5, 3), (7, 2), (3, 3), (2, 3)])
+def test_each_partition_goes_to_as_many_members_as_asked_for(members: int, copies: int) -> None:
+    """Never twice to the same one, to all where there are fewer, and evenly."""
+    group = Group({"orders": 10, "audit": 3})
+    for number in range(members):
+        group.join(f"m{number}", RedundantAssignor(copies))
+    group.round()
+    assert set(group.owners().values()) == {min(copies, members)}
+    assert len(group.owners()) == 13
+    assert max(group.loads) - min(group.loads) <= 1
+    assert group.round() == 0
+
+
+def test_after_a_death_only_its_copies_find_new_members() -> None:
+    """Twelve partitions twice on four members: the six of the one that died move, and nothing else."""
+    group = Group({"orders": 12})
+    for name in "abcd":
+        group.join(name, RedundantAssignor(2))
+    group.round()
+    del group.members["b"]
+    assert group.round() == 6
+    assert group.loads == [8, 8, 8]
+
+
+def test_partitions_go_to_the_rack_of_their_leader() -> None:
+    """Three racks, one consumer in each: all partitions at home; a second round moves nothing."""
+    group = Group({"orders": 9, "audit": 6})
+    for name, rack in zip("abc", RACKS, strict=True):
+        group.join(name, RackAwareAssignor(rack))
+    group.round()
+    for name, rack in zip("abc", RACKS, strict=True):
+        assert {RACKS[number % 3] for _, number in group.given[name]} == {rack}
+    assert group.round() == 0
+
+
+def test_balance_goes_before_racks_and_partitions_come_home_when_they_can() -> None:
+    """Two racks of three have consumers; when the third comes its partitions go there."""
+    group = Group({"orders": 9})
+    group.join("a", RackAwareAssignor("a")).join("b", RackAwareAssignor("b")).round()
+    assert sorted(group.loads) == [4, 5]
+    assert group.round() == 0
+    group.join("c", RackAwareAssignor("c")).round()
+    assert group.given["c"] == {("orders", 2), ("orders", 5), ("orders", 8)}
+
+
+def test_any_facts_may_be_liked() -> None:
+    """A consumer with a fast disk likes the first partitions."""
+
+    class Disks(MetadataAssignor):
+        def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Sequence[int]:
+            return [0, 1] if labels["disk"] == "fast" else []
+
+    group = Group({"orders": 6})
+    group.join("a", Disks({"disk": "slow"})).join("b", Disks({"disk": "slow"})).round()
+    group.join("c", Disks({"disk": "fast"})).round()
+    assert group.given["c"] == {("orders", 0), ("orders", 1)}
+
+
+def test_capacity_weighs_a_share() -> None:
+    """Twice the capacity, twice the partitions."""
+    group = Group({"orders": 9})
+    group.join("a", StickyAssignor(capacity=2.0)).join("b", StickyAssignor()).round()
+    assert group.loads == [6, 3]
+
+
+@pytest.mark.parametrize("word", [
+    b"\xff", b"[]", b"{" * 9000, b'{"round": 1e99}', b'{"active": {"orders": [0, 2000000000]}}',
+    b'{"active": {"orders": [5]}}', b'{"capacity": 1e999}', b'{"labels": {"rack": 3}}', b'{"round": true}',
+    b'{"active": {"a\\nb": [0, 1]}}', b'{"spare": 7}', b" " * 300_000,
+])
+@pytest.mark.parametrize("kind", [StickyAssignor(), RedundantAssignor(2), RackAwareAssignor("a")])
+def test_a_bad_word_makes_its_member_new_and_stops_nobody(word: bytes, kind: PlannedAssignor) -> None:
+    """It is refused and counted, its partitions are given out all the same."""
+    group = Group({"orders": 6})
+    for name in "ab":
+        group.join(name, kind)
+    group.words["b"] = word
+    before = kind.refused
+    group.round()
+    assert kind.refused == before + 1
+    assert len(group.owners()) == 6
+
+
+def test_a_word_of_an_older_round_never_wins() -> None:
+    """Who slept through a round claims what it lost; the younger claim counts."""
+    group = Group({"orders": 8})
+    group.join("a", StickyAssignor()).join("b", StickyAssignor()).round()
+    asleep = group.members.pop("b")
+    group.round()
+    group.members["b"] = asleep
+    moved = group.round()
+    assert moved == 4
+    assert group.loads == [4, 4]
+
+
+def test_a_topic_without_partitions_is_nobodys() -> None:
+    """Subscribed to before it was created: no round fails."""
+    group = Group({"orders": 2})
+    group.join("a", StickyAssignor(), "orders", "later").round()
+    assert group.given["a"] == {("orders", 0), ("orders", 1)}
+
+
+def test_what_others_would_refuse_is_refused_when_it_is_made() -> None:
+    """A capacity or label no leader would take fails in the consumer that says it."""
+    with pytest.raises(MetadataRefused):
+        StickyAssignor(capacity=0)
+    with pytest.raises(MetadataRefused):
+        RackAwareAssignor("a\nb")
+    with pytest.raises(ValueError, match="copies"):
+        RedundantAssignor(0)

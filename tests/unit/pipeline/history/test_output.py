@@ -1,0 +1,208 @@
+"""What stands in the folder after runs that differ, died, or found it broken."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from faust_assigner.ledger import Row, parse
+from faust_assigner.pipeline.history import output, plots
+from faust_assigner.pipeline.history.here import history_of, publish_here
+from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.report import About, Report, _spans, to_html
+from faust_assigner.pipeline.schema import HISTORY
+from faust_assigner.pipeline.sinks import PlainFolder
+from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, SAMPLE, START, Ledger, good, stamp
+
+
+def taken(*rows: dict[str, Any]) -> list[Row]:
+    """Rows as a ledger would give them."""
+    found = [parse(good(row).data) for row in rows]
+    assert all(isinstance(row, Row) for row in found)
+    return found  # type: ignore[return-value]
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take most of a run, and only one test looks at them."""
+    if "picture" not in request.node.name:
+        monkeypatch.setattr(plots, "draw", lambda report: {})
+
+
+def moved(folder: Path) -> list[int]:
+    """Column ``moved`` of the table movement, as it is stored."""
+    found: list[int] = ds.dataset(folder / "movement", partitioning="hive").to_table()["moved"].to_pylist()
+    return found
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path) -> tuple[HistoryOptions, HistoryOptions]:
+    """Two ledgers of one day that differ in what moved, for one folder."""
+    found = []
+    for name, count in (("one", 1), ("other", 3)):
+        ledger = Ledger(tmp_path / name)
+        placed = [good({**ASSIGNMENT, "partition": n}) for n in range(count)]
+        ledger.write("w.jsonl", [good(DECISION), good(SAMPLE), *placed])
+        found.append(HistoryOptions((str(ledger.folder),), str(tmp_path / "out")))
+    return found[0], found[1]
+
+
+def test_days_that_a_dead_run_replaced_are_written_again(
+    ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """report.json is of the run before and its rows are ours again: under the mark nothing is believed."""
+    one, other = ledgers
+    publish_here(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(output, "_put", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish_here(other)
+    assert moved(tmp_path / "out") == [3]
+    publish_here(one)
+    assert moved(tmp_path / "out") == [1]
+
+
+@pytest.mark.parametrize("broken", [b"{oops", b"[]", b'{"movement": 5}', b'{"movement": [5]}', b"{}"])
+def test_a_report_that_is_broken_is_replaced(
+    ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path, broken: bytes
+) -> None:
+    """Whatever stands in report.json, the next run writes all tables."""
+    one, other = ledgers
+    publish_here(one)
+    (tmp_path / "out" / "report.json").write_bytes(broken)
+    publish_here(other)
+    assert moved(tmp_path / "out") == [3]
+
+
+def test_a_picture_of_a_table_that_is_empty_now_goes(
+    ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path
+) -> None:
+    """No sample is left, so no heaviest partitions are drawn."""
+    one, _ = ledgers
+    publish_here(one)
+    assert (tmp_path / "out" / "skew.png").exists()
+    Ledger(tmp_path / "one").write("w.jsonl", [good(DECISION), good(ASSIGNMENT)])
+    publish_here(one)
+    assert not (tmp_path / "out" / "skew.png").exists()
+
+
+# -- folders ---------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_replaced_is_there_all_the_while(tmp_path: Path) -> None:
+    """The old one is moved aside and goes last: at each step one of them can be read."""
+    folder = PlainFolder(str(tmp_path))
+    folder.write("report.json", b"old")
+    seen: list[bool] = []
+    rename = folder._rename
+
+    def look() -> None:
+        seen.append(any(path.read_bytes() in (b"old", b"new") for path in tmp_path.glob("**/*report.json")
+                        if path.parent == tmp_path or path.name.startswith("old-")))  # fmt: skip
+
+    def watched(source: tuple[str, ...], target: tuple[str, ...]) -> None:
+        look()
+        rename(source, target)
+        look()
+
+    folder._rename = watched  # type: ignore[method-assign]
+    folder.write("report.json", b"new")
+    assert seen
+    assert all(seen)
+    assert (tmp_path / "report.json").read_bytes() == b"new"
+
+
+def test_days_that_were_staged_before_are_not_published(tmp_path: Path) -> None:
+    """A run that died left days of its own beside."""
+    folder = PlainFolder(str(tmp_path))
+    row = {"group_id": "g", "policy": "p", "decisions": 1, "assigned": 1, "moved": 1, "cold_moves": 0,
+           "standby_hits": 0}  # fmt: skip
+    for day in (1, 2):
+        folder.stage_rows("movement", [{**row, "dt": datetime(2026, 11, day, tzinfo=UTC).date()}])
+    folder.publish("movement")
+    assert folder.children("movement") == ["dt=2026-11-02"]
+
+
+def test_a_day_that_was_not_staged_is_gone(tmp_path: Path) -> None:
+    """Its rows are no part of what the table says now."""
+    folder = PlainFolder(str(tmp_path))
+    (tmp_path / "movement" / "dt=2026-11-01").mkdir(parents=True)
+    folder.publish_day("movement", "2026-11-01")
+    assert folder.children("movement") == []
+
+
+def test_a_run_that_fails_leaves_its_mark(tmp_path: Path) -> None:
+    """Until one that succeeds takes it away."""
+    folder = PlainFolder(str(tmp_path))
+    with pytest.raises(ZeroDivisionError), folder.replacing():
+        raise ZeroDivisionError
+    assert folder.exists("_REPLACING")
+    with folder.replacing():
+        pass
+    assert not folder.exists("_REPLACING")
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def test_of_decisions_that_disagree_under_one_id_the_earliest_stands() -> None:
+    """Whoever wrote first, and in whatever order they are read."""
+    later = {**DECISION, "ts": stamp(START.replace(hour=22)), "policy": "later"}
+    for rows in ((DECISION, later), (later, DECISION)):
+        assert [row["policy"] for row in history_of(taken(*rows)).tables["movement"]] == ["p"]
+
+
+def test_a_member_that_is_told_twice_is_one() -> None:
+    """It is idle once, and its load is counted once."""
+    member = DECISION["members"][0]  # type: ignore[index]
+    found = history_of(taken({**DECISION, "members": [member, member]}))
+    assert found.tables["balance"][0]["idle_members"] == 1
+
+
+def test_a_counter_that_was_reset_takes_nothing_away() -> None:
+    """An amount below zero is none."""
+    rows = [{**SAMPLE, "records_in": 10}, {**SAMPLE, "records_in": -7, "ts": stamp(START.replace(minute=1))}]
+    assert [row["records_in"] for row in history_of(taken(*rows)).tables["skew"]] == [10]
+
+
+def test_recoveries_and_placements_that_are_told_twice_count_once() -> None:
+    """And standbys are no placements of actives."""
+    standby = {**ASSIGNMENT, "role": "standby", "member_id": "n", "partition": 5}
+    found = history_of(taken(DECISION, ASSIGNMENT, ASSIGNMENT, standby, RECOVERY, RECOVERY)).tables
+    assert [(row["assigned"], row["moved"]) for row in found["movement"]] == [(1, 1)]
+    assert [row["recoveries"] for row in found["recovery"]] == [1]
+
+
+# -- the page --------------------------------------------------------------------------------
+
+
+def report(**tables: list[dict[str, Any]]) -> Report:
+    """A report with these tables and nothing in the others."""
+    return Report({name: tables.get(name, []) for name in HISTORY}, about=About(version="1"))
+
+
+def test_the_newest_rebalance_leads_the_page_and_times_are_utc() -> None:
+    """Rows are in order of time; the page turns them round."""
+    times = [START, START.replace(hour=22)]
+    told = Report(report().tables, {"rebalances": [{"time": at} for at in times]}, about=About(version="1"))
+    page = to_html(told, {}, title="t").decode()
+    assert page.index("2026-11-21 22:00:00") < page.index("2026-11-21 20:00:00")
+
+
+def test_refused_lines_that_are_not_shown_are_counted() -> None:
+    """Also those beyond what the table holds."""
+    row = {"file": "f", "line": 1, "reason": "r"}
+    told = Report(report(quarantine=[row]).tables, refused=5_001, about=About(version="1"))
+    assert "5,000" in to_html(told, {}, title="t").decode()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [([0, 1, 2, 3, 7], "0-3, 7"), ([2, 0], "0, 2"), ([5], "5"), ([], "")]
+)
+def test_partition_numbers_are_told_as_spans(numbers: list[int], said: str) -> None:
+    """Neighbours together, others apart."""
+    assert _spans(numbers) == said

@@ -1,0 +1,121 @@
+"""How much may be refused, what of it is kept, and which decision is the current one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from faust_assigner.ledger import Row
+from faust_assigner.pipeline.ledgers import topics
+from faust_assigner.pipeline.ledgers.current import current_here
+from faust_assigner.pipeline.ledgers.parse import parse_messages
+from faust_assigner.pipeline.ledgers.refusals import (
+    EmptyLedger,
+    Refused,
+    Tolerance,
+    TooManyRefused,
+    refuse_empty,
+)
+from faust_assigner.pipeline.ledgers.rows import read_here
+from faust_assigner.pipeline.ledgers.topics import TopicSource, TopicStreamReader
+from faust_assigner.snapshots.changelog import Extent
+from tests.integration.spark.ledgers import DECISION, SAMPLE, Ledger, bad, good
+
+
+def test_a_share_is_of_all_lines() -> None:
+    """One of a hundred is one percent, and not more than that."""
+    Tolerance.parse("1%").check(Refused(accepted=99, lines=1))
+    with pytest.raises(TooManyRefused, match="2 of 100 lines refused"):
+        Tolerance.parse("1%").check(Refused(accepted=98, lines=2))
+    with pytest.raises(TooManyRefused):
+        Tolerance.parse("0").check(Refused(accepted=98, lines=1))
+
+
+def test_only_so_many_refused_lines_are_kept_and_all_are_counted() -> None:
+    """A driver that keeps a million of them has no memory left."""
+    refused = Refused(keep=2)
+    for number in range(1, 6):
+        refused.refuse("f", number, "why" * 200)
+    assert (refused.lines, [line for _, line, _ in refused.kept]) == (5, [1, 2])
+    assert all(len(reason) == 300 for _, _, reason in refused.kept)
+    assert refused.first is not None
+    assert refused.first.startswith("f:1: why")
+
+
+def test_an_empty_ledger_replaces_nothing_good() -> None:
+    """Unless that is asked for; an empty one beside nothing is fine, one of refused lines never is."""
+    refuse_empty(Refused(), wanted=None, replaces=None)
+    refuse_empty(Refused(), wanted=False, replaces="out")
+    for refused, wanted, replaces in (
+        (Refused(), None, "out"), (Refused(), True, None), (Refused(lines=3), None, None)
+    ):  # fmt: skip
+        with pytest.raises(EmptyLedger):
+            refuse_empty(refused, wanted=wanted, replaces=replaces)
+
+
+def test_what_is_read_here_is_held_to_the_tolerance(tmp_path: Path) -> None:
+    """And told with file and line, counted from one."""
+    ledger = Ledger(tmp_path)
+    ledger.write("w.jsonl", [good(DECISION), bad(b"{oops", "JSON")])
+    rows, refused = read_here([str(tmp_path)], Tolerance())
+    assert (len(rows), refused.lines) == (1, 1)
+    assert refused.first is not None
+    assert "w.jsonl:2: " in refused.first
+    with pytest.raises(TooManyRefused):
+        read_here([str(tmp_path)], Tolerance(most=0))
+
+
+def decided(name: str, ts: int) -> Row:
+    """A decision of one member."""
+    member = {"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": None}
+    values = {"group_id": "g", "decision_id": name, "ts": ts, "config": {}, "members": [member]}
+    return Row("decision", values)
+
+
+def owned(decision: str, partition: int) -> Row:
+    """An active placement of its member."""
+    values: dict[str, Any] = {"group_id": "g", "decision_id": decision, "topic": "t", "partition": partition}
+    return Row("assignment", {**values, "role": "active", "member_id": "m"})
+
+
+def test_the_newest_decision_is_the_current_one_and_its_rows_alone_count() -> None:
+    """In whatever order the files are read; of two at one moment the greater id."""
+    rows = [decided("b", 1), decided("a", 2), decided("c", 2), owned("a", 1), owned("c", 2), owned("b", 3)]
+    for order in (rows, rows[::-1]):
+        (current,) = current_here(order)
+        assert current.decision_id == "c"
+        assert {t: list(map(int, n)) for t, n in current.members[0].actives.items()} == {"t": [2]}
+
+
+def test_a_clusters_secrets_travel_under_a_name_that_is_not_shown() -> None:
+    """Spark blacks out options that are called a secret."""
+    source = TopicSource.from_url("kafka://a:1,b:2/t", {"sasl.password": "hush"})
+    options = source.to_options()
+    assert [name for name, value in options.items() if "hush" in value] == ["properties_secret"]
+    assert TopicSource.from_options(options) == source
+
+
+def test_a_stream_never_steps_back_behind_what_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition whose end is lower now (a broker that lags, a topic made anew) waits where it is."""
+    source = TopicSource.from_url("kafka://a:1/t")
+    extents = {0: Extent(0, 5), 1: Extent(0, 9), 2: Extent(0, 1)}
+    monkeypatch.setattr(topics, "extents_now", lambda _: extents)
+    reader = TopicStreamReader(source)
+    end = reader.latestOffset({"0": 7, "1": 7}, reader.getDefaultReadLimit())
+    assert end == {"0": 7, "1": 9, "2": 1}
+    spans = [part.value for part in reader.partitions({"0": 7, "1": 7}, end)]
+    assert spans == [(1, 7, 9), (2, 0, 1)]
+
+
+def test_each_row_stands_at_its_own_lines_place() -> None:
+    """Tables, refusals and tombstones mixed: a struct, a reason or nothing, at the line's place."""
+    lines = [good(DECISION).data, b"{oops", None, good(SAMPLE).data, good({**DECISION, "policy": "q"}).data]
+    messages = pa.RecordBatch.from_pydict({"file": ["t/0"] * 5, "pos": [7, 8, 9, 10, 11], "value": lines})
+    rows = pa.Table.from_batches(parse_messages([messages])).to_pylist()
+    told = [(row["pos"], row["decision"] and row["decision"]["policy"], bool(row["partition_sample"]),
+             bool(row["reason"])) for row in rows]  # fmt: skip
+    assert told == [(7, "p", False, False), (8, None, False, True), (10, None, True, False),
+                    (11, "q", False, False)]  # fmt: skip

@@ -1,0 +1,156 @@
+"""What of a ledger a replay takes, and what a difference between two arms may say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.ledger import Row
+from faust_assigner.pipeline.simulate.measured import LEAST_TAKEOVERS, RecoveryFact, calibrated
+from faust_assigner.pipeline.simulate.recorded import Week, decision_at, facts_of, week
+from faust_assigner.pipeline.simulate.scenarios import Shape, generate, scenario_seed
+from faust_assigner.pipeline.simulate.settings import _calmer, comparable, difference
+from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, TaskGroup, Worker
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def decided(group: str, name: str, at: datetime = START, **more: Any) -> Row:
+    """A decision of one member."""
+    member = {"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": None}
+    values = {"group_id": group, "decision_id": name, "ts": at, "trigger": "join", "config": {},
+              "members": [member], "session_timeout_s": 10.0}  # fmt: skip
+    return Row("decision", values | more)
+
+
+def placed(group: str, topic: str) -> Row:
+    """An active placement."""
+    values = {"group_id": group, "decision_id": "d", "topic": topic, "partition": 0, "role": "active",
+              "member_id": "m"}  # fmt: skip
+    return Row("assignment", values)
+
+
+def recovered(group: str) -> Row:
+    """A recovery of a second."""
+    values = {"group_id": group, "decision_id": "d", "member_id": "m", "topic": "t", "partition": 0}
+    ended = START + timedelta(seconds=1)
+    return Row("recovery", {**values, "source": "replay", "started": START, "ended": ended, "records": 5})
+
+
+def test_a_decision_stands_from_its_very_moment_on() -> None:
+    """Before the first there is none."""
+    moments = [START, START + timedelta(seconds=10)]
+    times = (moments, ["a", "b"])
+    seconds = (-1, 0, 9, 10, 11)
+    assert [decision_at(times, START + timedelta(seconds=s)) for s in seconds] == ["", "a", "a", "b", "b"]
+
+
+def test_topics_that_weigh_nothing_are_no_tasks_of_a_recorded_week() -> None:
+    """As the decisions' config says; the others stay."""
+    rows = [decided("g", "d", config={"weightless": "idle other"}), placed("g", "t"), placed("g", "idle")]
+    (recording,) = week(facts_of(rows)).recordings
+    assert list(recording.partitions) == ["t"]
+
+
+def test_facts_of_a_group_are_its_own() -> None:
+    """Decisions, topics and recoveries of others are left out."""
+    rows = [row for g in ("g", "h") for row in (decided(g, "d"), placed(g, "t"), recovered(g))]
+    mine = facts_of(rows).of_group("h")
+    assert [decision["group_id"] for decision in mine.decisions] == ["h"]
+    assert {fact.group_id for fact in (*mine.topics, *mine.recoveries)} == {"h"}
+    assert (len(mine.topics), len(mine.recoveries)) == (1, 1)
+
+
+def test_the_longest_session_of_the_newest_decisions_counts() -> None:
+    """Of each group its newest word, of all groups the longest."""
+    rows = [decided("g", "d1", session_timeout_s=90.0),
+            decided("g", "d2", START + timedelta(1), session_timeout_s=20.0),
+            decided("h", "d3", session_timeout_s=30.0)]  # fmt: skip
+    costs, measured = calibrated(Costs(), (), facts_of(rows).decisions)
+    assert (costs.session_timeout_s, measured) == (30.0, ("session_timeout_s",))
+
+
+def test_a_warm_recovery_with_much_to_read_is_no_takeover() -> None:
+    """It tells how fast somebody reads, not how long a takeover takes."""
+    lag = Costs().acceptable_recovery_lag
+    quick = [RecoveryFact("g", "d", str(n), 2.0, lag, False) for n in range(LEAST_TAKEOVERS)]
+    slow = [RecoveryFact("g", "d", f"slow {n}", 900.0, lag + 1, False) for n in range(9)]
+    assert calibrated(Costs(), [*quick, *slow], ())[0].warm_takeover_s == 2.0
+    assert calibrated(Costs(), slow, ())[1] == ()
+
+
+def test_each_scenario_has_a_seed_of_its_own() -> None:
+    """That depends on the run's seed and on its number."""
+    seeds = {scenario_seed(seed, number) for seed in range(5) for number in range(20)}
+    assert len(seeds) == 100
+
+
+def test_the_hot_partitions_are_also_the_large_ones() -> None:
+    """In each group with state, load and state go together."""
+    for number in range(20):
+        scenario = generate(Shape(zipf=(1.0, 1.2)), number, scenario_seed(4, number))
+        start = 0
+        for group in scenario.groups:
+            span = slice(start, start + group.partitions)
+            start += group.partitions
+            if group.changelog is not None and group.partitions > 2:
+                heaviest = int(np.argmax(scenario.rates[span]))
+                assert scenario.records[span][heaviest] == scenario.records[span].max()
+                assert scenario.records[span].min() < scenario.records[span].max()
+
+
+def test_differences_are_taken_scenario_by_scenario() -> None:
+    """Two arms of the same scenarios: a constant difference has no width, however the scenarios differ."""
+    mine = {"a": 1.0, "b": 100.0, "c": 7.0, "only mine": 9.0}
+    theirs = {"c": 9.0, "a": 3.0, "b": 102.0}
+    assert difference(mine, theirs) == {"scenarios": 3, "mean": -2.0, "interval": [-2.0, -2.0]}
+
+
+@pytest.mark.parametrize(
+    ("interval", "calmer"),
+    [(None, "even"), ((-1.0, 1.0), "even"), ((0.0, 1.0), "even"), ((-2.0, -1.0), "p"), ((1.0, 2.0), "q")],
+)
+def test_a_difference_that_may_be_chance_is_even(interval: tuple[float, float] | None, calmer: str) -> None:
+    """Who stops less is said only where the interval leaves out zero."""
+    assert _calmer("p", "q", interval) == calmer
+
+
+def recorded() -> Scenario:
+    """Four workers, all restarted twice; one group of heavy partitions, one of light ones."""
+    workers = tuple(Worker(name, None) for name in "abcd")
+    restarts = [Event(100.0 * n, Kind.RESTART, "abcd"[n % 4], 5.0) for n in range(8)]
+    groups = (TaskGroup("light", 4, None), TaskGroup("heavy", 4, None))
+    rates = np.array([1.0, 2, 3, 4, 100, 200, 300, 400])
+    return Scenario(0, 0, "g", "2026-11-21", workers, tuple("abcd"), groups, rates, np.zeros(8),
+                    tuple(restarts), np.ones(8))  # fmt: skip
+
+
+def test_a_rolling_deploy_goes_round_before_it_begins_anew() -> None:
+    """Whoever was hit least so far is next, in every variation; not always in the same order."""
+    source, orders = Week((recorded(),)), set()
+    for number in range(1, 20):
+        hit = [event.member_id for event in source.scenario(number, number).events]
+        assert sorted(hit[:4]) == sorted(hit[4:]) == list("abcd")
+        orders.add(tuple(hit))
+    assert len(orders) > 1
+
+
+def test_heavy_partitions_change_places_within_their_group() -> None:
+    """A variation draws anew which are the heavy ones, of each group its own."""
+    source, seen = Week((recorded(),)), set()
+    for number in range(1, 20):
+        rates = source.scenario(number, number).rates.tolist()
+        assert sorted(rates[:4]) == [1, 2, 3, 4]
+        assert sorted(rates[4:]) == [100, 200, 300, 400]
+        seen.add(tuple(rates))
+    assert len(seen) > 1
+
+
+def test_only_arms_whose_members_join_alike_are_compared() -> None:
+    """Who plans may differ; static members beside dynamic ones would compare the members."""
+    pairs = {("ours", "stock"): True, ("ours+static", "stock+static"): True, ("ours+static", "stock"): False,
+             ("ours+weights", "stock"): True, ("ours", "ours+static"): False}  # fmt: skip
+    assert {pair: comparable(*pair) for pair in pairs} == pairs

@@ -1,0 +1,127 @@
+"""What a snapshot is built upon, what is published of it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.snapshots import run as snapshot_run
+from faust_assigner.pipeline.snapshots import spans
+from faust_assigner.pipeline.snapshots.job import SnapshotOptions, duration_ms, run
+from faust_assigner.pipeline.snapshots.run import refuse_recreated, take_snapshot
+from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, SpanWriter, publish
+from faust_assigner.snapshots.catalog import SnapshotCorruptError
+from faust_assigner.snapshots.changelog import Changelog, Extent
+from faust_assigner.snapshots.manifest import SnapshotError
+
+CLUSTER = Cluster("a:1")
+
+
+def job(folder: Path, *ends: int) -> Job:
+    """One span for each end, from 0."""
+    numbered = tuple(Span(number, 0, end) for number, end in enumerate(ends))
+    return Job("t", str(folder), numbered, 1_000, topic_id="id-1")
+
+
+def log(topic_id: str | None = "id-1", end: int = 5) -> Changelog:
+    """A changelog of one partition."""
+    found: Any = SimpleNamespace(topic="t", topic_id=topic_id, extents={0: Extent(0, end)})
+    return found  # type: ignore[no-any-return]
+
+
+def written(given: Job, partition: int) -> Part:
+    """A part with one record."""
+    with SpanWriter(given, given.spans[partition]) as writer:
+        writer.add([b"k"], [b"v"], first_offset=0, last_offset=0)
+        return writer.finish()
+
+
+def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> None:
+    """Ascending, each once, below the end."""
+    given = job(tmp_path, 5)
+    for first, last in ((0, 1), (1, 0), (3, 5)):
+        with SpanWriter(given, given.spans[0]) as writer:
+            writer.add([b"k", b"k"], [b"v", b"w"], first_offset=0, last_offset=1)
+            with pytest.raises(SnapshotError):
+                writer.add([b"k"], [b"v"], first_offset=first, last_offset=last)
+
+
+def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> None:
+    """A partition read by two tasks cannot be merged, one that is missing is a hole."""
+    given = job(tmp_path, 5, 5)
+    parts = [written(given, number) for number in (1, 0)]
+    for wrong in (parts[:1], [*parts, parts[0]]):
+        with pytest.raises(SnapshotError):
+            publish(given, wrong)
+    assert [(each.partition, each.topic_id) for each in publish(given, parts)] == [(0, "id-1"), (1, "id-1")]
+
+
+def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
+    """The next older one that is; none where none is."""
+    judge: Any = SimpleNamespace(log=SimpleNamespace(topic="t"))
+    manifests = [SimpleNamespace(snapshot_id=number) for number in range(3)]
+    judge.verdicts = lambda _: [(manifests[0], "too old"), (manifests[1], None), (manifests[2], None)]
+    assert spans._base(judge, 0) is manifests[1]
+    judge.verdicts = lambda _: [(manifests[0], "too old")]
+    assert spans._base(judge, 0) is None
+
+
+@pytest.mark.parametrize("now", [log("id-2"), log(end=4), log(None)])
+def test_a_topic_that_was_made_anew_meanwhile_is_not_published(
+    now: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another id, or an end that is lower than what was read."""
+    monkeypatch.setattr(snapshot_run, "look_at", lambda *_: now)
+    with pytest.raises(SnapshotError, match="recreated"):
+        refuse_recreated(log(), CLUSTER)
+
+
+def test_a_topic_that_only_grew_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual case."""
+    monkeypatch.setattr(snapshot_run, "look_at", lambda *_: log(end=9))
+    refuse_recreated(log(), CLUSTER)
+
+
+def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --previous everything is read instead; another error, or no base, stays an error."""
+    tried: list[bool] = []
+
+    def plan(*_: object, previous: bool = False, **__: object) -> Job:
+        tried.append(previous)
+        return job(tmp_path, 0)
+
+    def damaged(*_: object) -> list[Part]:
+        if tried[-1]:
+            raise SnapshotCorruptError("bytes differ")
+        return []
+
+    monkeypatch.setattr(snapshot_run, "look_at", lambda *_: log())
+    monkeypatch.setattr(snapshot_run, "plan_job", plan)
+    monkeypatch.setattr(snapshot_run, "_run", damaged)
+    monkeypatch.setattr(snapshot_run, "publish", lambda *_: [])
+    assert take_snapshot(CLUSTER, "t", str(tmp_path), previous=True) == []
+    assert tried == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("7d", 604_800_000), ("36h", 129_600_000), ("90m", 5_400_000), ("1.5s", 1_500), ("5ms", 5)],
+)
+def test_durations_are_what_they_say(text: str, ms: int) -> None:
+    """And anything else is refused."""
+    assert duration_ms(text) == ms
+    with pytest.raises(ConfigError):
+        duration_ms(text + "x")
+
+
+def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_asked() -> None:
+    """It would be a path in the folder of snapshots."""
+    with pytest.raises(ConfigError, match="no name of a Kafka topic"):
+        run(SnapshotOptions(CLUSTER, "../t", "somewhere", no_spark=True), None)

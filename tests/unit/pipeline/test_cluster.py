@@ -1,0 +1,90 @@
+"""Kafka's client properties: where they come from, and what each client is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
+
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": "worker",
+    "sasl.password": 'pa"ss\\word',
+}
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    """A password in the environment replaces the file's; the file's name is no property."""
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.username=of the file\nsasl.password=of the file\n")
+    environment = {
+        "FAUST_ASSIGNER_KAFKA_CONFIG": str(path),
+        "FAUST_ASSIGNER_KAFKA_SASL_PASSWORD": "of the environment",
+        "SASL_USERNAME": "of nobody",
+    }
+    assert client_properties(None, environment) == {
+        "sasl.username": "of the file", "sasl.password": "of the environment"
+    }  # fmt: skip
+
+
+def test_the_option_goes_before_the_file_that_the_environment_names(tmp_path: Path) -> None:
+    """--config FILE."""
+    for name in ("mine", "other"):
+        (tmp_path / name).write_text(f"client.id={name}\n")
+    environment = {"FAUST_ASSIGNER_KAFKA_CONFIG": str(tmp_path / "other")}
+    assert client_properties(str(tmp_path / "mine"), environment) == {"client.id": "mine"}
+
+
+def test_brokers_that_are_named_go_before_the_propertys() -> None:
+    """And are no property of the cluster."""
+    properties = {"bootstrap.servers": "a:1", "client.id": "me"}
+    assert cluster_of(None, properties) == Cluster("a:1", {"client.id": "me"})
+    assert cluster_of("b:2", properties).bootstrap == "b:2"
+    with pytest.raises(ConfigError, match="no brokers"):
+        cluster_of(None, {})
+
+
+def test_spark_is_told_a_login_once_and_escaped() -> None:
+    """Its connector knows sasl.jaas.config alone; our own two names stay with us."""
+    told = Cluster("a:1", SASL).spark_options()
+    assert told["kafka.sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        r'username="worker" password="pa\"ss\\word";'
+    )
+    assert told["kafka.bootstrap.servers"] == "a:1"
+    assert not {"kafka.sasl.username", "kafka.sasl.password"} & told.keys()
+
+
+def test_a_login_in_jaas_is_read_as_kafka_reads_it() -> None:
+    """Quoted with escapes, in single quotes, or bare."""
+    for jaas in (r'x required username="worker" password="pa\"ss\\word";',
+                 """x required username='worker' password='pa"ss\\word';""",
+                 r'x required username=worker password=pa"ss\word;'):
+        given = {**SASL, "sasl.jaas.config": jaas}
+        del given["sasl.username"], given["sasl.password"]
+        found = Cluster("a:1", given).connection()
+        assert (found["sasl_plain_username"], found["sasl_plain_password"]) == ("worker", 'pa"ss\\word')
+
+
+def test_an_unknown_protocol_is_refused_by_name() -> None:
+    """Before anything is sent in the clear."""
+    with pytest.raises(ConfigError, match=r"security\.protocol .*'SASL_TLS'"):
+        Cluster("a:1", {"security.protocol": "sasl_tls"}).connection()
+
+
+def test_a_hosts_name_is_checked_unless_that_is_switched_off() -> None:
+    """ssl.endpoint.identification.algorithm: https by default, empty as in Kafka itself."""
+    checked = Cluster("a:1", {"security.protocol": "SSL"}).connection()["ssl_context"]
+    assert checked.check_hostname
+    name = "ssl.endpoint.identification.algorithm"
+    free = Cluster("a:1", {"security.protocol": "SSL", name: ""}).connection()["ssl_context"]
+    assert not free.check_hostname
+
+
+def test_secrets_are_in_no_repr() -> None:
+    """Logs and tracebacks show the brokers alone."""
+    assert repr(Cluster("a:1", SASL)) == "Cluster(bootstrap='a:1')"

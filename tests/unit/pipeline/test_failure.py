@@ -1,0 +1,64 @@
+"""What a failed command says, and the exit code that a scheduler acts on."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline import jobs
+from faust_assigner.pipeline.failure import FAILED, TRY_AGAIN, USAGE, last_words, verdict
+
+JAVA = """An error occurred while calling o1.load.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.Some.where(Some.scala:1)
+Caused by: org.apache.kafka.common.errors.TimeoutException: no answer from broker 1
+\tat org.apache.kafka.Else.where(Else.java:2)
+"""
+
+
+def error_of(package: str, name: str, said: str, *, cause: BaseException | None = None) -> Exception:
+    """An error as a package would raise it."""
+    error: Exception = type(name, (Exception,), {"__module__": f"{package}.inside"})(said)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("an option"), 2),
+        (error_of("py4j", "Py4JJavaError", JAVA), TRY_AGAIN),
+        (error_of("pyspark", "AnalysisException", "no such column"), FAILED),
+        (error_of("pyspark", "PySparkException", "Class S3AFileSystem not found"), USAGE),
+        (error_of("aiokafka", "KafkaConnectionError", "nobody there"), TRY_AGAIN),
+        (error_of("aiokafka", "RecordTooLargeError", "too large"), FAILED),
+        (error_of("botocore", "ClientError", "x", cause=ConnectionRefusedError()), TRY_AGAIN),
+        (PermissionError("not yours"), FAILED),
+        (TimeoutError("no answer"), TRY_AGAIN),
+        (ModuleNotFoundError("x", name="pyspark"), FAILED),
+    ],
+)
+def test_each_error_has_the_code_that_says_whether_to_try_again(error: Exception, code: int) -> None:
+    """75 for what may pass, 1 for what stays, 2 for what was asked wrongly."""
+    found = verdict(error)
+    assert found is not None
+    assert found[1] == code
+
+
+def test_what_is_our_own_bug_keeps_its_traceback() -> None:
+    """No line for it, however short it could be."""
+    assert verdict(KeyError("x")) is None
+    assert verdict(AssertionError("x")) is None
+
+
+def test_javas_last_cause_is_told_and_not_its_first_words() -> None:
+    """The line that says why."""
+    assert last_words(JAVA).startswith("Caused by: org.apache.kafka")
+    assert last_words("nothing that looks like an error\nmore") == "nothing that looks like an error"
+
+
+def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
+    """Usage, exit code 2; nothing is imported."""
+    for arguments in ([], ["no-such-job"]):
+        assert jobs.main(arguments) == USAGE
+        assert "usage: jobs.py {history,simulate,snapshot,weights}" in capsys.readouterr().err

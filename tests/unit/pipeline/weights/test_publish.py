@@ -1,0 +1,100 @@
+"""Weights on their way out: a file that is whole at any moment, records that a broker takes."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.weights import job, publish
+from faust_assigner.pipeline.weights.job import Learned, Request
+from faust_assigner.pipeline.weights.publish import NotPublished, write_file
+from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, weigh
+from faust_assigner.weights.document import MAX_AGE_S
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def rate(partition: int, *, newest: datetime = NOW, records: int = 10) -> PartitionRate:
+    """A partition that was sampled."""
+    return PartitionRate("g", "t", partition, 2, 60_000.0, records, 1_000, 5.0, 0, newest)
+
+
+def learned(*rates: PartitionRate) -> Learned:
+    """What a run found."""
+    return Learned(rates or (rate(0), rate(1)), (), 0)
+
+
+def test_a_reader_finds_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the last step the old bytes are there; a write that fails leaves nothing else behind."""
+    path = tmp_path / "weights.json"
+    write_file(path, b"old")
+    seen: list[bytes] = []
+    replace = os.replace
+
+    def watched(source: Any, target: Any) -> None:
+        seen.append(path.read_bytes())
+        replace(source, target)
+
+    monkeypatch.setattr(publish.os, "replace", watched)
+    write_file(path, b"new")
+    assert (seen, path.read_bytes()) == ([b"old"], b"new")
+    monkeypatch.setattr(publish.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(NotPublished):
+        write_file(path, b"newer")
+    assert [each.name for each in tmp_path.iterdir()] == ["weights.json"]
+    assert path.read_bytes() == b"new"
+
+
+def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the group and both sizes."""
+    sent: list[object] = []
+    monkeypatch.setattr(publish, "MAX_RECORD_BYTES", 10)
+    monkeypatch.setattr(publish, "_send", lambda *given: sent.append(given))
+    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    request = Request(["somewhere"], NOW, None, Cluster("a:1"), "weights")
+    with pytest.raises(NotPublished, match="group 'g'"):
+        job._finish(request, learned())
+    assert sent == []
+
+
+def test_weights_that_no_assignor_would_take_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read back before they go out."""
+    monkeypatch.setattr(job, "encode", lambda *_, **__: b"{oops")
+    with pytest.raises(Exception, match=r"."):
+        job._finish(Request(["somewhere"], NOW, str(tmp_path / "w")), learned())
+    assert not (tmp_path / "w").exists()
+
+
+def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
+    """The newest of them decides."""
+    old = NOW - timedelta(seconds=MAX_AGE_S + 1)
+    request = Request(["somewhere"], NOW, str(tmp_path / "w"))
+    stale = job._finish(request, learned(rate(0, newest=old), rate(1, newest=old)))
+    fresh = job._finish(request, learned(rate(0, newest=old), rate(1)))
+    assert (stale["stale_samples"], fresh["stale_samples"]) == (True, False)
+
+
+def test_of_a_state_its_latest_size_counts() -> None:
+    """In whatever order samples are read; what came in is summed."""
+    sample = {"group_id": "g", "topic": "t", "partition": 0, "records_in": 1, "bytes_in": 1, "cpu_ms": 1.0}
+    samples = [{**sample, "ts": NOW + timedelta(minutes=minute), "state_bytes": size, "end_offset": size}
+               for minute, size in ((2, 20), (0, 500), (1, 90))]  # fmt: skip
+    (found,) = rates_of(samples)
+    assert (found.state_bytes, found.end_offset, found.records_in) == (20, 20, 3)
+
+
+def test_a_cost_that_nobody_measured_takes_no_part_in_the_blend() -> None:
+    """No bytes at all: weights are those of records and processor time, and none is unknown."""
+    rates = [rate(n, records=records)._replace(bytes_in=0, cpu_ms=records / 2)
+             for n, records in enumerate((10, 30))]  # fmt: skip
+    _, rows = weigh(rates, computed_at=NOW)
+    assert [row.weight for row in rows] == [0.5, 1.5]
