@@ -33,4 +33,4 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
-    """Partition assignment: an embedded broker, a service, groups, history, weights, snapshots, simulation."""
+    """Partition assignment: a broker, a service, groups, history, weights, snapshots, simulation."""
