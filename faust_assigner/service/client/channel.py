@@ -43,7 +43,10 @@ class Access:
 
     def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
         """A channel to ``target``; nothing is connected before the first call. OSError where files lack."""
-        chosen = [("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.enable_retries", 0), *options]
+        chosen = [
+            ("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.enable_retries", 0),
+            # A connection of its own: channels of one process would share one, and its limit of streams.
+            ("grpc.use_local_subchannel_pool", 1), *options]
         if self.server_name:
             chosen.append(("grpc.ssl_target_name_override", self.server_name))
         if self.ca is None:

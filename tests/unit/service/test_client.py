@@ -163,3 +163,18 @@ async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_th
             await asyncio.sleep(0.3)
             assert client.may_work(AT)
             assert not any(isinstance(one, Lost) for one in told)
+
+
+async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:
+    """A connection takes 128 streams: the 129th consumer would wait for ever."""
+    part = Part()
+    server = grpc.aio.server(options=[("grpc.max_concurrent_streams", 2)])
+    add_KafkaAssignerServicer_to_server(part, server)
+    target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    async with contextlib.AsyncExitStack() as told:
+        for number in range(4):
+            await told.enter_async_context(told_by(AssignerClient(target, f"c{number}", retry=QUICK)))
+        await until(lambda: part.streams == 4)
+    await server.stop(None)
+    await calls_ended()
