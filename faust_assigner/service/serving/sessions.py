@@ -67,6 +67,7 @@ class Sessions:
         self._keeping[stream] = loop.create_task(self._keep(stream, lease), name=f"keep {session}")
         self._metrics.streams(len(self.registry))
         self._check(self._mirror.view, consumer.name)
+        self._relieve(self._mirror.view)
         return stream
 
     async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, str]:
