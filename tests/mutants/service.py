@@ -144,7 +144,7 @@ _SERVING = (
         "        await self._mirror.reached(revision)\n        stream", "        stream",
          f"{_UNIT}sessions.py::test_a_stream_begins_with_what_was_so_when_the_consumer_registered"),
     seen(_SESSIONS, "a registration is kept alive for an older stream",
-        "        if older is not None:\n            await self._stop_keeping(older)\n", "",
+         "        self._end(stream, why)\n        self._drop(stream)\n", "        self._end(stream, why)\n",
          f"{_UNIT}sessions.py::test_only_the_last_stream_of_a_name_is_kept_alive"),
     bug(_MIRROR, "a watch goes on from now",
         "self._store.watch(self._prefix, self.revision + 1)", "self._store.watch(self._prefix, 1 << 60)"),
