@@ -59,14 +59,12 @@ class Sessions:
         # and a revoked lease would give away at once what it owns.
         await self._mirror.reached(revision)
         stream = self._stream(consumer.name, session, lease)
-        older = self.registry.get(consumer.name)
-        self.registry.add(stream)
-        if older is not None:
-            await self._stop_keeping(older)
+        self.registry.add(stream)  # one that was here before has ended when the mirror heard of this one
         loop = asyncio.get_running_loop()
         self._keeping[stream] = loop.create_task(self._keep(stream, lease), name=f"keep {session}")
         self._metrics.streams(len(self.registry))
         self._check(self._mirror.view, consumer.name)
+        self._relieve(self._mirror.view)
         return stream
 
     async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,13 @@ from tests.support.service import LoopClock, virtually
 def etcd() -> Iterator[EtcdServer]:
     """A real etcd, started at its first use and stopped after the last test; keep prefixes apart."""
     with etcd_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def system_etcd() -> Iterator[EtcdServer]:
+    """The one that the system has, of another version."""
+    with etcd_server(program=Path(shutil.which("etcd") or "")) as server:
         yield server
 
 
@@ -51,7 +60,7 @@ def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
     def decorate(story: Story) -> Callable[..., None]:
         @pytest.mark.parametrize("kind", kinds)
         def test(kind: str, request: pytest.FixtureRequest) -> None:
-            endpoint = request.getfixturevalue("etcd").endpoint if kind == "etcd" else ""
+            endpoint = "" if kind == "memory" else request.getfixturevalue(kind).endpoint
 
             async def whole() -> None:
                 stores = Stores(kind, endpoint)
@@ -71,8 +80,10 @@ def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
 
 _SLOW = pytest.param("etcd", marks=[pytest.mark.processes, pytest.mark.slow])
 _ALWAYS = pytest.param("etcd", marks=pytest.mark.processes)
-#: A story on the store in memory, on virtual time, and on a real etcd.
-on_both, on_both_always = _on(["memory", _SLOW]), _on(["memory", _ALWAYS])
+_SYSTEMS = [pytest.param("system_etcd", marks=[pytest.mark.processes, pytest.mark.slow])]
+#: A story on the store in memory, on virtual time, and on a real etcd; on the system's own where it has one.
+on_both = _on(["memory", _SLOW, *(_SYSTEMS if shutil.which("etcd") else [])])
+on_both_always = _on(["memory", _ALWAYS, *(_SYSTEMS if shutil.which("etcd") else [])])
 
 
 @pytest_asyncio.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.processes)])

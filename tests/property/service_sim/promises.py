@@ -75,14 +75,14 @@ class Promises:
         guard = compared.get(self.keys.leader)
         for write in writes:
             kind, _ = self.keys.kind(write.key)
-            begins = kind == "handoffs" and isinstance(write, Put) and write.key not in self.view.raw
+            own = compared.get(write.key)
+            begins = kind == "handoffs" and isinstance(write, Put) and own is not None and own.expected == 0
             if begins or kind in ("assignments", "cooldowns", "replicas"):
                 must(guard is not None and guard.field is Field.MOD_REVISION,
                      "C3 the leader's key is compared", process.name, write)
             if kind in ("assignments", "handoffs", "consumers", "assigner"):
                 fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
-                own = write.key == self.keys.leader and guard is not None
-                must(own or (write.key in compared and compared[write.key].field in fields),
+                must(own is not None and own.field in fields,
                      "C3 the object's revision is compared", process.name, write)
         leader = self.view.leader
         if guard and guard.expected and writes and leader and leader.kv.mod_revision == guard.expected:
