@@ -44,7 +44,8 @@ class Holdings:
                 return None
             assigned, self._parts = self._parts, []
             return self._become({grant.partition: grant for grant in assigned})
-        kept = {p: g for p, g in self.owned.items() if p not in set(unassigned)}
+        gone = set(unassigned)
+        kept = {p: g for p, g in self.owned.items() if p not in gone}
         return self._become(kept | {grant.partition: grant for grant in assigned})
 
     def _become(self, owned: dict[TopicPartition, Grant]) -> Assigned:

@@ -51,6 +51,7 @@ async def test_single_consumer_gets_all(start: Any) -> None:
         assert first.warmed == []
 
 
+@pytest.mark.slow
 async def test_two_at_once_split_evenly_without_handoffs(start: Any) -> None:
     """The debounce takes both in one rebalance."""
     target = start("--topic", "orders=8", "--debounce", "1")
@@ -73,6 +74,7 @@ async def test_scale_up_triggers_handoffs_and_their_full_lifecycle(start: Any) -
             assert sorted(one.partition for one in told) == sorted(third.warmed)
 
 
+@pytest.mark.slow
 async def test_several_topics_are_balanced_together(start: Any) -> None:
     """Remainders do not stack on the same names: 3 + 3 + 3 partitions on two consumers are 5 and 4."""
     target = start("--topic", "a=3", "--topic", "b=3", "--topic", "c=3")
@@ -80,6 +82,7 @@ async def test_several_topics_are_balanced_together(start: Any) -> None:
         await settled(members, [5, 4])
 
 
+@pytest.mark.slow
 async def test_no_consumers_means_no_assignments(start: Any) -> None:
     """And when the last one has gone, none are left."""
     target = start("--topic", "orders=4")
@@ -89,6 +92,7 @@ async def test_no_consumers_means_no_assignments(start: Any) -> None:
     await until_state(target, lambda state: not state.assignments and not state.consumers)
 
 
+@pytest.mark.slow
 async def test_no_topics_means_no_assignments(start: Any) -> None:
     """A consumer of nothing is told so at once: its first message is an empty assignment."""
     target = start()
@@ -97,6 +101,7 @@ async def test_no_topics_means_no_assignments(start: Any) -> None:
         assert first.working == {}
 
 
+@pytest.mark.slow
 async def test_a_dead_consumers_partitions_are_reassigned_directly(start: Any) -> None:
     """After its time to live, to the living, without a handoff."""
     target = start("--topic", "orders=6")
@@ -108,6 +113,7 @@ async def test_a_dead_consumers_partitions_are_reassigned_directly(start: Any) -
         assert len(first.warmed) + len(second.warmed) == warmed
 
 
+@pytest.mark.slow
 async def test_a_crash_during_warming_leaves_it_to_the_old_owner(start: Any) -> None:
     """The handoff is deleted; the old owner never stopped."""
     target = start("--topic", "orders=4")
@@ -120,6 +126,7 @@ async def test_a_crash_during_warming_leaves_it_to_the_old_owner(start: Any) -> 
         assert not any(isinstance(told, Release) for told in first.told)
 
 
+@pytest.mark.slow
 async def test_rapid_scale_up_is_debounced(start: Any) -> None:
     """Ten joins within the debounce are one plan: no partition moves twice."""
     target = start("--topic", "orders=20", "--debounce", "1")
@@ -128,6 +135,7 @@ async def test_rapid_scale_up_is_debounced(start: Any) -> None:
         assert sum(len(one.warmed) for one in members) == 0
 
 
+@pytest.mark.slow
 async def test_rapid_reconnect_keeps_the_partitions(start: Any) -> None:
     """Five times within the time to live, and nothing moves."""
     target = start("--topic", "orders=8")
@@ -142,6 +150,7 @@ async def test_rapid_reconnect_keeps_the_partitions(start: Any) -> None:
         await second.stop()
 
 
+@pytest.mark.slow
 async def test_sequential_crashes_converge(start: Any) -> None:
     """Four, three, two, one."""
     target = start("--topic", "orders=12")
@@ -153,6 +162,7 @@ async def test_sequential_crashes_converge(start: Any) -> None:
             assert await settled(members, [12 // len(members)] * len(members)) < CONVERGE_S
 
 
+@pytest.mark.slow
 async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> None:
     """A draining consumer is given nothing, releases all, and its stream ends."""
     target = start("--topic", "orders=8")
@@ -169,6 +179,7 @@ async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> Non
         assert sum(isinstance(told, Release) for told in second.told) == 4
 
 
+@pytest.mark.slow
 async def test_deregister_of_an_unknown_consumer_is_shutdown_now(start: Any) -> None:
     """It has nothing to hand over."""
     target = start("--topic", "orders=4")

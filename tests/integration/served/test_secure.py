@@ -82,6 +82,7 @@ async def test_a_certificate_is_the_name(with_certificates: Instance, keys: Keys
                 await operator.state()
 
 
+@pytest.mark.slow
 async def test_without_a_certificate_of_the_authority_nobody_gets_in(
     with_certificates: Instance, keys: Keys, tmp_path: Path,
 ) -> None:
@@ -123,6 +124,7 @@ async def test_a_token_is_the_name(with_tokens: Instance, keys: Keys) -> None:
         await settled(members, [4, 4])
 
 
+@pytest.mark.slow
 async def test_who_has_no_token_is_told_and_does_not_try_again(with_tokens: Instance, keys: Keys) -> None:
     """Health needs none: probes have no tokens."""
     for token in ("", "wrong"):
@@ -133,6 +135,7 @@ async def test_who_has_no_token_is_told_and_does_not_try_again(with_tokens: Inst
     await calls_ended()
 
 
+@pytest.mark.slow
 async def test_no_token_is_in_the_log(with_tokens: Instance, keys: Keys) -> None:
     """Neither the right one nor one that was tried."""
     member = Consumer(with_tokens.target, "a", access=keys.access(token=CANARY))

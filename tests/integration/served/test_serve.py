@@ -54,6 +54,7 @@ async def test_one_consumer_gets_all_and_two_share(service: Instance) -> None:
             assert [type(told) for told in first.told].count(Release) == 4
 
 
+@pytest.mark.slow
 async def test_a_download_that_takes_long_stays_warming(service: Instance) -> None:
     """The old owner works on meanwhile, and the state says how the handoffs stand."""
     async with consumers(Consumer(service.target, "a"), ) as (first,):
@@ -86,6 +87,7 @@ async def test_who_leaves_hands_over_first(service: Instance) -> None:
             told.partition for told in first.told if isinstance(told, Warm))
 
 
+@pytest.mark.slow
 async def test_a_second_process_of_the_name_takes_the_first_ones_place(service: Instance) -> None:
     """The first is told, and does not come back to fight for it."""
     async with consumers(Consumer(service.target, "a")) as (first,):
@@ -97,6 +99,7 @@ async def test_a_second_process_of_the_name_takes_the_first_ones_place(service: 
                 await first.task
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_is_refused_for_good(service: Instance) -> None:
     """A name, a topic: the client raises instead of trying for ever."""
     for name, topics, error in (("a b", [], BadRequest), ("a", ["unheard"], NotFound)):
@@ -105,6 +108,7 @@ async def test_what_cannot_be_is_refused_for_good(service: Instance) -> None:
             await one.client.run(one)
 
 
+@pytest.mark.slow
 async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: Instance) -> None:
     """Without a handoff, once its time to live and the debounce are over."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
@@ -115,6 +119,7 @@ async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: 
         assert len(first.warmed) == warmed
 
 
+@pytest.mark.slow
 async def test_a_short_absence_moves_nothing(service: Instance) -> None:
     """A reconnected stream begins with the full assignment, under the same epochs."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
@@ -141,6 +146,7 @@ async def test_the_stop_is_clean_and_healthy_until_then(service: Instance) -> No
         assert "Traceback" not in service.said
 
 
+@pytest.mark.slow
 async def test_an_interrupt_is_a_clean_stop_too(service: Instance) -> None:
     """Ctrl-C."""
     async with consumers(Consumer(service.target, "a")) as (first,):
@@ -148,6 +154,7 @@ async def test_an_interrupt_is_a_clean_stop_too(service: Instance) -> None:
         assert await asyncio.to_thread(service.stop, signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 async def test_what_it_serves_can_be_asked_of_it(service: Instance) -> None:
     """Reflection names the services."""
     async with grpc.aio.insecure_channel(service.target) as channel:
@@ -215,6 +222,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
     assert (unknown.returncode, unknown.stderr) == (2, "faust-assigner: no consumer nobody\n")
 
 
+@pytest.mark.slow
 async def test_a_taken_port_is_said_in_one_line(service: Instance, tmp_path: Path) -> None:
     """And ends the second instance with code 1."""
     done = await asyncio.to_thread(cli, "serve", "--bind", service.target)
@@ -223,6 +231,7 @@ async def test_a_taken_port_is_said_in_one_line(service: Instance, tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
     """A crowd does not take the service down for those that are in."""
     with instances(tmp_path, *QUICK, *EIGHT, "--max-calls", "3") as (service,):
@@ -238,6 +247,7 @@ async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
             assert len(first.working) == 8
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_too_long_is_refused(service: Instance) -> None:
     """And harms nobody."""
     one = Consumer(service.target, "a", topics=[f"{number:0200d}" for number in range(30_000)])

@@ -98,6 +98,7 @@ class Words:
         self._stop.set()
 
 
+@pytest.mark.slow
 async def test_counts_are_exact_while_partitions_move_warm(
     tmp_path: Path, service: Instance, broker: EmbeddedBroker,
 ) -> None:
