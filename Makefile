@@ -142,6 +142,9 @@ bench-standbys: $(VENV)/.dev    ## standbys: time, evenness, restores, worst dea
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
 
+bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
+	$(RUN) -m benchmarks.service
+
 BEFORE ?=
 attack-broker: $(VENV)/.dev kafka ## what strangers can do to a broker: ours, BEFORE=CHECKOUT of it, Apache Kafka
 	$(RUN) -m benchmarks.broker_attacks $(if $(BEFORE),--before $(BEFORE))
