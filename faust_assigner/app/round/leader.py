@@ -19,6 +19,7 @@ from faust_assigner.app.round.tables import TableFacts, agreed
 from faust_assigner.ledger import decision_id
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
+from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
@@ -46,6 +47,7 @@ class LeaderView:
     last_generation: int = -1
     weights: Any = None
     record_bytes: int = 1_000_000
+    warmups: WarmupPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
         view.weights, _previous_ids(said), {**refused, **claimed.refused},
         {j.member_id: j.data.software for j in said},
-        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys())
+        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(), warmups=view.warmups)
     started = perf_counter()
     found, placement, failure = _place(inputs)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
@@ -137,10 +139,13 @@ def _place(inputs: DecisionInputs) -> tuple[Plan | None, Placement, Exception | 
 
 def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
     return plan(members, inputs.partitions, replicas=inputs.replicas, changelogs=inputs.changelogs,
-                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids)
+                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids,
+                warmups=inputs.warmups)
 
 
 def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
+    if inputs.warmups is not None:
+        return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next
