@@ -9,6 +9,11 @@ RUN := $(BIN)/python
 .PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
 .PHONY: help demo test check bench docs dist kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
 .PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic sim-service real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
 # Every verb below; none is a file.
 .PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
@@ -75,6 +80,9 @@ sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic grou
 
 sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol, migration included
 	$(RUN) -m tests.property.consumer_sim --seeds $(SEEDS)
+SERVICE_SEEDS ?= 10000
+sim-service: $(VENV)/.dev       ## simulate SERVICE_SEEDS random lives of the assigner service; a failure prints its seed and its acts
+	$(RUN) -m tests.property.service_sim --seeds $(SERVICE_SEEDS)
 
 RUNS ?= 1
 real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row
@@ -143,6 +151,9 @@ bench-rebalance: $(VENV)/.dev kafka ## rebalances of both protocols beside Apach
 
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
+
+bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
+	$(RUN) -m benchmarks.service
 
 BEFORE ?=
 attack-broker: $(VENV)/.dev kafka ## what strangers can do to a broker: ours, BEFORE=CHECKOUT of it, Apache Kafka
