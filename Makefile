@@ -29,7 +29,7 @@ $(VENV)/.base: $(BIN)/python setup.cfg
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,spark]' && \
+	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,service,spark]' && \
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
@@ -55,7 +55,7 @@ test-pythons:                   ## the unit tests on each of PYTHONS that is on 
 		home=build/pythons/$$($$found -c 'import sys; print(*sys.version_info[:2], sep=".")'); \
 		echo "$$python: $$($$found --version)"; \
 		{ test -x $$home/bin/pytest || { $$found -m venv $$home && \
-			$$home/bin/pip install -q -e '.[dev,spark]'; }; } && \
+			$$home/bin/pip install -q -e '.[dev,service,spark]'; }; } && \
 		$$home/bin/pytest -q -p no:cacheprovider tests/unit || exit 1; \
 	done
 
