@@ -4,6 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic sim-consumer real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic sim-service real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
 # Every verb below; none is a file.
 .PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
@@ -19,7 +29,7 @@ $(VENV)/.base: $(BIN)/python setup.cfg
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,spark]' && \
+	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,service,spark]' && \
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
@@ -45,7 +55,7 @@ test-pythons:                   ## the unit tests on each of PYTHONS that is on 
 		home=build/pythons/$$($$found -c 'import sys; print(*sys.version_info[:2], sep=".")'); \
 		echo "$$python: $$($$found --version)"; \
 		{ test -x $$home/bin/pytest || { $$found -m venv $$home && \
-			$$home/bin/pip install -q -e '.[dev,spark]'; }; } && \
+			$$home/bin/pip install -q -e '.[dev,service,spark]'; }; } && \
 		$$home/bin/pytest -q -p no:cacheprovider tests/unit || exit 1; \
 	done
 
@@ -67,6 +77,12 @@ kafka: $(VENV)/.base            ## fetch Apache Kafka with Maven, start it once,
 SEEDS ?= 100000
 sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; a failure prints its seed and a short transcript
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
+
+sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol, migration included
+	$(RUN) -m tests.property.consumer_sim --seeds $(SEEDS)
+SERVICE_SEEDS ?= 10000
+sim-service: $(VENV)/.dev       ## simulate SERVICE_SEEDS random lives of the assigner service; a failure prints its seed and its acts
+	$(RUN) -m tests.property.service_sim --seeds $(SERVICE_SEEDS)
 
 RUNS ?= 1
 real-workers: $(VENV)/.dev kafka ## real workers on both brokers, ours beside stock; RUNS=20 for 20 runs in a row
@@ -130,8 +146,14 @@ bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, b
 bench-standbys: $(VENV)/.dev    ## standbys: time, evenness, restores, worst deaths; fresh, join, leave
 	$(RUN) benchmarks/standbys.py --large
 
+bench-rebalance: $(VENV)/.dev kafka ## rebalances of both protocols beside Apache Kafka: 10 to 1,000 members, slow sockets, records a second
+	$(RUN) -m benchmarks.rebalance --records --crowd
+
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
+
+bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
+	$(RUN) -m benchmarks.service
 
 BEFORE ?=
 attack-broker: $(VENV)/.dev kafka ## what strangers can do to a broker: ours, BEFORE=CHECKOUT of it, Apache Kafka

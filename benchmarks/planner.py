@@ -5,7 +5,8 @@ Each case is planned fresh, again unchanged, after a join and after a leave. ``p
 Plan; ``core`` is the assignment of the actives alone, from judged claims. ``x core`` is one over the
 other. Beside them
 aiokafka's sticky assignor on the same input, in its own process, given up after ``--limit`` seconds (its
-parsing of user_data is not counted, ours neither). Milliseconds are medians of CPU time: the planner is one
+parsing of user_data is not counted, ours neither). A second table: a million tasks with state, with warm-ups
+beside without. Milliseconds are medians of CPU time: the planner is one
 thread, and what else the machine does should not count. aiokafka's seconds are CPU time too.
 """
 
@@ -18,14 +19,16 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
 from faust_assigner import Member, Plan, plan
+from faust_assigner.model import NOBODY
 from faust_assigner.sticky import StickyAssignor
+from faust_assigner.warmup import WarmupPolicy
 
 EVENTS = ("fresh", "no-op", "join", "leave")
 
@@ -183,8 +186,48 @@ def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
                "aiokafka_moves": other and other[1]}
 
 
+def with_state(case: Case, last: Plan | None) -> list[Member]:
+    """The members of a case whose topics are a source and its changelog, all read to the end."""
+    members = member_list(case, last)
+    log = max(case.partitions)
+    if last is None:
+        return [replace(m, positions={}) for m in members]
+    owned = [np.sort(np.asarray(m.actives[log])) for m in members]
+    return [replace(m, positions={log: (mine, np.full(mine.size, 1_000_000))})
+            for m, mine in zip(members, owned, strict=True)]
+
+
+def measure_warmups(case: Case, repeat: int) -> Iterator[dict[str, Any]]:
+    """One row per event: with warm-ups beside without them."""
+    log = max(case.partitions)
+    settled = plan(with_state(case, None), case.partitions, changelogs={log})
+    owned = with_state(case, settled)
+    newcomer = Member("newcomer", case.subscriptions[0], positions={})
+    for event, members in (("no-op", owned), ("join", [*owned, newcomer]), ("leave", owned[1:])):
+        took = []
+        for policy in (None, WarmupPolicy()):
+            seconds, answer = median_of(repeat, lambda members=members, policy=policy: plan(
+                members, case.partitions, changelogs={log}, warmups=policy))
+            took.append(seconds * 1e3)
+        yield {"case": case.name, "event": event, "plain_ms": took[0], "warmups_ms": took[1],
+               "ratio": took[1] / took[0], "moves": answer.moves,
+               "warmups": int((answer.flat_warmup != NOBODY).sum())}
+
+
+def print_warmups(case: Case, repeat: int) -> list[dict[str, Any]]:
+    """The second table."""
+    print(f"\n{'a source and its changelog':<42}{'event':<7}{'plan ms':>9}{'warm-ups':>10}{'x':>6}"
+          f"{'moves':>8}{'begun':>7}")
+    rows = []
+    for row in measure_warmups(case, repeat):
+        rows.append(row)
+        print(f"{row['case']:<42}{row['event']:<7}{row['plain_ms']:>9.1f}{row['warmups_ms']:>10.1f}"
+              f"{row['ratio']:>6.2f}{row['moves']:>8}{row['warmups']:>7}", flush=True)
+    return rows
+
+
 def main() -> int:
-    """Print the table; write the rows as JSON when asked."""
+    """Print the tables; write the rows as JSON when asked."""
     parser = argparse.ArgumentParser(description="How long plan() takes, beside its core and aiokafka.")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds aiokafka may take per row")
@@ -205,6 +248,7 @@ def main() -> int:
             loads = f"{row['load_min']}..{row['load_max']}"
             print(f"{row['case']:<42}{row['event']:<7}{row['plan_ms']:>9.1f}{row['core_ms']:>9.1f}"
                   f"{row['ratio']:>8.1f}{row['moves']:>8}{loads:>11}{other}", flush=True)
+    rows += print_warmups(together("equal 2,000 x 1M", 2000, 2, 2_000_000), options.repeat)
     if options.json:
         with open(options.json, "w") as out:
             json.dump(rows, out, indent=1)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from faust_assigner.model import Ints
+from faust_assigner.model import NOBODY, Ints
 from faust_assigner.views.explanation import Explanation, explain
 from faust_assigner.views.placed import Placed
 from faust_assigner.views.report import Report, report
@@ -44,8 +44,21 @@ class Plan(Placed):
         return self._named(self.actives_by_member, self._index(member_id), changelogs_only=False)
 
     def standbys(self, member_id: str) -> dict[str, list[int]]:
-        """Changelog topic -> the partitions ``member_id`` keeps warm, ascending."""
+        """Changelog topic -> the partitions ``member_id`` keeps warm, its warm-ups among them, ascending."""
         return self._named(self.standbys_by_member, self._index(member_id), changelogs_only=True)
+
+    def warmups(self, member_id: str) -> dict[str, list[int]]:
+        """Changelog topic -> those of its standbys that are a replica beyond the number asked for."""
+        return self._named(_all_by_member(self.warmup, len(self.member_ids)), self._index(member_id),
+                           changelogs_only=True)
+
+    def awaited(self, member_id: str) -> dict[str, list[int]]:
+        """Changelog topic -> those of its standbys whose task comes to it in a later round, once caught up.
+
+        A round is wanted when the members' awaited standbys have caught up; nobody awaits anything without
+        a :class:`~faust_assigner.warmup.WarmupPolicy`.
+        """
+        return self._named(self._awaited_by_member, self._index(member_id), changelogs_only=True)
 
     @cached_property
     def actives_by_member(self) -> ByMember:
@@ -55,7 +68,14 @@ class Plan(Placed):
     @cached_property
     def standbys_by_member(self) -> ByMember:
         """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty where stateless."""
-        return tuple(_sorted_by_member(s, len(self.member_ids)) for s in self.standby)
+        with_warmups = self.standby if self.onward is None else tuple(
+            np.column_stack((rows, spare)) if spare.size and spare.max() != NOBODY else rows
+            for rows, spare in zip(self.standby, self.warmup, strict=True))
+        return _all_by_member(with_warmups, len(self.member_ids))
+
+    @cached_property
+    def _awaited_by_member(self) -> ByMember:
+        return _all_by_member(self._split(self.flat_awaited), len(self.member_ids))
 
     @cached_property
     def _indexes(self) -> dict[str, int]:
@@ -75,6 +95,10 @@ class Plan(Placed):
                 for topic in group.changelogs if changelogs_only else group.topics:
                     named[topic] = mine.tolist()
         return dict(sorted(named.items()))
+
+
+def _all_by_member(flats: tuple[Ints, ...], members: int) -> ByMember:
+    return tuple(_sorted_by_member(who, members) for who in flats)
 
 
 def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:

@@ -153,3 +153,20 @@ def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
     if values.size and (int(values.min()) < 0 or int(values.max()) >= count):
         values = values[(values >= 0) & (values < count)]
     return values.astype(np.int64, copy=False)
+
+
+def offsets_at(claim: Any, wanted: Ints) -> Ints:
+    """int64[K]: the offsets that ``claim`` (:data:`~faust_assigner.model.Positions`) gives the partitions
+    ``wanted``; 0 where it gives none. They may be too large, or below 0."""
+    if isinstance(claim, tuple):
+        sides = [side for side in claim
+                 if type(side) is np.ndarray and (side.ndim, side.dtype.kind) == (1, "i")]
+        if len(sides) != 2 or len(claim) != 2 or sides[0].size != sides[1].size or not sides[0].size:
+            return np.zeros(wanted.size, dtype=np.int64)
+        number, offset = sides
+        at = np.searchsorted(number, wanted)
+        at[at == number.size] = 0
+        return np.where(number[at] == wanted, offset[at], 0)
+    plain = claim if type(claim) is dict else dict(items_of(claim))
+    said = [plain.get(p) for p in wanted.tolist()]
+    return np.array([o if type(o) is int and 0 <= o < 1 << 62 else 0 for o in said], dtype=np.int64)

@@ -68,7 +68,7 @@ class PartitionGrouper:
         O(members x topics), less where members share one collection.
         """
         drafts = _drafts(subscriptions, partitions, frozenset(changelogs), frozenset(weightless),
-                         None if co_partitioned is None else _bonds(co_partitioned))
+                         None if co_partitioned is None else bonds(co_partitioned))
         ids = _ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
@@ -81,7 +81,7 @@ class PartitionGrouper:
 
 def _drafts(
     subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str],
-    weightless: frozenset[str], bonds: Mapping[str, str] | None,
+    weightless: frozenset[str], bound: Mapping[str, str] | None,
 ) -> list[_Draft]:
     classes = _members_by_subscription(subscriptions, partitions)
     classes_of: dict[str, list[int]] = {}
@@ -91,7 +91,7 @@ def _drafts(
     members_of = list(classes.values())
     topics_of: dict[tuple[str, int, tuple[int, ...], bool], list[str]] = {}
     for topic in sorted(classes_of):
-        bond = "" if bonds is None else bonds.get(topic, topic)
+        bond = "" if bound is None else bound.get(topic, topic)
         key = bond, partitions[topic], tuple(classes_of[topic]), topic in weightless
         topics_of.setdefault(key, []).append(topic)
     drafts = []
@@ -103,15 +103,15 @@ def _drafts(
     return sorted(drafts, key=lambda d: d.order)
 
 
-def _bonds(co_partitioned: Collection[Collection[str]]) -> dict[str, str]:
+def bonds(co_partitioned: Iterable[Collection[str]]) -> dict[str, str]:
     """Topic -> the smallest topic it is bound to, sets that overlap being one."""
-    bonds: dict[str, str] = {}
+    found: dict[str, str] = {}
     for topics in co_partitioned:
-        roots = {bonds.get(topic, topic) for topic in topics}
+        roots = {found.get(topic, topic) for topic in topics}
         first = min(roots, default="")
-        bonds.update(dict.fromkeys(topics, first))
-        bonds.update({topic: first for topic, root in bonds.items() if root in roots})
-    return bonds
+        found.update(dict.fromkeys(topics, first))
+        found.update({topic: first for topic, root in found.items() if root in roots})
+    return found
 
 
 def _members_by_subscription(

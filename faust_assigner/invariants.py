@@ -14,9 +14,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from faust_assigner.actives.counts import flow_rates
-from faust_assigner.claims import claim_on, numbers
+from faust_assigner.checks.reading import Unit, believed, copies_of, generation_of, last_owners, units_of
+from faust_assigner.checks.waiting import Task, Waiting
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.optimality import improving_cycle
+from faust_assigner.warmup import WarmupPolicy
 
 
 class Answer(Protocol):
@@ -48,26 +50,6 @@ Planner: TypeAlias = Callable[[Sequence[Member]], Answer]
 _Owners: TypeAlias = dict[str, list[int]]
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """Topics of one count with one set of subscribers."""
-
-    topics: tuple[str, ...]
-    changelogs: tuple[str, ...]
-    count: int
-    who: frozenset[int]
-    leader: int | None = None
-    weightless: bool = False
-
-    @property
-    def adds_load(self) -> bool:
-        return self.leader is None and not self.weightless
-
-    @property
-    def only_changelogs(self) -> bool:
-        return len(self.topics) == len(self.changelogs)
-
-
 def check(
     members: Iterable[Member],
     partitions: Mapping[str, int],
@@ -76,15 +58,17 @@ def check(
     replicas: int = 0,
     changelogs: Collection[str] = (),
     weightless: Collection[str] = (),
+    warmups: WarmupPolicy | None = None,
     planner: Planner | None = None,
 ) -> list[Violation]:
     """All violations of A1-A8, sorted; an empty list when every promise is kept.
 
-    A6 (unchanged input, unchanged output) and A8 (member order) are checked when ``planner`` is given.
+    A6 (unchanged input, unchanged output) and A8 (member order) are checked when ``planner`` is given. With
+    ``warmups`` tasks wait for their state (A5), and replicas that warm up are counted apart (A3).
     Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
     """
     case = _Case(sorted(members, key=lambda m: m.member_id), partitions, frozenset(changelogs), replicas,
-                 frozenset(weightless))
+                 frozenset(weightless), warmups)
     found = list(case.check(plan))
     if planner is not None:
         found += _settles(case, plan, planner)
@@ -97,17 +81,18 @@ class _Case:
 
     def __init__(
         self, members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str], replicas: int,
-        weightless: frozenset[str],
+        weightless: frozenset[str], warmups: WarmupPolicy | None = None,
     ) -> None:
         self.members, self.partitions, self.replicas = members, partitions, replicas
         self.ids = [m.member_id for m in members]
         # A member that names no rack is a rack of its own.
         self.rack = [m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)]
-        self.units = _units(members, partitions, changelogs, weightless)
+        self.units = units_of(members, partitions, changelogs, weightless)
         self.unit_of = {topic: u for u, unit in enumerate(self.units) for topic in unit.topics}
-        self.before = [_believed(unit, members, "actives") for unit in self.units]
-        self.last = [_last_owners(unit, members, owner) for unit, owner in
+        self.before = [believed(unit, members, "actives") for unit in self.units]
+        self.last = [last_owners(unit, members, owner) for unit, owner in
                      zip(self.units, self.before, strict=True)]
+        self.waiting = None if warmups is None else Waiting(self.units, members, self.before, warmups)
 
     def check(self, plan: Answer) -> Iterable[Violation]:
         """A1-A5 and A7 on one answer."""
@@ -116,8 +101,18 @@ class _Case:
         yield from self._tasks_stay_whole(owners)
         unit_owner = [owners[unit.topics[0]] for unit in self.units]
         promoted = yield from self._promotions(unit_owner)
-        yield from self._standbys(plan, unit_owner)
-        yield from self._even_and_sticky(plan, unit_owner, promoted)
+        target = _target(self, plan, unit_owner)
+        held = yield from self._held(plan)
+        warming = _without_warmups(self, plan, held)
+        yield from self._standbys(held, unit_owner)
+        if self.waiting is not None:
+            wanted = _by_unit(self, plan, getattr(plan, "wanted", None), target)
+            for complaint in self.waiting.complaints(unit_owner, wanted, held, warming):
+                yield Violation("A3", complaint)
+        elif warming:
+            yield Violation("A3", f"{len(warming)} warm-ups that nobody asked for")
+        yield from self._on_target(unit_owner, target, promoted)
+        yield from self._even_and_sticky(target)
 
     # A1, A2 --------------------------------------------------------------------------------------
 
@@ -154,7 +149,8 @@ class _Case:
 
     # A3, A4 (standbys) ---------------------------------------------------------------------------
 
-    def _standbys(self, plan: Answer, unit_owner: list[list[int]]) -> Iterable[Violation]:
+    def _held(self, plan: Answer) -> Any:
+        """Who stands by for each task, warm-ups among them; as complaints what is no standby."""
         held: dict[str, list[list[int]]] = {
             t: [[] for _ in range(unit.count)] for unit in self.units for t in unit.changelogs
         }
@@ -165,14 +161,19 @@ class _Case:
                         yield Violation("A3", f"{name} stands by for {topic}-{p}, which has no state")
                     else:
                         held[topic][p].append(m)
-        rows: list[tuple[int, list[int]]] = []
-        for unit, owner in zip(self.units, unit_owner, strict=True):
+        for unit in self.units:
             for topic in unit.changelogs:
                 if held[topic] != held[unit.changelogs[0]]:
                     yield Violation("A2", f"standbys of {topic} parted from {unit.changelogs[0]}")
-            for p, spares in enumerate(held[unit.changelogs[0]] if unit.changelogs else ()):
-                rows.append((owner[p], spares))
-                yield from self._spares(unit, f"{unit.changelogs[0]}-{p}", owner[p], spares)
+        return {(u, p): spares for u, unit in enumerate(self.units) if unit.changelogs
+                for p, spares in enumerate(held[unit.changelogs[0]])}
+
+    def _standbys(self, held: Mapping[Task, list[int]], unit_owner: list[list[int]]) -> Iterable[Violation]:
+        rows: list[tuple[int, list[int]]] = []
+        for (u, p), spares in held.items():
+            unit, owner = self.units[u], unit_owner[u][p]
+            rows.append((owner, spares))
+            yield from self._spares(unit, f"{unit.changelogs[0]}-{p}", owner, spares)
         everyone = frozenset(range(len(self.ids)))
         plain = len({m.capacity for m in self.members}) <= 1
         flat = len(set(self.rack)) in (1, len(self.rack))
@@ -200,7 +201,7 @@ class _Case:
                                       f"and {self.ids[m]} could pass one on")
                 return
 
-    def _spares(self, unit: _Unit, name: str, owner: int, spares: list[int]) -> Iterable[Violation]:
+    def _spares(self, unit: Unit, name: str, owner: int, spares: list[int]) -> Iterable[Violation]:
         wanted = min(self.replicas, len(unit.who) - 1)
         if len(spares) != wanted or len(set(spares)) != wanted:
             yield Violation("A3", f"{name} has {len(set(spares))} standbys instead of {wanted}")
@@ -223,7 +224,7 @@ class _Case:
         for u, unit in enumerate(self.units):
             if not unit.changelogs or unit.leader is not None:
                 continue
-            copies = _copies(unit, self.members)
+            copies = copies_of(unit, self.members)
             for p, holders in enumerate(copies):
                 if self.before[u][p] != NOBODY or not holders:
                     continue
@@ -235,15 +236,20 @@ class _Case:
                                           "though a member with more of its state lives")
         return promoted
 
-    def _even_and_sticky(
-        self, plan: Answer, unit_owner: list[list[int]], promoted: set[tuple[int, int]]
-    ) -> Iterable[Violation]:
-        target = _target(self, plan, unit_owner)
+    def _on_target(self, unit_owner: list[list[int]], target: list[list[int]],
+                   promoted: set[tuple[int, int]]) -> Iterable[Violation]:
         for u, (here, there) in enumerate(zip(unit_owner, target, strict=True)):
             for p, (owner, wanted) in enumerate(zip(here, there, strict=True)):
-                if owner != wanted and (u, p) not in promoted and self.units[u].adds_load:
-                    yield Violation("A5", f"{self.units[u].topics[0]}-{p} is not on its target, "
-                                          "and was not promoted")
+                if (u, p) in promoted or not self.units[u].adds_load:
+                    continue
+                name = f"{self.units[u].topics[0]}-{p}"
+                if self.waiting is not None and self.waiting.must_wait(u, p, wanted):
+                    if owner != self.before[u][p]:
+                        yield Violation("A5", f"{name} left before {self.ids[wanted]} has caught up")
+                elif owner != wanted:
+                    yield Violation("A5", f"{name} is not on its target, and was not promoted")
+
+    def _even_and_sticky(self, target: list[list[int]]) -> Iterable[Violation]:
         rows = [u for u, unit in enumerate(self.units) if unit.adds_load]
         who = sorted(set().union(*(self.units[u].who for u in rows))) if rows else []
         if not who:
@@ -269,101 +275,32 @@ class _Case:
                                   f"{self.units[rows[row]].topics[0]}")
 
 
+def _without_warmups(case: _Case, plan: Answer, held: dict[Task, list[int]]) -> dict[Task, list[int]]:
+    """Take the warm-ups, of a plan that tells them, out of ``held``; who has one of each task."""
+    warming: dict[Task, list[int]] = {}
+    told: Any = getattr(plan, "warmups", lambda _: {})
+    for m, name in enumerate(case.ids):
+        for topic, given in told(name).items():
+            unit = case.units[case.unit_of[topic]]
+            for p in given if topic == unit.changelogs[0] else ():
+                key = case.unit_of[topic], p
+                warming.setdefault(key, []).append(m)
+                held[key] = [other for other in held[key] if other != m]
+    return warming
+
+
 def _target(case: _Case, plan: Answer, unit_owner: list[list[int]]) -> list[list[int]]:
     """Where the plan says tasks belong: its ``target`` where it tells, else where they are."""
-    targets = getattr(plan, "target", None)
+    return _by_unit(case, plan, getattr(plan, "target", None), unit_owner)
+
+
+def _by_unit(case: _Case, plan: Answer, told: Any, otherwise: list[list[int]]) -> list[list[int]]:
+    """What a plan tells by group, by unit; ``otherwise`` where it does not tell."""
+    if told is None:
+        return otherwise
     groups = getattr(plan, "groups", ())
-    if targets is None:
-        return unit_owner
-    by_topic = {topic: targets[g].tolist() for g, group in enumerate(groups) for topic in group.topics}
-    return [by_topic.get(unit.topics[0], here) for unit, here in zip(case.units, unit_owner, strict=True)]
-
-
-# Deriving the units, the believed owners and the copies, the plain way ---------------------------
-
-
-def _units(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str],
-           weightless: frozenset[str]) -> list[_Unit]:
-    who: dict[str, set[int]] = {}
-    for m, member in enumerate(members):
-        for topic in member.topics:
-            if isinstance(topic, str) and partitions.get(topic, 0) > 0:
-                who.setdefault(topic, set()).add(m)
-    together: dict[tuple[int, frozenset[int], bool], list[str]] = {}
-    for topic in sorted(who):
-        together.setdefault((partitions[topic], frozenset(who[topic]), topic in weightless), []).append(topic)
-    units = [
-        _Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine, weightless=idle)
-        for (count, mine, idle), topics in together.items()
-    ]
-    units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
-    return [replace(unit, leader=_leader(unit, units)) for unit in units]
-
-
-def _leader(unit: _Unit, units: list[_Unit]) -> int | None:
-    """A unit of changelogs alone follows the wider unit with sources it shares most members with."""
-    if not unit.only_changelogs:
-        return None
-    wider = [
-        (-len(unit.who & other.who), -len(other.who), u)
-        for u, other in enumerate(units)
-        if other.count == unit.count and not other.only_changelogs and not other.weightless
-        and len(other.who) >= len(unit.who) and unit.who & other.who
-    ]
-    return min(wider)[2] if wider else None
-
-
-def _generation(member: Member) -> int:
-    return member.generation if type(member.generation) is int else -1
-
-
-def _last_owners(unit: _Unit, members: list[Member], before: list[int]) -> list[int]:
-    """The owners; of numbers without one, who remembers having owned it, unless others hold more of it."""
-    copies, remembered = _copies(unit, members), _believed(unit, members, "former_actives")
-    return [
-        owner if owner != NOBODY or holders.get(former, 0) < max(holders.values(), default=0) else former
-        for owner, former, holders in zip(before, remembered, copies, strict=True)
-    ]
-
-
-def _believed(unit: _Unit, members: list[Member], side: str) -> list[int]:
-    """The member each number is believed to have had: newest generation, no contest, most topics."""
-    claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
-    for m in sorted(unit.who):
-        for topic in unit.topics:
-            for p in set(numbers(claim_on(getattr(members[m], side), topic), unit.count).tolist()):
-                claims[p].setdefault(topic, set()).add(m)
-    sources = [t for t in unit.topics if t not in unit.changelogs]
-    order = {t: i for i, t in enumerate([*sources, *unit.changelogs])}
-    return [_voted(of_number, members, order) for of_number in claims]
-
-
-def _voted(of_number: dict[str, set[int]], members: list[Member], order: dict[str, int]) -> int:
-    if not of_number:
-        return NOBODY
-    newest = max(_generation(members[m]) for claimants in of_number.values() for m in claimants)
-    votes: dict[int, list[int]] = {}
-    for topic, claimants in of_number.items():
-        heard = [m for m in claimants if _generation(members[m]) == newest]
-        if len(heard) == 1:
-            votes.setdefault(heard[0], []).append(order[topic])
-    return min(votes, key=lambda m: (-len(votes[m]), min(votes[m]))) if votes else NOBODY
-
-
-def _copies(unit: _Unit, members: list[Member]) -> list[dict[int, int]]:
-    """For each number, how many of its changelogs each member holds."""
-    found: list[dict[int, int]] = [{} for _ in range(unit.count)]
-    for m in sorted(unit.who):
-        for topic in unit.topics:
-            for p in numbers(claim_on(members[m].actives, topic), unit.count).tolist():
-                found[p][m] = len(unit.changelogs)
-    for m in sorted(unit.who):
-        once: Counter[int] = Counter()
-        for topic in unit.changelogs:
-            once.update(set(numbers(claim_on(members[m].standbys, topic), unit.count).tolist()))
-        for p, logs in once.items():
-            found[p][m] = max(found[p].get(m, 0), logs)
-    return found
+    by_topic = {topic: told[g].tolist() for g, group in enumerate(groups) for topic in group.topics}
+    return [by_topic.get(unit.topics[0], here) for unit, here in zip(case.units, otherwise, strict=True)]
 
 
 # A6, A8 ------------------------------------------------------------------------------------------
@@ -371,9 +308,11 @@ def _copies(unit: _Unit, members: list[Member]) -> list[dict[int, int]]:
 
 def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
     """``members`` one generation later: what ``plan`` gave them is what they claim."""
-    newest = max((_generation(m) for m in members), default=0) + 1
+    newest = max((generation_of(m) for m in members), default=0) + 1
+    awaited: Any = getattr(plan, "awaited", lambda _: {})
     return [
-        replace(m, actives=plan.actives(m.member_id), standbys=plan.standbys(m.member_id), generation=newest)
+        replace(m, actives=plan.actives(m.member_id), standbys=plan.standbys(m.member_id), generation=newest,
+                awaited=awaited(m.member_id))
         for m in members
     ]
 

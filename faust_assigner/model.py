@@ -23,6 +23,10 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 PartitionNumbers: TypeAlias = Iterable[int] | npt.NDArray[Any]
 Claims: TypeAlias = Mapping[str, PartitionNumbers]
 
+#: How far a member's state of one changelog has come: partition -> the offset up to which it was read, or
+#: (partitions ascending, offsets) as two arrays.
+Positions: TypeAlias = Mapping[int, int] | tuple[npt.NDArray[Any], npt.NDArray[Any]]
+
 NOBODY = -1
 
 
@@ -34,8 +38,15 @@ class Member:
     A claim on a topic that is not in ``topics``, or on a partition that does not exist, is ignored.
     ``generation`` dates the claims: the highest wins a contested task, equal ones void each other
     (KIP-341). ``former_actives`` is what it owned when it last stopped, remembered over a restart and dated
-    by the same ``generation``: no claim of ownership, only a wish where a task has no living owner.
+    by ``former_generation`` (``None``: by ``generation``): no claim of ownership, only a wish where a task
+    has no living owner. A member that was given something since, in a later generation, goes on to say it: of
+    equally good moves those are made that bring tasks back to where they were.
     ``capacity`` weighs loads, as threads do in Kafka Streams.
+
+    For warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`): ``positions`` maps changelogs to how far this
+    member's state of them has come, as owner, as standby or in files; ``None``: it cannot tell, and nothing
+    waits for it. ``awaited`` are those of its standbys whose task was to come to it at the last round,
+    ``overdue`` those that were waited for too long.
     """
 
     member_id: str
@@ -43,10 +54,14 @@ class Member:
     actives: Claims = field(default_factory=dict, kw_only=True)
     standbys: Claims = field(default_factory=dict, kw_only=True)
     former_actives: Claims = field(default_factory=dict, kw_only=True)
+    former_generation: int | None = field(default=None, kw_only=True)
     generation: int = field(default=-1, kw_only=True)
     instance_id: str | None = field(default=None, kw_only=True)
     rack_id: str | None = field(default=None, kw_only=True)
     capacity: float = field(default=1.0, kw_only=True)
+    positions: Mapping[str, Positions] | None = field(default=None, kw_only=True)
+    awaited: Claims = field(default_factory=dict, kw_only=True)
+    overdue: Claims = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +132,17 @@ class Previous:
     ``owner`` int64[T]: the living, subscribed member whose claim won, or ``NOBODY``.
     ``former`` int64[T]: where nobody owns the task, the living member that owned it when it last stopped,
     unless others hold more of the state by now; else ``NOBODY``.
+    ``home`` int64[T]: the living member that owned it when it last stopped, whoever does now, or ``NOBODY``.
+    ``awaited`` int64[T]: to whom the last round was going to bring the task, once it is warm there.
     The K warm copies other than the owner's own, unique and ordered by (task, member):
     ``copy_task``, ``copy_member`` int64[K]; ``copy_logs`` int64[K], how many of the task's changelogs
-    the copy holds; ``copy_was_standby`` bool[K], it was an assigned standby (or a file on disk).
+    the copy holds; ``copy_was_standby`` bool[K], it was a standby (or a file on disk) and not awaited.
     """
 
     owner: Ints
     former: Ints
+    home: Ints
+    awaited: Ints
     copy_task: Ints
     copy_member: Ints
     copy_logs: Ints
@@ -133,3 +152,14 @@ class Previous:
     def last_owner(self) -> Ints:
         """int64[T]: whom the task stays with if it can: its owner, else its former one."""
         return np.where(self.owner == NOBODY, self.former, self.owner)
+
+
+@dataclass(frozen=True)
+class Onward:
+    """What comes after this round: ``target`` int64[T], where tasks are to be once their state is there;
+    ``warmup`` int64[T], who gets a replica beyond the standbys for that, or ``NOBODY``; ``awaited`` int64[T],
+    to whom the task comes onto a copy that is given in this round, or ``NOBODY``."""
+
+    target: Ints
+    warmup: Ints
+    awaited: Ints

@@ -1,7 +1,7 @@
 """The planner: its stages in order, each a door at the root of the package.
 
     subscriptions + claims -> groups -> previous owners
-        -> target actives -> promotions -> followers -> standbys -> Plan
+        -> target actives -> what waits -> promotions -> followers -> standbys -> warm-ups -> Plan
 
 Pure: no clock, no randomness, no I/O. The same members, in any order and under any hash seed, give
 the same plan.
@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from faust_assigner.actives.weighted import weigh
+from faust_assigner.actives.weighted import Weighed, weigh
 from faust_assigner.assignment import Plan
 from faust_assigner.errors import PlanInputError
 from faust_assigner.followers import place_followers
 from faust_assigner.grouper import PartitionGrouper, starts
-from faust_assigner.model import NOBODY, Layout, Member
+from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Previous
 from faust_assigner.previous import resolve_claims
 from faust_assigner.promotion import promotable, promote
 from faust_assigner.standby import place_standbys
 from faust_assigner.sticky import StickyAssignor
+from faust_assigner.warmup import Progress, WarmupPolicy
 
 __all__ = ["Plan", "plan"]
 
@@ -40,6 +41,7 @@ def plan(
     weights: Any = None,
     previous_ids: Mapping[str, int] | None = None,
     co_partitioned: Collection[Collection[str]] | None = None,
+    warmups: WarmupPolicy | None = None,
 ) -> Plan:
     """Assign every partition of every subscribed topic; docs/explanation/objective.md has the objective.
 
@@ -47,8 +49,9 @@ def plan(
     ``replicas`` standbys; ``weightless`` ones are assigned and count in no load; ``weights`` maps
     (topic, partition) -> cost; ``previous_ids`` maps topic -> the group id it had, for callers that
     remember. Topics with equal counts and subscribers travel together; with ``co_partitioned`` only those
-    that one of its sets names together do. With weights the heaviest member is made light in few moves, and
-    counts may come out uneven.
+    that one of its sets names together do. With ``warmups`` a living owner keeps a stateful task until the
+    member it belongs to has caught up; without, all goes to its target at once. With weights the heaviest
+    member is made light in few moves, and counts may come out uneven.
 
     Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
     raises: a claim that cannot be read, or that names what does not exist, is ignored.
@@ -58,17 +61,48 @@ def plan(
     replicas = min(_count("replicas", replicas), len(ordered))
     layout = _layout(ordered, counts, changelogs, weightless, previous_ids, co_partitioned)
     previous = resolve_claims(layout, ordered)
-    counted = StickyAssignor().assign(layout, previous)
+    progress = None if warmups is None else Progress(layout, ordered, previous, warmups)
     weighed = weigh(layout, weights)
-    target = counted if weighed is None else weighed.balance(layout, previous, counted)
+    counted, target = _targets(layout, previous, weighed, progress)
+    waiting = None if progress is None else progress.held(target)
     promoted = promotable(layout, previous)
     owner = promote(layout, target, previous, promoted, None if weighed is None else weighed.weight,
-                    even_state=replicas >= len(ordered) - 1)
+                    waiting=waiting, even_state=replicas >= len(ordered) - 1)
     owner, target = (place_followers(layout, flat, previous) for flat in (owner, target))
-    standby = place_standbys(layout, previous, owner, target, replicas)
+    if progress is None or waiting is None:
+        standby, onward = place_standbys(layout, previous, owner, target, replicas), None
+    else:
+        standby, onward = _warm(progress, owner, target, waiting, promoted & (weighed is None), replicas)
     return Plan(layout=layout, previous=previous, flat_target=target, flat_owner=owner, flat_standby=standby,
                 flat_counted=counted, promoted=promoted, partitions=counts, replicas=replicas,
-                weighed=weighed)
+                weighed=weighed, waiting=waiting, onward=onward)
+
+
+def _targets(layout: Layout, previous: Previous, weighed: Weighed | None,
+             progress: Progress | None) -> tuple[Ints, Ints]:
+    """int64[T] twice: where tasks belong by counts, and where they do."""
+    counted = StickyAssignor().assign(layout, previous, None if progress is None else progress.caught_up)
+    target = counted if weighed is None else weighed.balance(layout, previous, counted)
+    return counted, target if progress is None else progress.another(target)
+
+
+def _warm(progress: Progress, owner: Ints, target: Ints, far: Bools, lost: Bools,
+          replicas: int) -> tuple[Ints, Onward]:
+    """The standbys, and what comes after this round.
+
+    Tasks that ``lost`` their owner have another one by then, and need perhaps not move at all: where some
+    are off target, the next target is asked for (not with weights, where it would be another guess). Who is
+    too ``far`` behind gets a replica beyond the standbys; who could take its task at once is wished for as
+    one of them.
+    """
+    layout, claimed = progress.layout, progress.previous
+    if (lost & (owner != target)).any():
+        progress = progress.after(owner)
+        _, target = _targets(layout, progress.previous, None, progress)
+        target = place_followers(layout, target, progress.previous)
+        far = progress.far(owner, target)
+    standby = place_standbys(layout, claimed, owner, np.where(far, owner, target), replicas)
+    return standby, progress.onward(owner, target, standby, far)
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:

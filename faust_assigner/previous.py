@@ -32,26 +32,46 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     logs = {t for group in layout.groups for t in group.changelogs}
     actives = _gather(((m, members[m].actives) for m in eldest_first), topics)
     standbys = _gather(((m, members[m].standbys) for m in eldest_first), logs) if logs else {}
-    former = _gather(((m, members[m].former_actives) for m in eldest_first), topics)
-    owner, last = (np.full(layout.tasks, NOBODY, dtype=np.int64) for _ in range(2))
+    dates = np.array([_former_generation(m, g) for m, g in zip(members, generations.tolist(), strict=True)],
+                     dtype=np.int64)
+    oldest_first = np.argsort(dates, kind="stable").tolist()
+    wishes = _gather(((m, members[m].former_actives) for m in oldest_first), topics)
+    promised = _gather(((m, members[m].awaited) for m in eldest_first), logs) if logs else {}
+    owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
+    # Nearly always there are none: one array stands for all three.
+    last = home = awaited = np.full(layout.tasks, NOBODY, dtype=np.int64)
+    if any(claims.members for claims in (*wishes.values(), *promised.values())):
+        last, home, awaited = owner.copy(), owner.copy(), owner.copy()
     copies: list[_Copies] = []
     for g, group in enumerate(layout.groups):
         of_subscribers = _Subscribers(group, len(members))
         claims = {t: of_subscribers.pairs(actives.get(t)) for t in group.topics}
         here, agreed = _previous_owner(group, claims, generations)
         layout.of(g, owner)[:] = here
-        if any(former[t].members for t in group.topics):
-            before = {t: of_subscribers.pairs(former[t]) for t in group.topics}
-            layout.of(g, last)[:] = _previous_owner(group, before, generations)[0]
+        if any(wishes[t].members for t in group.topics):
+            before = {t: of_subscribers.pairs(wishes[t]) for t in group.topics}
+            layout.of(g, home)[:] = was = _previous_owner(group, before, dates)[0]
+            # Whoever was given something since does not know who owned the rest since then.
+            layout.of(g, last)[:] = np.where((dates >= generations)[was], was, NOBODY)
+        if any(promised[t].members for t in group.changelogs):
+            waits = {t: of_subscribers.pairs(promised.get(t)) for t in group.topics}
+            layout.of(g, awaited)[:] = _previous_owner(group, waits, generations)[0]
         if group.is_stateful:
             spares = [of_subscribers.pairs(standbys.get(t)) for t in group.changelogs]
             others = [] if agreed else list(claims.values())
             copies.append(_copies(group, int(layout.start[g]), here, others, spares))
-    return _assembled(owner, last, copies)
+    return _assembled(owner, last, home, awaited, copies)
+
+
+def _former_generation(member: Member, generation: int) -> int:
+    return generation if member.former_generation is None else _date(member.former_generation)
 
 
 def _generation(member: Member) -> int:
-    g: Any = member.generation
+    return _date(member.generation)
+
+
+def _date(g: Any) -> int:
     return min(max(g, -1), 1 << 62) if type(g) is int else -1
 
 
@@ -206,18 +226,31 @@ def _merge(start: int, every: int, *, number: Ints, member: Ints, weight: Ints, 
     )
 
 
-def _assembled(owner: Ints, last: Ints, copies: list[_Copies]) -> Previous:
+def _assembled(owner: Ints, last: Ints, home: Ints, awaited: Ints, copies: list[_Copies]) -> Previous:
     task = np.concatenate([_NO_INTS, *(c.task for c in copies)])
     member = np.concatenate([_NO_INTS, *(c.member for c in copies)])
     logs = np.concatenate([_NO_INTS, *(c.logs for c in copies)])
+    was_standby = np.concatenate([np.empty(0, dtype=np.bool_), *(c.was_standby for c in copies)])
     return Previous(
         owner=owner,
         former=_best_places(np.where(owner == NOBODY, last, NOBODY), task, member, logs),
+        home=home,
+        awaited=_held(awaited, owner, task, member),
         copy_task=task,
         copy_member=member,
         copy_logs=logs,
-        copy_was_standby=np.concatenate([np.empty(0, dtype=np.bool_), *(c.was_standby for c in copies)]),
+        copy_was_standby=was_standby & (awaited[task] != member),
     )
+
+
+def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
+    """``awaited`` where its task lives elsewhere and it holds a copy of it."""
+    if not (awaited != NOBODY).any():
+        return awaited
+    found = np.full(owner.size, NOBODY, dtype=np.int64)
+    here = (awaited[task] == member) & (owner[task] != NOBODY)
+    found[task[here]] = member[here]
+    return found
 
 
 def _best_places(former: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:

@@ -21,8 +21,9 @@ def promotable(layout: Layout, previous: Previous) -> Bools:
 
 
 def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weight: Floats | None = None, *,
-            even_state: bool = False) -> Ints:
-    """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders.
+            waiting: Bools | None = None, even_state: bool = False) -> Ints:
+    """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders, and
+    each of ``waiting`` where it was.
 
     Best are those with most of the task's changelogs. Which one, is the target's objective again, exact,
     with the choice that is left: total balance, group balance, the most tasks back with the member that
@@ -30,9 +31,10 @@ def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weigh
     With ``weight`` float64[T] the heaviest go first instead, back to where they were or to their lightest
     holder.
     """
+    now = target if waiting is None else np.where(waiting, previous.owner, target)
     if not able.any():
-        return target
-    now = target.copy()
+        return now
+    now = now.copy()
     now[able] = NOBODY
     task, member = _best_holders(previous, able)
     alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)

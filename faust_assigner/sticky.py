@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from faust_assigner.actives.copies import copies_of
 from faust_assigner.actives.counts import optimal_counts
 from faust_assigner.actives.numbers import assign_numbers, count_by_member
-from faust_assigner.model import NOBODY, Ints, Layout, Previous
+from faust_assigner.model import NOBODY, Bools, Ints, Layout, Previous
+
+#: (group, numbers int64[K], members int64[K]) -> bool[K].
+CaughtUp: TypeAlias = Callable[[int, Ints, Ints], Bools]
 
 
 class StickyAssignor:
@@ -20,10 +25,12 @@ class StickyAssignor:
     leans towards members that hold copies.
     """
 
-    def assign(self, layout: Layout, previous: Previous) -> Ints:
+    def assign(self, layout: Layout, previous: Previous, caught_up: CaughtUp | None = None) -> Ints:
         """int64[T], the owner of every task; ``NOBODY`` for the tasks that add no load.
 
-        Cost: O(T) numpy work, plus that of the counts.
+        ``caught_up(group, numbers, members)`` tells which copies are no further behind than is acceptable:
+        of moves onto copies these come first, and what the last round promised is asked for again. Cost:
+        O(T) numpy work, plus that of the counts.
         """
         ordinary = [g for g, group in enumerate(layout.groups) if group.adds_load]
         members = len(layout.member_ids)
@@ -31,13 +38,36 @@ class StickyAssignor:
         last = previous.last_owner
         held = _table([count_by_member(layout.of(g, last), members) for g in ordinary], members)
         warm = _table([np.bincount(member, minlength=members) for _, member in copies], members)
+        home, stays = _homes(previous, promises=caught_up is not None)
+        at_home = None
+        if stays is not None:
+            at_home = _table([count_by_member(layout.of(g, stays), members) for g in ordinary], members)
+        if caught_up is not None and (previous.awaited != NOBODY).any():
+            promised = [count_by_member(layout.of(g, previous.awaited), members) for g in ordinary]
+            warm = _table(promised, members)
         counts = optimal_counts(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm,
-                                layout.capacity)
+                                layout.capacity, at_home)
         owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
         for row, g in enumerate(ordinary):
             before = layout.of(g, last)
-            layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row])
+            layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row],
+                                                   None if home is None else layout.of(g, home),
+                                                   None if caught_up is None else partial(caught_up, g))
         return owner
+
+
+def _homes(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
+    """(where each task is wished for, its owner where it is wished to stay), int64[T] each, or None.
+
+    A promise of the last round is a wish, and its task is the one to leave where others are to stay: so the
+    same tasks are asked for as long as nothing else happens (docs/explanation/algorithms.md#warm-ups).
+    """
+    last, home = previous.last_owner, previous.home
+    if promises and (promised := previous.awaited != NOBODY).any():
+        return np.where(promised, previous.awaited, home), np.where(promised, NOBODY, last)
+    if not (home != NOBODY).any():
+        return None, None
+    return home, np.where(last == home, last, NOBODY)
 
 
 def _table(rows: list[Ints], members: int) -> Ints:

@@ -21,12 +21,14 @@ _FINEST, _STEEPEST = 1 << 14, 1 << 30
 _HIGHEST_COST = 1 << 59
 
 
-def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats) -> Ints:
+def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats,
+                   home: Ints | None = None) -> Ints:
     """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
 
     ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
     ``held`` and ``warm`` int64[G, M], tasks a member owned and tasks it only holds a copy of;
-    ``capacity`` float64[M]. Among equally good counts the lower member ids get more.
+    ``home`` int64[G, M], how many of the held ones it also had before it last stopped; ``capacity``
+    float64[M]. Among equally good counts the lower member ids get more.
 
     Cost: O(G x M) when all subscriptions and capacities are equal, else a min-cost flow with G + M
     nodes.
@@ -36,12 +38,13 @@ def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity
     if not who.size:
         return counts
     mine = allowed[:, who]
+    home = np.zeros_like(held) if home is None else home
     rate = flow_rates(sizes, mine, capacity[who])
     if mine.all() and (rate == rate[0]).all():
-        counts[:, who] = _equal(sizes, held[:, who], warm[:, who])
+        counts[:, who] = _equal(sizes, held[:, who], warm[:, who], home[:, who])
     else:
         counts[:, who] = _mixed(Transport(supply=sizes, allowed=mine, kept=held[:, who], warm=warm[:, who],
-                                          rate=rate))
+                                          home=home[:, who], rate=rate))
     return counts
 
 
@@ -86,17 +89,18 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
     return rounded
 
 
-def _equal(sizes: Ints, held: Ints, warm: Ints) -> Ints:
+def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     """Everyone may take everything: floors for all, and the extras where they stick."""
     members = held.shape[1]
     floor, extra = np.divmod(sizes, members)
     if sizes.size == 1:
-        lucky = np.lexsort((-warm[0], -(held[0] > floor[0]).astype(np.int64)))[: extra[0]]
+        stays, at_home, lands = (some[0] <= floor[0] for some in (held, home, held + warm))
+        lucky = np.lexsort((-warm[0], lands, at_home, stays))[: extra[0]]
         counts = np.full_like(held, floor[0])
         counts[0, lucky] += 1
         return counts
     flow = Flow(Transport(supply=sizes, allowed=np.ones_like(held, dtype=np.bool_), kept=held, warm=warm,
-                          rate=np.ones(members, dtype=np.int64)))
+                          home=home, rate=np.ones(members, dtype=np.int64)))
     # The potentials are known: a task past the floor costs the same everywhere, and so does the next
     # task of any member. Only who gets the extras is open.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from faust_assigner.actives.homing import bring_home
 from faust_assigner.actives.warm_matching import match_warm
-from faust_assigner.model import NOBODY, Ints
+from faust_assigner.model import NOBODY, Bools, Ints
 
 
 def count_by_member(owner: Ints, members: int) -> Ints:
@@ -13,13 +16,38 @@ def count_by_member(owner: Ints, members: int) -> Ints:
     return np.bincount(owner + 1, minlength=members + 1)[1:]
 
 
-def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints) -> Ints:
-    """int64[n], the owners of one group's numbers: keep, shed, land warm, fill in runs.
+def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints,
+                   home: Ints | None = None, caught_up: Callable[[Ints, Ints], Bools] | None = None) -> Ints:
+    """int64[n], the owners of one group's numbers: keep, shed, land warm, land at home, fill in runs.
 
-    ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: who holds copies.
+    ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: who holds copies; ``home``
+    int64[n], where each number is wished for, or ``NOBODY``; ``caught_up`` tells of copies whether they
+    come before the others.
     """
-    spare = np.maximum(held - counts, 0)
-    warm_number, warm_member = match_warm(before, spare, np.maximum(counts - held, 0), number, member)
+    first = np.zeros(number.size, dtype=np.bool_)
+    if caught_up is not None and number.size and (held != counts).any():
+        may = np.flatnonzero((counts > held)[member] & np.append(held > counts, True)[before[number]])
+        first[may] = caught_up(number[may], member[may])
+    owner = _keep_and_land(before, counts, held, number, member, first)
+    if first.any() or (home is not None and (home != NOBODY).any()):
+        nowhere = np.full(before.size, NOBODY, dtype=np.int64) if home is None else home
+        return bring_home(before, owner, counts.size, number, member, nowhere, first)
+    return owner
+
+
+def _keep_and_land(before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints, first: Bools) -> Ints:
+    spare, room = np.maximum(held - counts, 0), np.maximum(counts - held, 0)
+    warm_number, warm_member = match_warm(before, spare, room, number, member)
+    if first.any():
+        early, to = match_warm(before, spare, room, number[first], member[first])
+        if early.size:
+            left = np.ones(before.size, dtype=np.bool_)
+            left[early] = False
+            spare -= count_by_member(before[early], counts.size)
+            room -= count_by_member(to, counts.size)
+            open_ = left[number]
+            late, at = match_warm(np.where(left, before, NOBODY), spare, room, number[open_], member[open_])
+            warm_number, warm_member = np.append(early, late), np.append(to, at)
     if not warm_number.size:
         return fill(keep_and_shed(before, counts, held), counts)
     rest = before.copy()

@@ -20,8 +20,8 @@ def warm_start(flow: Flow, counts: Ints) -> tuple[Ints, Ints]:
     """
     t = flow.t
     load = counts.sum(axis=0)
-    up = np.where(t.allowed, flow.cell_cost(counts + 1, t.kept, t.warm), FAR)
-    down = np.where(counts > 0, -flow.cell_cost(counts, t.kept, t.warm), FAR)
+    up = np.where(t.allowed, flow.cell_cost(counts + 1), FAR)
+    down = np.where(counts > 0, -flow.cell_cost(counts), FAR)
     of_member = np.where(load > 0, -flow.load_cost(load, t.rate), FAR)
     for _ in range(_ROUNDS):
         of_group = _capped(down + of_member).min(axis=1)

@@ -3,7 +3,8 @@
 Group ``g`` ships ``supply[g]`` tasks to members that may take them. With x tasks of g on m and L tasks
 on m in all, the cost is, lexicographically,
 
-    sum L^2 / capacity,   sum x^2,   -(tasks that stay),   -(tasks that land on a copy of their state)
+    sum L^2 / capacity,   sum x^2,   -(tasks that stay),
+    -(tasks that land on a copy of their state, and those that stay where they were before a stop)
 
 The four terms share one int64, each in its own digit: a simple cycle of the residual graph changes a
 lower term by less than one unit of the next, so the sum is optimal exactly when the tuple is.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -29,19 +31,20 @@ FAR = np.int64(1) << 61
 @dataclass(frozen=True, kw_only=True)
 class Transport:
     """What to ship: ``supply`` int64[G], ``allowed`` bool[G, M], the ``kept`` and ``warm`` tasks that a
-    cell may count as staying and as landing warm, int64[G, M], and ``rate`` int64[M], proportional to
-    1 / capacity."""
+    cell may count as staying and as landing warm, int64[G, M], how many of the kept ones are at ``home``,
+    int64[G, M], and ``rate`` int64[M], proportional to 1 / capacity."""
 
     supply: Ints
     allowed: Bools
     kept: Ints
     warm: Ints
+    home: Ints
     rate: Ints
 
 
 @dataclass(frozen=True)
 class Digits:
-    """The worth of one unit of each term: 1 for warmth, then ``stay`` < ``group`` < ``load``."""
+    """The worth of one unit of each term: 1 for warmth and for home, then ``stay`` < ``group`` < ``load``."""
 
     stay: int
     group: int
@@ -86,10 +89,11 @@ class Flow:
 
     # Costs ---------------------------------------------------------------------------------------
 
-    def cell_cost(self, k: Ints, kept: Ints, warm: Ints) -> Ints:
-        """What the k-th task of a cell costs (k >= 1); strictly increasing in k."""
-        d = self.digits
-        bonus = np.where(k <= kept, d.stay, (k <= kept + warm).astype(np.int64))
+    def cell_cost(self, k: Ints, at: Any = ...) -> Ints:
+        """What the k-th task (k >= 1) of the cells ``at`` costs; strictly increasing in k."""
+        d, t = self.digits, self.t
+        kept = t.kept[at]
+        bonus = np.where(k <= kept, d.stay + (k <= t.home[at]), (k <= kept + t.warm[at]).astype(np.int64))
         cost: Ints = d.group * (2 * k - 1) - bonus
         return cost
 
@@ -105,7 +109,8 @@ class Flow:
         plain = (price + d.group) // two
         warm = np.minimum((price + (d.group + 1)) // two, t.kept + t.warm)
         stay = np.minimum((price + (d.group + d.stay)) // two, t.kept)
-        counts = np.maximum(np.maximum(plain, warm), np.maximum(stay, 0))
+        home = np.minimum((price + (d.group + d.stay + 1)) // two, t.home)
+        counts = np.maximum(np.maximum(plain, warm), np.maximum(np.maximum(stay, home), 0))
         below: Ints = np.where(t.allowed, counts, 0)
         return below
 
@@ -127,10 +132,8 @@ class Flow:
                                  self.loads_below(-of_member), int(self.t.supply.sum()))
         self._use_ties(least, most)
         t = self.t
-        self.up = np.where(t.allowed, self.cell_cost(self.x + 1, t.kept, t.warm), FAR)
-        self.down = np.ascontiguousarray(
-            np.where(self.x > 0, -self.cell_cost(self.x, t.kept, t.warm), FAR).T
-        )
+        self.up = np.where(t.allowed, self.cell_cost(self.x + 1), FAR)
+        self.down = np.ascontiguousarray(np.where(self.x > 0, -self.cell_cost(self.x), FAR).T)
 
     def _use_ties(self, least: Ints, most: Ints) -> None:
         """Cells that may have one task more or less at the same cost even out groups and members."""
@@ -329,7 +332,7 @@ class _Search:
             return
         group, m = (u, v - g) if u < g else (v, u - g)
         flow.x[group, m] += 1 if u < g else -1
-        x, kept, warm = flow.x[group, m], flow.t.kept[group, m], flow.t.warm[group, m]
-        flow.up[group, m] = flow.cell_cost(x + 1, kept, warm)
+        x = flow.x[group, m]
+        flow.up[group, m] = flow.cell_cost(x + 1, (group, m))
         self.free_up[group, m] = self.free_down[m, group] = False
-        flow.down[m, group] = -flow.cell_cost(x, kept, warm) if x > 0 else FAR
+        flow.down[m, group] = -flow.cell_cost(x, (group, m)) if x > 0 else FAR

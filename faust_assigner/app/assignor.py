@@ -26,12 +26,13 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.app.round import fallback, findings
-from faust_assigner.app.round.follow_up import Awaited
+from faust_assigner.app.round.follow_up import Awaited, by_topic
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
 from faust_assigner.app.round.member import Memory, remember, said_by, user_data
 from faust_assigner.app.round.memory_file import MemoryFile
 from faust_assigner.app.round.observers import Decisions, Observer
 from faust_assigner.app.round.tables import TableFacts, facts_of
+from faust_assigner.app.round.warming import policy_of
 from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
@@ -49,7 +50,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.round.findings`).
     ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
     be set to any callable without arguments, None means that all weigh the same. ``awaited`` are the
-    standbys that a follow-up round waits for.
+    standbys that a follow-up round waits for, ``overdue`` those that were waited for too long.
     """
 
     def __init__(self, app: Any, replicas: int = 0) -> None:
@@ -63,6 +64,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = Memory()
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
+        self.overdue: frozenset[TP] = frozenset()
         self._claimed: JoinData | None = None  # what was said when this member joined
         self.holds = False  # whether what is owned is processed while the next round goes on
         self.leaves = False  # whether it is to be given away in it
@@ -116,7 +118,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         memory, wanted = self._memory, sorted(topics)
         try:
             data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former,
-                           holds=self.holds, leaves=self.leaves, cooperative=self.cooperative)
+                           by_topic(self.overdue), holds=self.holds, leaves=self.leaves,
+                           cooperative=self.cooperative)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:
@@ -191,7 +194,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return LeaderView(
             str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
             memory.directory, memory.generation, self._weights(),
-            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES))
+            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), policy_of(self.app))
 
     def _weights(self) -> Any:
         if self.weights_provider is None:

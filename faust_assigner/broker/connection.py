@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._writing_since: float | None = None
         now = self._loop.time()
         self._incomplete_since: float | None = now  # the first frame is awaited from the start
-        self._last_active = now
+        self._last_active = self._heard_at = now
         self.address = ""
         self.founded = 0
         self._unsent = 0
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Collect bytes until there is a whole frame."""
-        self._last_active = self._loop.time()
+        self._last_active = self._heard_at = self._loop.time()
         self._buffer += data
         self._get_on()
 
@@ -176,6 +176,7 @@ class Connection(asyncio.Protocol):
         try:
             if not self._serve_again(frame):
                 self._serve(frame)
+            self._node.groups.meter.served(frame, self._heard_at)
         except Exception:
             logger.exception("a request of %s was not served", self.address)
             self.close("requests_failed", "a request could not be served")

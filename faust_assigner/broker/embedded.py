@@ -43,6 +43,8 @@ class EmbeddedBroker:
         given = {
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 100,
+            "group.consumer.min.session.timeout.ms": 100,
+            "group.consumer.min.heartbeat.interval.ms": 50,
             **(settings or {}),
         }
         self.settings = Settings.parse(given)
@@ -53,6 +55,7 @@ class EmbeddedBroker:
         self._server: BrokerServer | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._running_on: asyncio.AbstractEventLoop | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -73,6 +76,13 @@ class EmbeddedBroker:
             raise RuntimeError("the broker is not running")
         return self._server
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop the broker runs on."""
+        if self._server is None or self._running_on is None:
+            raise RuntimeError("the broker is not running")
+        return self._running_on
+
     async def start(self) -> None:
         """Start on the running loop."""
         node = await asyncio.to_thread(Node, self.settings, self.data, clock=self._clock)
@@ -83,6 +93,7 @@ class EmbeddedBroker:
             node.close()
             raise
         self._server = server
+        self._running_on = asyncio.get_running_loop()
 
     async def stop(self) -> None:
         """Stop and release port and files. The same object can be started again, on the same port."""

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.groups import GroupService, Outcome, compute_now
+from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.groups.told_topics import ToldTopics
 from faust_assigner.broker.pace import Line, Pace
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
@@ -27,11 +29,14 @@ from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed, open_store
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
+from faust_assigner.coordinator.assignors import GroupSpec, Target
 from faust_assigner.coordinator.classic import GroupLimits
+from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
 READERS = 4
+TELL_AFTER_S = 0.01  # one telling for changes that follow each other closely
 FORMAT_VERSION = b"1"
 T = TypeVar("T")
 
@@ -64,6 +69,7 @@ class Node:
         self.line = Line()
         self._crunching = ThreadPoolExecutor(1, "broker-crunch")  # one: pure Python, it would fight the loop
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
+        self._assigning = ThreadPoolExecutor(1, "broker-assign")
         self.flushing = Flushing(self.store, self.aside)
         self.unsent_bytes = 0  # of answers that peers have not taken yet
         self._metadata_cache: dict[object, bytes] = {}
@@ -77,6 +83,7 @@ class Node:
         self._next_producer_id, self._producer_ids_end = 0, 0
         self._reclaiming: asyncio.Future[None] | None = None
         self._owes_space = False
+        self._telling: asyncio.Task[None] | None = None
         try:
             self._restore(progress)
         except BaseException:
@@ -89,6 +96,8 @@ class Node:
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
         recovery.examine(self.store, self.catalogue, settings, progress)
+        self._told = ToldTopics(self.catalogue)
+        self.group_configs = GroupConfigs(self.store, settings)
         self.groups = GroupService(
             self.store,
             _group_limits(settings),
@@ -96,7 +105,12 @@ class Node:
             max_record_bytes=settings.message_max_bytes,
             alarm=self._set_alarm,
             counters=self.counters,
+            consumer_limits=self.consumer_limits,
+            catalogue=self._told.now,
+            compute_target=self._compute_target,
+            journal=self.journal,
         )
+        self.catalogue.on_change = self._topics_changed
 
     def _open_cluster(self) -> str:
         recovery.refuse_empty_after_loss(self.store, self.settings)
@@ -119,6 +133,7 @@ class Node:
         for _ in range(READERS):
             self._reading.submit(together.wait)
         self._crunching.submit(int)
+        self._assigning.submit(int)
         for group_id, when in self._waiting_alarms.items():
             self._set_alarm(group_id, when)
         s = self.settings
@@ -126,6 +141,53 @@ class Node:
             loop.create_task(self._repeat(s.log_retention_check_interval_ms, self._retain)),
             loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self._expire)),
         ]
+
+    # -- what groups are told --------------------------------------------------------------------
+
+    def consumer_limits(self, group_id: str) -> ConsumerLimits:
+        """What a consumer group obeys: the broker's settings, under the group's own configs."""
+        settings, configs = self.settings, self.group_configs
+        return ConsumerLimits(
+            configs.number(group_id, "consumer.session.timeout.ms"),
+            configs.number(group_id, "consumer.heartbeat.interval.ms"),
+            settings.group_consumer_max_size,
+            settings.assignors,
+            MigrationPolicy(settings.group_consumer_migration_policy),
+            configs.number(group_id, "consumer.assignment.interval.ms"),
+        )
+
+    def _topics_changed(self, name: str) -> None:
+        """Tell the groups soon, and once for many changes in a row."""
+        self._told.changed(name)
+        if self._loop is not None and self._telling is None:
+            self._telling = self._loop.create_task(self._tell_groups())
+
+    async def _tell_groups(self) -> None:
+        pace = Pace(self.line, timeout_s=math.inf)
+        try:
+            await asyncio.sleep(TELL_AFTER_S)
+            self._telling = None  # what changes from here on is told next time
+            for _ in self.groups.catalogue_changed():
+                await pace.turn()
+        finally:
+            pace.end()
+
+    def _compute_target(self, spec: GroupSpec, done: Outcome) -> None:
+        """Beside the loop, where there is one; one computation at a time."""
+        if self._loop is None:
+            compute_now(spec, done)
+            return
+
+        def work() -> tuple[Target | None, str]:
+            outcome: list[tuple[Target | None, str]] = []
+            compute_now(spec, lambda target, why: outcome.append((target, why)))
+            return outcome[0]
+
+        def finished(future: asyncio.Future[tuple[Target | None, str]]) -> None:
+            if not future.cancelled():
+                done(*future.result())
+
+        self._loop.run_in_executor(self._assigning, work).add_done_callback(finished)
 
     def listen_on(self, host: str, port: int) -> None:
         """The address this broker was found at."""
@@ -158,6 +220,17 @@ class Node:
             armed[1].cancel()
         delay = max(when - self.clock(), 0) / 1000
         self._alarms[group_id] = (when, self._loop.call_later(delay, self._ring, group_id))
+
+    def ring_until(self, now_ms: int, set_clock: Callable[[int], None]) -> None:
+        """Ring what is due up to a time, each alarm at its own: for clocks that do not run by themselves."""
+        while self._alarms:
+            when, group_id = min((when, group_id) for group_id, (when, _) in self._alarms.items())
+            if when > now_ms:
+                break
+            set_clock(when)
+            self._alarms[group_id][1].cancel()
+            self._ring(group_id)
+        set_clock(now_ms)
 
     def _ring(self, group_id: str) -> None:
         self._alarms.pop(group_id, None)
@@ -208,7 +281,9 @@ class Node:
         for _, handle in self._alarms.values():
             handle.cancel()
         self._loop = None
-        for pool in (self._crunching, self._reading):
+        if self._telling is not None:
+            self._telling.cancel()
+        for pool in (self._crunching, self._reading, self._assigning):
             pool.shutdown(cancel_futures=True)
         self.store.close()
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
@@ -19,6 +19,9 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
+
+if TYPE_CHECKING:
+    from faust_assigner.broker.metrics import MetricsPort
 
 # A full collection over a few hundred thousand partitions holds everybody up: it comes very rarely, and young
 # ones are small enough not to be felt.
@@ -45,16 +48,23 @@ def serve(
     port: int,
     settings: Mapping[str, object],
     say: Callable[[str], None],
+    *,
+    metrics_port: int | None = None,
 ) -> None:
     """Run one broker until a signal ends it. Raises ConfigError, StoreFailed, OSError before it listens."""
     parsed = Settings.parse(settings)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    uvloop.run(_serve(parsed, data, host, port, say))
+    uvloop.run(_serve(parsed, data, host, port, say, metrics_port))
 
 
 async def _serve(
-    settings: Settings, data: Path | None, host: str, port: int, say: Callable[[str], None]
+    settings: Settings,
+    data: Path | None,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    metrics_port: int | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -72,9 +82,27 @@ async def _serve(
     except OSError:
         node.close()
         raise
-    say(f"listening on {host}:{taken}")
-    await stop.wait()
-    await server.stop()
+    metrics: MetricsPort | None = None
+    try:
+        if metrics_port is not None:
+            metrics = await _show_metrics(server, metrics_port, say)
+        say(f"listening on {host}:{taken}")
+        await stop.wait()
+    finally:
+        if metrics is not None:
+            await asyncio.to_thread(metrics.close)
+        await server.stop()
+
+
+async def _show_metrics(server: BrokerServer, port: int, say: Callable[[str], None]) -> MetricsPort:
+    """Raises OSError where the port is taken, ConfigError where prometheus-client is not installed."""
+    try:
+        from faust_assigner.broker.metrics import MetricsPort
+    except ModuleNotFoundError as missing:
+        raise ConfigError(f"--metrics-port needs prometheus-client ({missing})") from None
+    metrics = MetricsPort(server, asyncio.get_running_loop(), port)
+    say(f"metrics on http://127.0.0.1:{metrics.port}/metrics")
+    return metrics
 
 
 class _Stopped(Exception):

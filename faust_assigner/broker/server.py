@@ -22,6 +22,7 @@ class BrokerServer:
     def __init__(self, node: Node, *, frame_timeout_s: float = FRAME_TIMEOUT_S) -> None:
         self.node = node
         self.frame_timeout_s = frame_timeout_s
+        self.connection_type: type[Connection] = Connection
         self._connections: set[Connection] = set()
         self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
@@ -32,11 +33,14 @@ class BrokerServer:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen; return the port (a free one for port 0). Raises OSError where the port is taken."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        self._listener = await loop.create_server(self._connect, host, port, backlog=1024)
         self.node.listen_on(host, int(self._listener.sockets[0].getsockname()[1]))
         self.node.start(loop)
         self._sweeper = loop.create_task(self._sweep())
         return self.node.port
+
+    def _connect(self) -> Connection:
+        return self.connection_type(self)
 
     async def stop(self) -> None:
         """Stop listening, drop every peer, close the store. What was acknowledged is on disk already."""

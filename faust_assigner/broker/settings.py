@@ -35,6 +35,10 @@ def _choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
     return field(default=default, metadata={"choices": choices, "doc": doc})
 
 
+def _names(default: str, choices: tuple[str, ...], doc: str) -> Any:
+    return field(default=default, metadata={"choices": choices, "doc": doc, "several": True})
+
+
 def _text(default: str, doc: str) -> Any:
     return field(default=default, metadata={"doc": doc, "text": True})
 
@@ -98,6 +102,42 @@ class Settings:
     )
     group_max_session_timeout_ms: int = _number(1_800_000, 1, INT32_MAX, "largest session timeout")
     group_max_size: int = _number(INT32_MAX, 1, INT32_MAX, "members in one group")
+    group_coordinator_rebalance_protocols: str = _names(
+        "classic,consumer", ("classic", "consumer"), "group protocols that are served"
+    )
+    group_consumer_session_timeout_ms: int = _number(
+        45_000, 1, INT32_MAX, "a member of the consumer protocol that is silent for so long is out"
+    )
+    group_consumer_min_session_timeout_ms: int = _number(
+        45_000, 1, INT32_MAX, "smallest session timeout a group's own config may set"
+    )
+    group_consumer_max_session_timeout_ms: int = _number(60_000, 1, INT32_MAX, "largest one")
+    group_consumer_heartbeat_interval_ms: int = _number(
+        5_000, 1, INT32_MAX, "how often members of the consumer protocol are told to send heartbeats"
+    )
+    group_consumer_min_heartbeat_interval_ms: int = _number(
+        5_000, 1, INT32_MAX, "smallest heartbeat interval a group's own config may set"
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _number(15_000, 1, INT32_MAX, "largest one")
+    group_consumer_max_size: int = _number(
+        INT32_MAX, 1, INT32_MAX, "members in one group of the consumer protocol"
+    )
+    group_consumer_assignors: str = _names(
+        "uniform,range,copartition",
+        ("uniform", "range", "copartition"),
+        "server-side assignors on offer; the first serves groups whose members name none",
+    )
+    group_consumer_assignment_interval_ms: int = _number(
+        1_000, 0, INT32_MAX, "least time between two targets of one group (KIP-1263); 0 computes at once"
+    )
+    group_consumer_regex_refresh_interval_ms: int = _number(
+        600_000, 10, INT32_MAX, "how often subscriptions by regex are resolved anew, besides topic changes"
+    )
+    group_consumer_migration_policy: str = _choice(
+        "bidirectional",
+        ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
+        "which live groups may change their protocol; until-empty: no classic member joins a consumer group",
+    )
     offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
     offsets_retention_minutes: int = _number(
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
@@ -146,11 +186,34 @@ class Settings:
                 f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) is above "
                 f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
             )
+        for what in ("session_timeout", "heartbeat_interval"):
+            self._check_between(f"group_consumer_{{}}{what}_ms")
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigError(
+                f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms}) is not "
+                f"below group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms})"
+            )
         if self.message_max_bytes > self.socket_request_max_bytes:
             raise ConfigError(
                 f"message.max.bytes ({self.message_max_bytes}) does not fit into "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes})"
             )
+
+    def _check_between(self, pattern: str) -> None:
+        name, least, most = (pattern.format(part) for part in ("", "min_", "max_"))
+        if not getattr(self, least) <= getattr(self, name) <= getattr(self, most):
+            shown = (f"{n.replace('_', '.')} ({getattr(self, n)})" for n in (name, least, most))
+            raise ConfigError("{} is not between {} and {}".format(*shown))
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """Whether groups of the consumer protocol (KIP-848) are served."""
+        return "consumer" in self.group_coordinator_rebalance_protocols.split(",")
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """Names of the server-side assignors, the default first."""
+        return tuple(self.group_consumer_assignors.split(","))
 
     def by_kafka_name(self) -> dict[str, str]:
         """Every setting as DescribeConfigs shows it."""
@@ -160,6 +223,11 @@ class Settings:
 def kafka_name(setting: Field[Any]) -> str:
     """``num_partitions`` -> ``num.partitions``."""
     return setting.name.replace("_", ".")
+
+
+def kafka_default(name: str) -> str:
+    """The default of a setting, by its Kafka name, as DescribeConfigs shows it."""
+    return as_text(next(f.default for f in fields(Settings) if kafka_name(f) == name))
 
 
 def as_text(value: object) -> str:
@@ -182,6 +250,8 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
         return text.lower() == "true"
     if "text" in setting.metadata:
         return text
+    if "several" in setting.metadata:
+        return _several(name, setting, text)
     if "choices" in setting.metadata:
         if text not in setting.metadata["choices"]:
             raise ConfigError(f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}")
@@ -194,3 +264,11 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
     if not low <= number <= high:
         raise ConfigError(f"{name} must be between {low} and {high}, not {number}")
     return number
+
+
+def _several(name: str, setting: Field[Any], text: str) -> str:
+    names = [part.strip() for part in text.split(",")]
+    choices = setting.metadata["choices"]
+    if not set(names) <= set(choices) or len(set(names)) < len(names):
+        raise ConfigError(f"{name} must be some of {', '.join(choices)}, each once, not {text!r}")
+    return ",".join(names)

@@ -55,6 +55,7 @@ class Catalogue:
         self._names: dict[uuid.UUID, str] = {}
         self._partitions = 0
         self.version = 0
+        self.on_change: Callable[[str], None] = lambda name: None
         self._finish_deletions()
         self._restore(progress)
 
@@ -119,7 +120,7 @@ class Catalogue:
             return Topic(name, topic_id, [], dict(configs))
         self._save(name, topic_id, count, configs)
         topic = self._open(name, topic_id, count, configs)
-        self.version += 1
+        self._changed(name)
         return topic
 
     def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
@@ -142,7 +143,7 @@ class Catalogue:
             PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True) for n in range(have, count)
         ]
         self._partitions += count - have
-        self.version += 1
+        self._changed(topic.name)
 
     def configure(self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
         """Replace the explicit settings. Raises Refused."""
@@ -164,9 +165,13 @@ class Catalogue:
         del self._topics[topic.name]
         del self._names[topic.topic_id]
         self._partitions -= len(topic.partitions)
-        self.version += 1
+        self._changed(topic.name)
         for log in topic.partitions:
             log.close()
+
+    def _changed(self, name: str) -> None:
+        self.version += 1
+        self.on_change(name)
 
     def _finish_deletions(self) -> None:
         """Deletions that an earlier version of the broker had begun."""

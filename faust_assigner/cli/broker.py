@@ -16,9 +16,12 @@ from faust_assigner.cli.failure import fail, spoken_errors
               help="Address to listen on, and to advertise unless advertised.listeners says otherwise.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="A broker setting by Kafka's name (num.partitions=12). May be repeated.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N",
+              help="Show metrics for Prometheus on 127.0.0.1:N; 0 picks a free port. [default: none]")
 @click.option("--settings", "list_settings", is_flag=True,
               help="List every setting with its default, and leave.")
-def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...], list_settings: bool) -> None:
+def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
+           metrics_port: int | None, list_settings: bool) -> None:
     """Run the embedded Kafka-protocol broker until SIGTERM or Ctrl-C."""
     from pathlib import Path
 
@@ -31,6 +34,7 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
         return
     with spoken_errors():
         try:
-            serve(Path(data) if data else None, host, port, parse_assignments(assignments), click.echo)
+            serve(Path(data) if data else None, host, port, parse_assignments(assignments), click.echo,
+                  metrics_port=metrics_port)
         except OSError as error:
             fail(error, 1)

@@ -8,8 +8,10 @@ import click
 
 from faust_assigner import __version__
 
-#: Command -> the module of this package that defines it under the same name.
-COMMANDS = ("broker", "groups", "history", "simulate", "snapshot", "spark", "weights")
+#: Command -> the module of this package that defines it under the command's name.
+COMMANDS = {name: name for name in (
+    "broker", "groups", "history", "serve", "simulate", "snapshot", "spark", "weights")}
+COMMANDS |= dict.fromkeys(("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate")
 
 
 class _Lazy(click.Group):
@@ -17,13 +19,13 @@ class _Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, without importing anything."""
-        return list(COMMANDS)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, or None for a name that is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"faust_assigner.cli.{cmd_name}")
+        module = importlib.import_module(f"faust_assigner.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -31,4 +33,4 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
-    """Partition assignment for Faust: an embedded broker, groups, history, weights, snapshots, simulation."""
+    """Partition assignment: a broker, a service, groups, history, weights, snapshots, simulation."""

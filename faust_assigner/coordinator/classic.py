@@ -16,21 +16,27 @@ from dataclasses import replace
 from typing import Any, Final
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.classic_change import ClassicChange
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
+    CatalogueChanged,
     CommitOffsets,
+    ConsumerGroupHeartbeat,
     DeleteGroup,
     Event,
+    FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaver,
     Saved,
     SyncGroup,
+    TargetComputed,
     Tick,
 )
 from faust_assigner.coordinator.members import Member
-from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupRounds
+from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
@@ -49,7 +55,7 @@ def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
     return Code.NONE
 
 
-class ClassicGroup(GroupRounds):
+class ClassicGroup(ClassicChange):
     """One group. Feed it events, carry out its effects in order, send ``Tick`` at ``next_deadline_ms``.
 
     Cost: O(members) per join or sync, O(1) per heartbeat. Never raises on what a client sends.
@@ -347,26 +353,6 @@ class ClassicGroup(GroupRounds):
         """A dead group has no timers and waits for nothing."""
 
 
-def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
-    """The answer to a request about a group that does not exist (or is dead, with ``error``)."""
-    unknown = Code.UNKNOWN_MEMBER_ID if error is None else error
-    match event:
-        case JoinGroup():
-            return fx.JoinReply(event.token, unknown, event.member_id)
-        case SyncGroup():
-            return fx.SyncReply(event.token, unknown)
-        case Heartbeat():
-            return fx.HeartbeatReply(event.token, unknown)
-        case LeaveGroup():
-            return fx.LeaveReply(event.token, unknown)
-        case CommitOffsets():
-            return fx.CommitReply(event.token, Code.ILLEGAL_GENERATION if error is None else error)
-        case DeleteGroup():
-            return fx.DeleteReply(event.token, Code.GROUP_ID_NOT_FOUND)
-        case _:
-            raise CoordinatorBug(f"{event} has nobody to answer")
-
-
 Rule = Callable[[ClassicGroup, Any], None]
 G = ClassicGroup
 E_, P, C, S, D = State.EMPTY, State.PREPARING, State.COMPLETING, State.STABLE, State.DEAD
@@ -391,6 +377,11 @@ RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {
     (D, Heartbeat): G._answer_dead,       (D, CommitOffsets): G._answer_dead,
     (D, LeaveGroup): G._answer_dead,      (D, DeleteGroup): G._answer_dead,
     (D, Saved): G._saved,                 (D, Tick): G._nothing,
+    **{(state, CatalogueChanged): G._catalogue_changed for state in State},
+    **{(state, TargetComputed): G._nothing for state in State},
+    **{(state, FetchOffsets): G._fetch for state in State if state is not D},
+    **{(state, ConsumerGroupHeartbeat): G._upgrade for state in State if state is not D},
+    (D, FetchOffsets): G._answer_dead,    (D, ConsumerGroupHeartbeat): G._answer_dead,
 }
 
 REJOIN: Final[Mapping[State, Callable[[ClassicGroup, JoinGroup, Member], None]]] = {

@@ -1,11 +1,18 @@
-"""What a classic group asks its surroundings to do. Order matters: a save precedes the answers it allows."""
+"""What a group asks its surroundings to do. Order matters: a save precedes the answers it allows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from faust_assigner.coordinator.assignors.spec import GroupSpec
+from faust_assigner.coordinator.catalogue import Partitions
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Protocol, Token
+from faust_assigner.coordinator.events import Token
+from faust_assigner.coordinator.records import GroupRecord, Key, MemberRecord, Record
+
+if TYPE_CHECKING:
+    from faust_assigner.coordinator.group import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +84,24 @@ class DeleteReply:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRecord:
-    """A member as it is kept on disk."""
+class ConsumerHeartbeatReply:
+    """The answer to a ConsumerGroupHeartbeat; ``assignment`` None means: as before."""
 
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[Protocol, ...]
-    assignment: bytes
+    token: Token
+    error: Code
+    error_message: str | None = None
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """A group as it is kept on disk; no members means Empty, otherwise Stable.
+class FetchReply:
+    """Whether committed offsets may be read."""
 
-    Not ``settled``: the generation has begun and its leader has not assigned yet. Such a record keeps a
-    restart from using the same generation number twice.
-    """
-
-    group_id: str
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    leader: str | None
-    state_since_ms: int
-    members: tuple[MemberRecord, ...]
-    settled: bool = True
+    token: Token
+    error: Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +113,34 @@ class SaveGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveRecords:
+    """Write all of these or none, in order, and answer with ``Saved`` at once or later."""
+
+    records: tuple[Record, ...]
+    save_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceMachine:
+    """From now on this machine is the group."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeTarget:
+    """Compute a target assignment somewhere and answer with ``TargetComputed``; nobody waits for it."""
+
+    request_id: int
+    spec: GroupSpec
+
+
+@dataclass(frozen=True, slots=True)
 class DropGroup:
-    """Forget the group and its offsets."""
+    """Forget the group, its records (``keys``; a classic group has one) and its offsets."""
 
     group_id: str
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,5 +152,30 @@ class Happened:
     detail: str = ""
 
 
-Reply = JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | DeleteReply
-Effect = Reply | SaveGroup | DropGroup | Happened
+Reply = (
+    JoinReply | SyncReply | HeartbeatReply | LeaveReply | CommitReply | FetchReply | DeleteReply
+    | ConsumerHeartbeatReply
+)  # fmt: skip
+Effect = Reply | SaveGroup | SaveRecords | ReplaceMachine | ComputeTarget | DropGroup | Happened
+
+__all__ = [
+    "CommitReply",
+    "ComputeTarget",
+    "ConsumerHeartbeatReply",
+    "DeleteReply",
+    "DropGroup",
+    "Effect",
+    "FetchReply",
+    "GroupRecord",
+    "Happened",
+    "HeartbeatReply",
+    "JoinReply",
+    "JoinedMember",
+    "LeaveReply",
+    "MemberRecord",
+    "ReplaceMachine",
+    "Reply",
+    "SaveGroup",
+    "SaveRecords",
+    "SyncReply",
+]

@@ -1,7 +1,8 @@
-"""What can happen to a classic group. Every event is a frozen value; ``token`` names the request to answer.
+"""What can happen to a group. Every event is a frozen value; ``token`` names the request to answer.
 
-Times are not part of an event: :meth:`ClassicGroup.step` gets ``now_ms`` beside it. Random parts (a new
-member id) are chosen by the caller and travel inside the event, so that a replay is exact.
+Times are not part of an event: :meth:`~faust_assigner.coordinator.group.Group.step` gets ``now_ms`` beside
+it. Random parts (a new member id) are chosen by the caller and travel inside the event, so that a replay is
+exact.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from faust_assigner.coordinator.catalogue import Catalogue, Partitions
 from faust_assigner.coordinator.errors import Code
 
 Token = int
@@ -85,12 +87,52 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """May this member (or, with generation -1 and no id, this outsider) commit offsets now?"""
+    """May this member (or, with generation -1 and no id, this outsider) commit offsets now?
+
+    ``generation`` is the member epoch where the group is a consumer group. The partitions matter to a member
+    whose epoch is behind: what it has held since that epoch or before, it may still commit (KIP-1251).
+    """
 
     token: Token
     member_id: str = ""
     generation: int = -1
     instance_id: str | None = None
+    api_version: int = 9
+    transactional: bool = False
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """May this member read committed offsets? Before v9 nobody is named: member id None, epoch -1."""
+
+    token: Token
+    member_id: str | None = None
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupHeartbeat:
+    """ConsumerGroupHeartbeat v0-1 (KIP-848). None, and -1 for the timeout, mean: as before.
+
+    ``member_epoch`` 0 joins, -1 leaves, -2 leaves for a while (static members). ``new_member_id`` is used
+    only when ``member_id`` is empty, which version 0 allows.
+    """
+
+    token: Token
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Partitions | None = None
+    client_id: str = ""
+    client_host: str = ""
+    new_member_id: str = ""
+    api_version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +144,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The outcome of an earlier :class:`~faust_assigner.coordinator.effects.SaveGroup`."""
+    """The outcome of an earlier ``SaveGroup`` or ``SaveRecords``."""
 
     save_id: int
     error: Code = Code.NONE
@@ -113,4 +155,24 @@ class Tick:
     """Time has passed: fire what is due."""
 
 
-Event = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteGroup | Saved | Tick
+@dataclass(frozen=True, slots=True)
+class CatalogueChanged:
+    """Topics came, went, grew or moved: this is how they are now."""
+
+    catalogue: Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class TargetComputed:
+    """The outcome of a ``ComputeTarget``: partitions by member id; None when the assignor failed."""
+
+    request_id: int
+    target: Mapping[str, Partitions] | None
+    reason: str = ""
+
+
+Request = (
+    JoinGroup | SyncGroup | Heartbeat | LeaveGroup
+    | ConsumerGroupHeartbeat | CommitOffsets | FetchOffsets | DeleteGroup
+)  # fmt: skip
+Event = Request | Saved | Tick | CatalogueChanged | TargetComputed

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from faust_assigner.coordinator.classic import ClassicGroup, State
-from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from faust_assigner.coordinator.group import Group
 
 NO_OFFSET: Final = -1
 TopicPartition = tuple[str, int]
@@ -56,44 +55,18 @@ class OffsetBook:
         """Every entry of one topic."""
         return tuple(key for key in self.entries if key[0] == topic)
 
-    def expired(self, group: ClassicGroup, *, retention_ms: int, now_ms: int) -> tuple[TopicPartition, ...]:
+    def expired(self, group: Group, *, retention_ms: int, now_ms: int) -> tuple[TopicPartition, ...]:
         """The entries that KIP-211 lets go at ``now_ms``; cost O(entries)."""
-        subscribed = group_topics(group)
+        starts = group.retention()
         return tuple(
             key
             for key, entry in self.entries.items()
-            if _has_expired(key[0], entry, group, subscribed, retention_ms, now_ms)
+            if _has_expired(entry, starts(key[0], entry.committed_at_ms), retention_ms, now_ms)
         )
 
 
-def group_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """Topics any member subscribes to, or None when the group's protocol does not tell."""
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return None
-    topics: set[str] = set()
-    for member in group.roster:
-        found = subscribed_topics(member.metadata(group.protocol_name))
-        if found is None:
-            return None
-        topics.update(found)
-    return frozenset(topics)
-
-
-def _has_expired(
-    topic: str,
-    entry: Committed,
-    group: ClassicGroup,
-    subscribed: frozenset[str] | None,
-    retention_ms: int,
-    now_ms: int,
-) -> bool:
-    if group.protocol_type is None:
-        since = entry.committed_at_ms
-    elif group.state is State.EMPTY:
-        since = max(group.state_since_ms, entry.committed_at_ms)
-    elif group.state is State.STABLE and subscribed is not None and topic not in subscribed:
-        since = entry.committed_at_ms
-    else:
+def _has_expired(entry: Committed, since: int | None, retention_ms: int, now_ms: int) -> bool:
+    if since is None:
         return False
     if entry.expires_at_ms is not None:
         return now_ms >= entry.expires_at_ms

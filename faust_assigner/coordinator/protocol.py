@@ -1,38 +1,135 @@
-"""The little the coordinator reads of ConsumerProtocol bytes: which topics a member subscribes to.
+"""ConsumerProtocol: the bytes that classic consumers put into JoinGroup and get from SyncGroup.
 
-Only used to protect offsets of subscribed topics; the bytes stay opaque to the group itself. Version 0 is a
-prefix of every later version, so no version has to be known.
+To a classic group they are opaque, but for the topics that protect offsets. A consumer group with classic
+members inside reads what they say and writes what they get. Every version is a prefix of the next, so fields
+of versions nobody knows yet are left alone.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-MAX_TOPICS: Final = 100_000
+MAX_ENTRIES: Final = 100_000
 
 
-def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Topic names in a ConsumerProtocol subscription, or None when the bytes do not parse.
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a classic consumer says of itself. ``owned`` from version 1 on, ``rack_id`` from 3 on."""
 
-    >>> subscribed_topics(bytes.fromhex("0000 00000001 0003 666f6f ffffffff"))
+    version: int
+    topics: tuple[str, ...]
+    owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    rack_id: str | None = None
+
+
+class _Reader:
+    """A cursor that raises ``struct.error`` or ``UnicodeDecodeError`` on bytes that are none of this."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self.data, self.position)
+        self.position += struct.calcsize(form)
+        return int(value)
+
+    def count(self, least_bytes: int) -> int:
+        """The length of an array whose entries take at least so many bytes each."""
+        count = self.number(">i")
+        if not 0 <= count <= min(MAX_ENTRIES, (len(self.data) - self.position) // least_bytes):
+            raise struct.error("no such array")
+        return count
+
+    def text(self, length: int) -> str:
+        end = self.position + length
+        if length < 0 or end > len(self.data):
+            raise struct.error("no such string")
+        found = self.data[self.position : end].decode()
+        self.position = end
+        return found
+
+    def skip_bytes(self) -> None:
+        length = self.number(">i")
+        if length > len(self.data) - self.position:
+            raise struct.error("no such bytes")
+        self.position += max(length, 0)
+
+    def partitions(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for _ in range(self.count(6)):
+            topic = self.text(self.number(">h"))
+            numbers = (self.number(">i") for _ in range(self.count(4)))
+            found[topic] = tuple(sorted({n for n in numbers if n >= 0} | set(found.get(topic, ()))))
+        return found
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """What a ConsumerProtocol subscription says, or None when the bytes do not parse.
+
+    >>> read_subscription(bytes.fromhex("0000 00000001 0003 666f6f ffffffff")).topics
     ('foo',)
-    >>> subscribed_topics(b"junk") is None
+    >>> read_subscription(b"junk") is None
     True
     """
     try:
-        version, count = struct.unpack_from(">hi", metadata)
-        if version < 0 or not 0 <= count <= min(MAX_TOPICS, len(metadata) // 2):
+        reader = _Reader(metadata)
+        version = reader.number(">h")
+        if version < 0:
             return None
-        topics, position = [], 6
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, position)
-            end = position + 2 + length
-            if length < 0 or end > len(metadata):
-                return None
-            topics.append(metadata[position + 2 : end].decode())
-            position = end
+        topics = tuple(reader.text(reader.number(">h")) for _ in range(reader.count(2)))
+        owned: dict[str, tuple[int, ...]] = {}
+        rack_id = None
+        if version >= 1:
+            reader.skip_bytes()
+            owned = reader.partitions()
+        if version >= 3:
+            reader.number(">i")  # the generation of what it owns: the coordinator knows better
+            length = reader.number(">h")
+            rack_id = reader.text(length) if length >= 0 else None
     except (struct.error, UnicodeDecodeError):
         return None
-    return tuple(topics)
+    return Subscription(version, topics, owned, rack_id or None)
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """The topic names alone, from the prefix that every version shares; None when it does not parse.
+
+    >>> subscribed_topics(bytes.fromhex("0000 00000001 0003 666f6f ffffffff"))
+    ('foo',)
+    """
+    try:
+        reader = _Reader(metadata)
+        if reader.number(">h") < 0:
+            return None
+        return tuple(reader.text(reader.number(">h")) for _ in range(reader.count(2)))
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
+def read_assignment(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
+    """The partitions in a ConsumerProtocol assignment, or None; no bytes at all are no partitions.
+
+    >>> read_assignment(write_assignment(0, {"foo": (1, 2)}))
+    {'foo': (1, 2)}
+    """
+    if not assignment:
+        return {}
+    try:
+        reader = _Reader(assignment)
+        return reader.partitions() if reader.number(">h") >= 0 else None
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
+def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) -> bytes:
+    """A ConsumerProtocol assignment without user data; topics in order of their names."""
+    parts = [struct.pack(">hi", version, len(partitions))]
+    for topic in sorted(partitions):
+        name, numbers = topic.encode(), partitions[topic]
+        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+    return b"".join([*parts, struct.pack(">i", -1)])

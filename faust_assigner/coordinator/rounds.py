@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Final, Self
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import Token
 from faust_assigner.coordinator.members import Member, Roster
+from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
@@ -23,9 +25,20 @@ LEAST_WAIT_MS: Final = 1_000  # a timer set to what absent members asked for cou
 class GroupRounds:
     """State, timers and phases of one group; each field with what always holds of it."""
 
-    def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        limits: GroupLimits,
+        now_ms: int,
+        *,
+        consumer: ConsumerLimits | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> None:
         self.group_id = group_id
         self.limits = limits
+        #: What the group will obey, and the topics it will know, should it become a consumer group.
+        self.consumer_limits = consumer if consumer is not None else ConsumerLimits()
+        self.catalogue = catalogue if catalogue is not None else Catalogue()
         #: Moves by ``NEXT`` alone. Stable: every assignment is from this generation's leader.
         self.state = State.EMPTY
         self.state_since_ms = now_ms
@@ -57,12 +70,20 @@ class GroupRounds:
         self._out: list[fx.Effect] = []
 
     @classmethod
-    def restore(cls, record: fx.GroupRecord, limits: GroupLimits, now_ms: int) -> Self:
+    def restore(
+        cls,
+        record: fx.GroupRecord,
+        limits: GroupLimits,
+        now_ms: int,
+        *,
+        consumer: ConsumerLimits | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> Self:
         """The group a record describes, every member given a fresh session.
 
         Empty, Stable, or (not settled) PreparingRebalance: its members are told to join again.
         """
-        group = cls(record.group_id, limits, record.state_since_ms)
+        group = cls(record.group_id, limits, record.state_since_ms, consumer=consumer, catalogue=catalogue)
         group.generation = record.generation
         group.protocol_type, group.protocol_name = record.protocol_type, record.protocol_name
         group.state = State.STABLE if record.members else State.EMPTY

@@ -62,4 +62,7 @@ def _lineage(error: BaseException) -> str:
 
 def _extra(module: str | None) -> str:
     """The extra that brings ``module``."""
-    return "spark" if str(module).partition(".")[0] in ("pyspark", "py4j", "pandas") else "ledger"
+    package = str(module).partition(".")[0]
+    if package in ("grpc", "grpc_health", "grpc_reflection", "google", "prometheus_client"):
+        return "service"
+    return "spark" if package in ("pyspark", "py4j", "pandas") else "ledger"

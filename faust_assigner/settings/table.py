@@ -36,6 +36,24 @@ FOLLOW_UP_S: Final = Setting(
     "FAUST_ASSIGNER_FOLLOW_UP_S", number("0 or more seconds", least=0.0), 30.0, "seconds",
     "least time between a round and one that a worker asks for to bring promoted tasks home; 0 asks for none",
     "app/round/follow_up.py")
+WARMUPS: Final = Setting(
+    "FAUST_ASSIGNER_WARMUPS", SWITCH, True, "",
+    "whether a living owner keeps a table's partition until the worker it belongs to has caught up; the "
+    "leader's word counts, and without follow-up rounds nobody waits", "app/round/warming.py")
+ACCEPTABLE_RECOVERY_LAG: Final = Setting(
+    "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
+    "a worker no further behind has caught up: so much is replayed while a partition moves",
+    "app/round/warming.py")
+MAX_WARMUPS: Final = Setting(
+    "FAUST_ASSIGNER_MAX_WARMUPS", whole("a number above 0", least=1), 32, "replicas",
+    "warm-ups that one worker restores at a time, beyond its standbys", "app/round/warming.py")
+MAX_GROUP_WARMUPS: Final = Setting(
+    "FAUST_ASSIGNER_MAX_GROUP_WARMUPS", whole("a number above 0", least=1), 256, "replicas",
+    "warm-ups of all workers together", "app/round/warming.py")
+WARMUP_DEADLINE_S: Final = Setting(
+    "FAUST_ASSIGNER_WARMUP_DEADLINE_S", number("seconds above 0"), 900.0, "seconds",
+    "after so long a worker gives up on a partition that has not caught up, and another one is tried",
+    "app/round/follow_up.py")
 URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS", PLACES, (), "",
     "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
@@ -100,6 +118,7 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, LEAVE_S,
-    SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER,
-    LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG, MAX_WARMUPS,
+    MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, LEAVE_S, SNAPSHOTS,
+    BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES,
+    LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

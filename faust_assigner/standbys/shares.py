@@ -207,9 +207,12 @@ def _peers(allowed: Bools, rack: Ints) -> Ints:
 
 
 def _room(problem: StandbyProblem) -> Counts:
-    """How many tasks each member is below the heaviest load (scaled by capacity)."""
+    """How many tasks each member is below the heaviest load (scaled by capacity); all there are at most.
+
+    A member that is being drained counts as heavy beyond any number until its tasks have left.
+    """
     if not problem.members:
         return np.zeros(0, dtype=np.int32)
     heaviest = (problem.load / problem.capacity).max()
     below: Floats = heaviest * problem.capacity - problem.load
-    return np.floor(below + _ROUNDING).astype(np.int32)
+    return np.floor(np.minimum(below, problem.tasks) + _ROUNDING).astype(np.int32)

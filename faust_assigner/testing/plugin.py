@@ -1,4 +1,4 @@
-"""A pytest plugin for app authors: a real Kafka, and the embedded broker.
+"""A pytest plugin for app authors: a real Kafka, the embedded broker, one whose clock and faults are yours.
 
     pytest -p faust_assigner.testing.plugin          # or: pytest_plugins = ["faust_assigner.testing.plugin"]
 """
@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer, kafka_server
+from faust_assigner.testing.virtual_broker import VirtualBroker
 
 
 @pytest.fixture(scope="session")
@@ -24,4 +25,11 @@ def kafka() -> Iterator[KafkaServer]:
 def embedded_broker() -> Iterator[EmbeddedBroker]:
     """A fresh embedded broker in memory; ``embedded_broker.bootstrap`` is where it listens."""
     with EmbeddedBroker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def virtual_broker() -> Iterator[VirtualBroker]:
+    """An embedded broker whose time stands still until ``advance()``, and that has faults to order."""
+    with VirtualBroker() as broker:
         yield broker

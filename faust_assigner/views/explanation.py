@@ -22,6 +22,7 @@ _SAID = {
     "moved warm": "is taken from {before}, because the balance asks for it, to a copy of its state",
     "promoted": "lost its owner and goes where its state lives, before the balance",
     "follows": "is a changelog and goes where its source is",
+    "waits": "stays with its owner until the member it belongs to has caught up",
     "returned": "had no living owner and goes back to the member that owned it before that one stopped",
 }
 
@@ -95,6 +96,9 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
         return [Beaten(plan.member_ids[m], "the even spread of what cannot follow", 0) for m in others]
     if rule == "promoted" or (rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]):
         return _less_warm(plan, g, partition, others)
+    if rule == "waits":
+        belongs = plan.member_ids[plan.target[g][partition]]
+        return [Beaten(belongs, "being too far behind", 0), *_less_even(plan, g, partition, others)]
     return _less_even(plan, g, partition, others)
 
 

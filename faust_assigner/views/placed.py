@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from faust_assigner.actives.weighted import Weighed
-from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
 
 #: Why a task is where it is; ``Plan.rule`` holds indexes into this.
 RULES = (
@@ -23,8 +23,9 @@ RULES = (
     "promoted",  # orphaned, and its state lives: where the state is, before the target
     "follows",  # a changelog that went where its source is
     "returned",  # nobody living owned it: back with the member that did before it stopped
+    "waits",  # its owner keeps it until the member it belongs to has caught up
 )
-KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS, RETURNED = range(len(RULES))
+KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS, RETURNED, WAITS = range(len(RULES))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -41,7 +42,8 @@ class Placed:
     ``rule[g]``            int8[n_g]      why it is where it is: an index into ``RULES``
     ``cold[g]``            bool[n_g]      stateful, and placed where none of its state is
     ``standby_hit[g]``     bool[n_g]      placed on a member that held a copy without being the owner
-    ``layout``, ``previous``, ``flat_*``, ``promoted``: the same in flat arrays over all T tasks;
+    ``warmup[g]``          int64[n_g]     who gets a warm-up, a replica beyond the standbys
+    ``layout``, ``previous``, ``flat_*``, ``promoted``, ``waiting``: the same in flat arrays over all T tasks;
     ``flat_counted`` is the target before weights, ``weighed`` what they are
     """
 
@@ -55,6 +57,8 @@ class Placed:
     partitions: Mapping[str, int]
     replicas: int = 0
     weighed: Weighed | None = None
+    waiting: Bools | None = None
+    onward: Onward | None = None
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -89,6 +93,16 @@ class Placed:
         """See the class."""
         return self._split(self.flat_target)
 
+    @property
+    def wanted(self) -> tuple[Ints, ...] | None:
+        """int64[n_g] by group: where tasks are to be once their state is there; None without warm-ups."""
+        return None if self.onward is None else self._split(self.onward.target)
+
+    @cached_property
+    def warmup(self) -> tuple[Ints, ...]:
+        """See the class."""
+        return self._split(self.flat_warmup)
+
     @cached_property
     def rule(self) -> tuple[npt.NDArray[np.int8], ...]:
         """See the class."""
@@ -103,6 +117,19 @@ class Placed:
     def standby_hit(self) -> tuple[Bools, ...]:
         """See the class."""
         return self._split(self.flat_hit)
+
+    @cached_property
+    def flat_warmup(self) -> Ints:
+        """int64[T]: who gets a replica beyond the standbys, which is to become the owner, or ``NOBODY``."""
+        return self._nobody() if self.onward is None else self.onward.warmup
+
+    @cached_property
+    def flat_awaited(self) -> Ints:
+        """int64[T]: the member to which a task comes later, onto the copy that it is given now."""
+        return self._nobody() if self.onward is None else self.onward.awaited
+
+    def _nobody(self) -> Ints:
+        return np.full(self.layout.tasks, NOBODY, dtype=np.int64)
 
     @cached_property
     def flat_hit(self) -> Bools:
@@ -130,6 +157,8 @@ class Placed:
         followers = np.flatnonzero(self.layout.per_task(lambda group: group.follows is not None))
         rule[followers[self._leader_owner(followers) == self.flat_owner[followers]]] = FOLLOWS
         rule[self.previous.owner == self.flat_owner] = KEPT
+        if self.waiting is not None:
+            rule[self.waiting] = WAITS
         return rule.astype(np.int8)
 
     def _leader_owner(self, tasks: Ints) -> Ints:

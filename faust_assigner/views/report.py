@@ -24,7 +24,9 @@ MEANINGS = {
     "moves_minimum": "the fewest moves the same balance allows",
     "cold_moves": "stateful tasks on a member that had none of their state",
     "promoted": "orphaned tasks that went to a copy of their state",
-    "off_target": "promoted tasks that belong elsewhere and move later, warm",
+    "off_target": "tasks that belong elsewhere and move later, warm",
+    "waiting": "those of them that their owner keeps until another member has caught up",
+    "warmups": "replicas beyond the standbys that are catching up to become the owner",
     "standby_min": "fewest standbys on a member that may hold any",
     "standby_max": "most standbys on a member",
     "standby_spread": "the difference",
@@ -104,7 +106,15 @@ def _movement(plan: Placed) -> dict[str, Any]:
         "cold_moves": int(np.count_nonzero(plan.flat_cold)),
         "promoted": int(np.count_nonzero(plan.promoted)),
         "off_target": int(np.count_nonzero(plan.flat_owner != plan.flat_target)),
+        **_warming(plan),
     }
+
+
+def _warming(plan: Placed) -> dict[str, Any]:
+    if plan.waiting is None:
+        return {}
+    return {"waiting": int(np.count_nonzero(plan.waiting)),
+            "warmups": int(np.count_nonzero(plan.flat_warmup != NOBODY))}
 
 
 def _moved(before: Ints, after: Ints) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from faust_assigner.errors import MetadataRefused
-from faust_assigner.model import Claims
+from faust_assigner.model import Claims, Positions
 from faust_assigner.wire.bounded import (
     LARGEST_INT,
     TOPICS,
@@ -29,6 +29,7 @@ from faust_assigner.wire.bounded import (
     read_json,
     read_label,
 )
+from faust_assigner.wire.positions import decode_positions, encode_positions
 from faust_assigner.wire.runs import Reader, Runs, Writer, decode_text
 
 #: The one extra key in stock's JSON, and the version of what it holds.
@@ -39,6 +40,7 @@ STOCK = 0
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)
+_POSITIONS, _AWAITED, _OVERDUE = range(13, 16)
 _HOLDS, _PROMISED, _LEAVES, _COOPERATIVE = range(20, 24)
 
 LARGEST_CAPACITY = 1e6
@@ -55,14 +57,15 @@ class JoinData:
     ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: what it was assigned in
     ``generation``, and the table partitions whose files it found (a claim of state, never of
     ownership). ``former_actives`` is what it owned in ``former_generation``, before its process ended: a
-    wish, told at the first join. ``holds`` says that ``actives`` are processed while the round goes on, so
-    that nobody else may be given them; ``promised`` are the partitions that the round of ``generation``
-    keeps for this member until their owners have let go, ``among`` the number of members of that round, 0
-    where it left nothing for a second one. ``leaves``: it is about to leave, and gives away what it has.
+    wish. ``changelogs`` are those of its topics it knows as such; ``globals_`` maps
+    changelogs of global tables to whether every partition must also be a standby. ``version`` is ``STOCK``
+    for a member without our key. ``positions`` is how far its state of each changelog has come, None where it
+    cannot tell; ``awaited`` and ``overdue`` are of its standbys those whose task was to come to it, and those
+    that took too long (:mod:`faust_assigner.warmup`). ``holds`` says that ``actives`` are processed while the
+    round goes on, so that nobody else may be given them; ``promised`` are the partitions that the round of
+    ``generation`` keeps for this member until their owners have let go, ``among`` the number of members of
+    that round, 0 where it left nothing for a second one. ``leaves``: it gives away what it has.
     ``cooperative``: it offers rounds in which everybody keeps what it keeps.
-    ``changelogs`` are those of its topics it knows as such;
-    ``globals_`` maps changelogs of global tables to whether every partition must also be a standby.
-    ``version`` is ``STOCK`` for a member without our key.
     """
 
     url: str = ""
@@ -85,6 +88,9 @@ class JoinData:
     globals_: Mapping[str, bool] = field(default_factory=dict)
     version: int = VERSION
     software: str = ""
+    positions: Mapping[str, Positions] | None = None
+    awaited: Claims = field(default_factory=dict)
+    overdue: Claims = field(default_factory=dict)
 
     @property
     def is_ours(self) -> bool:
@@ -113,7 +119,8 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
     row = {topic: i for i, topic in enumerate(topics)}
     out = Writer()
     out.field(_GENERATION, _encode_generation(data.generation))
-    for tag, claims in ((_ACTIVES, data.actives), (_STANDBYS, data.standbys), (_ON_DISK, data.on_disk)):
+    for tag, claims in ((_ACTIVES, data.actives), (_STANDBYS, data.standbys), (_ON_DISK, data.on_disk),
+                        (_AWAITED, data.awaited), (_OVERDUE, data.overdue)):
         if coded := encode_claims(claims, row):
             out.field(tag, coded)
     if coded := encode_claims(data.former_actives, row):
@@ -135,6 +142,8 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
     if known := [row[t] for t in data.globals_ if t in row]:
         full = [row[t] for t, is_full in data.globals_.items() if is_full and t in row]
         out.field(_GLOBALS, _encode_rows(known) + _encode_rows(full))
+    if data.positions is not None:
+        out.field(_POSITIONS, encode_positions(data.positions, row))
     return bytes(out.data)
 
 
@@ -244,7 +253,8 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
         rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
         group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
         globals_=found.get(_GLOBALS, {}), version=min(version, VERSION),
-        software=found.get(_SOFTWARE) or "",
+        software=found.get(_SOFTWARE) or "", positions=found.get(_POSITIONS),
+        awaited=found.get(_AWAITED, {}), overdue=found.get(_OVERDUE, {}),
     )
 
 
@@ -316,8 +326,8 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
     _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
     _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
-    _FORMER: _read_former, _HOLDS: _read_nothing, _LEAVES: _read_nothing, _COOPERATIVE: _read_nothing,
-    _PROMISED: _read_promised,
+    _FORMER: _read_former, _POSITIONS: decode_positions, _AWAITED: decode_claims, _OVERDUE: decode_claims,
+    _HOLDS: _read_nothing, _LEAVES: _read_nothing, _COOPERATIVE: _read_nothing, _PROMISED: _read_promised,
 }
 #: What members with equal subscriptions mostly say alike.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})

@@ -171,7 +171,7 @@ _BELIEVED = (
            "elif data.instance_id and data.generation < 0:", "elif data.instance_id:",
            (f"{BELIEVED}::test_a_members_own_memory_goes_before_an_old_directory",)),
     Mutant("a claim from the future voids what was claimed in the last generation", CLAIMS,
-           "generation=min(generation, newest) if is_kafkas else generation", "generation=generation",
+           "(min(date, newest) if is_kafkas else date for date in dates)", "dates",
            (f"{BELIEVED}::test_a_claim_from_the_future_is_as_old_as_the_last_generation",)),
     Mutant("weights that were deleted come back while time passes", PROVIDER,
            "        elif found is not None:\n            self._document = None\n", "",

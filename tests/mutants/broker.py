@@ -9,7 +9,7 @@ _CONNECTION = "faust_assigner/broker/connection.py"
 _SERVER = "faust_assigner/broker/server.py"
 _HELD = "faust_assigner/broker/held.py"
 _FOUNDERS = "faust_assigner/broker/founders.py"
-_GROUPS = "faust_assigner/broker/groups.py"
+_GROUPS = "faust_assigner/broker/groups/service.py"
 _PACE = "faust_assigner/broker/pace.py"
 _WIRE = "faust_assigner/broker/wire.py"
 _ANSWERS = "faust_assigner/broker/answers.py"
@@ -139,8 +139,8 @@ MUTANTS = (
         "left > 0",
         (f"{_AT_FOUNDERS}one_connection_leaves_room_for_others_of_its_address",)),
     Mutant("a group that holds offsets makes room", _GROUPS,
-        "if group and not (len(group.roster) or group.generation or self._books.get(group_id)):",
-        "if group and not (len(group.roster) or group.generation):",
+        "if group is not None and group.is_unproven and not self._books.get(group_id):",
+        "if group is not None and group.is_unproven:",
         (f"{_AT_FOUNDERS}a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address",)),
     Mutant("a heartbeat to a group that is gone is calm", _GROUPS,
         "        (reply,) = (answer_absent(event),) if group is None else",
@@ -216,7 +216,7 @@ MUTANTS = (
         (f"{_AT_NODE}the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name",)),
     Mutant("metadata of a grown topic stays as it was", _TOPICS,
         "        self._partitions += count - have\n"
-        "        self.version += 1\n",
+        "        self._changed(topic.name)\n",
         "        self._partitions += count - have\n",
         (f"{_AT_NODE}whatever_metadata_shows_raises_the_version",)),
     Mutant("a deleted topic's partitions count for ever", _TOPICS,

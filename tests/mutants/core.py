@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         story="who owned a task before a stop of everybody is not asked",
         file="faust_assigner/previous.py",
-        old="        if any(former[t].members for t in group.topics):\n",
+        old="        if any(wishes[t].members for t in group.topics):\n",
         new="        if False:\n",
         red=(_STOP_ALL, f"{_PROMOTIONS}test_three_workers_of_six_partitions_come_back_as_they_were"),
     ),

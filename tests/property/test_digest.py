@@ -20,12 +20,15 @@ for seed in range(4):
     rng, world = Random(seed), World()
     for _ in range(5):
         world.join(rng)
+    while world.policy is None and seed % 2:
+        world.set_warmups(rng)
     events, chances = zip(*EVENTS, strict=True)
     for _ in range(12):
         for event in rng.choices(events, chances, k=2):
             event(world, rng)
-        answer = world.answer([m for _, m in sorted(world.members.items(), key=lambda item: hash(item[0]))])
-        digest.update(json.dumps([[i, answer.actives(i), answer.standbys(i)] for i in answer.member_ids]
+        answer = world.answer(sorted(world.said(), key=lambda m: hash(m.member_id)))
+        digest.update(json.dumps([[i, answer.actives(i), answer.standbys(i), answer.warmups(i),
+                                   answer.awaited(i)] for i in answer.member_ids]
                                  + [[g.group_id, g.topics] for g in answer.groups]).encode())
         world.rebalance(thorough=False)
 print(digest.hexdigest())

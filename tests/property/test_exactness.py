@@ -56,7 +56,8 @@ def transport(rng: np.random.Generator, groups: int, members: int, most: int) ->
         np.add.at(kept[g], rng.choice(who, supply[g] // 2), 1)
         np.add.at(warm[g], rng.choice(who, supply[g] // 3), 1)
     rate = np.ones(members, np.int64) if rng.random() < 0.6 else rng.integers(1, 5, members)
-    return Transport(supply=supply, allowed=allowed, kept=kept, warm=warm, rate=rate)
+    return Transport(supply=supply, allowed=allowed, kept=kept, warm=warm, home=np.minimum(kept, warm),
+                     rate=rate)
 
 
 def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
@@ -64,7 +65,9 @@ def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
     load = counts.sum(axis=0)
     stay = np.minimum(counts, t.kept)
     landed = np.minimum(counts - stay, t.warm)
-    return int((t.rate * load**2).sum()), int((counts**2).sum()), -int(stay.sum()), -int(landed.sum())
+    home = np.minimum(counts, t.home)
+    return (int((t.rate * load**2).sum()), int((counts**2).sum()), -int(stay.sum()),
+            -int((landed + home).sum()))
 
 
 def solved(t: Transport, start: str) -> Ints:

@@ -11,7 +11,8 @@ import pytest
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.counts import rates
 from faust_assigner.actives.semi_matching import Orphans
-from faust_assigner.invariants import _Case, _copies
+from faust_assigner.checks.reading import copies_of
+from faust_assigner.invariants import _Case
 from faust_assigner.model import NOBODY
 from tests.property.instances import carried
 from tests.property.orphans_oracle import min_cost, terms
@@ -48,7 +49,7 @@ def orphans_of(members: list[Member], partitions: dict[str, int], made: Plan,
     for row, u in enumerate(rows):
         unit = case.units[u]
         g = next(i for i, one in enumerate(made.groups) if unit.topics[0] in one.topics)
-        copies = _copies(unit, case.members) if unit.changelogs else [{}] * unit.count
+        copies = copies_of(unit, case.members) if unit.changelogs else [{}] * unit.count
         for p in range(unit.count):
             if case.before[u][p] != NOBODY or not copies[p]:
                 settled[row, made.owner[g][p]] += 1

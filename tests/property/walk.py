@@ -27,6 +27,7 @@ def live(seed: str, rounds: int = LIFE) -> tuple[int, list[str]]:
         world.join(rng)
     if rng.random() < 0.4:
         world.all_resubscribe(rng)
+    world.set_warmups(rng)
     events, chances = zip(*EVENTS, strict=True)
     found: list[str] = []
     for step in range(rounds):

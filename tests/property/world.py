@@ -13,6 +13,7 @@ from typing import Any
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.invariants import Violation, check
+from faust_assigner.warmup import WarmupPolicy
 
 TOPICS = ("clicks", "leader", "orders", "orders-log", "users", "users-log", "zips")
 CHANGELOGS = frozenset({"orders-log", "users-log"})
@@ -32,6 +33,10 @@ class World:
     born: int = 0
     gone: list[Member] = field(default_factory=list)
     last: Plan | None = None
+    policy: WarmupPolicy | None = None
+    #: How long each changelog partition is, and how much of it each member has, by id.
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    has: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
 
     # Events: each takes the source of chance, so that a walk is its seed ----------------------------
 
@@ -89,7 +94,7 @@ class World:
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
             self.members[name], actives=rng.choice(junk), standbys=rng.choice(junk),
-            former_actives=rng.choice(junk),
+            former_actives=rng.choice(junk), former_generation=rng.choice([None, 3, "x", 10**40]),
             generation=rng.choice([-1, self.generation, None, "9", 10**40]),
         )
 
@@ -138,6 +143,36 @@ class World:
             capacity = rng.choice([1.0, 2.0, 0.5, 3.0, 42.28, 0.155, 7.41, 1e-6, 1e6])
             self.members[name] = replace(self.members[name], capacity=capacity)
 
+    def write(self, rng: Random) -> None:
+        """Changelogs grow, some by more than anybody accepts to be behind."""
+        for log in sorted(CHANGELOGS):
+            for p in range(self.partitions[log]):
+                self.ends[log, p] = self.ends.get((log, p), 0) + rng.choice([0, 5, 50, 400])
+
+    def restore(self, rng: Random) -> None:
+        """Replicas catch up, all the way, some of it or not at all."""
+        for name, has in sorted(self.has.items()):
+            share = rng.choice([0.0, 0.5, 1.0, 1.0])
+            for at in sorted(has):
+                has[at] += int((self.ends.get(at, 0) - has[at]) * share) if name in self.members else 0
+
+    def drain(self, rng: Random) -> None:
+        """A member is asked to hand everything over: nothing else weighs so little."""
+        name = rng.choice(sorted(self.members))
+        self.members[name] = replace(self.members[name], capacity=1e-6)
+
+    def lose_patience(self, rng: Random) -> None:
+        """A member's warm-ups have not caught up for too long."""
+        name = rng.choice(sorted(self.members))
+        member = self.members[name]
+        self.members[name] = replace(member, overdue=member.awaited)
+
+    def set_warmups(self, rng: Random) -> None:
+        """Work waits for state, under these limits, or does not."""
+        self.policy = rng.choice([None, WarmupPolicy(acceptable_recovery_lag=rng.choice([0, 60]),
+                                                     max_per_member=rng.randint(1, 4),
+                                                     max_per_group=rng.randint(1, 6))])
+
     def permute(self, rng: Random) -> None:
         """The same members, listed in another order."""
         names = list(self.members)
@@ -148,30 +183,53 @@ class World:
         """A member loses its memory and its files."""
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(self.members[name], actives={}, standbys={}, former_actives={},
-                                     generation=-1)
+                                     awaited={}, generation=-1)
+        self.has.pop(name, None)
 
     # Rebalances ------------------------------------------------------------------------------------
 
     def answer(self, members: list[Member] | None = None) -> Plan:
         """The planner's answer, now."""
         return plan(list(self.members.values()) if members is None else members, self.partitions,
-                    replicas=self.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS)
+                    replicas=self.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS,
+                    warmups=self.policy)
+
+    def said(self) -> list[Member]:
+        """The members as they join: every third cannot tell how far it has come."""
+        return [replace(m, positions=self._positions(name)) for name, m in self.members.items()]
+
+    def _positions(self, name: str) -> Any:
+        if int(name[1:]) % 5 == 4:
+            return None
+        found: dict[str, dict[int, int]] = {log: {} for log in CHANGELOGS}
+        for (log, p), offset in self.has.get(name, {}).items():
+            found[log][p] = offset
+        return found
 
     def rebalance(self, *, thorough: bool) -> list[Violation]:
         """Plan, check every promise, and carry the answer over; A6 and A8 when ``thorough``."""
-        members = list(self.members.values())
+        members = self.said()
         answer = self.answer(members)
         found = check(members, self.partitions, answer, replicas=self.replicas, changelogs=CHANGELOGS,
-                      weightless=WEIGHTLESS,
+                      weightless=WEIGHTLESS, warmups=self.policy,
                       planner=(lambda again: self.answer(list(again))) if thorough else None)
         self.generation += 1
         self.members = {
             name: replace(m, actives=answer.actives(name), standbys=answer.standbys(name),
-                          former_actives={}, generation=self.generation)
+                          awaited=answer.awaited(name), former_generation=_dated(m),
+                          generation=self.generation)
             for name, m in self.members.items()
         }
+        for name in self.members:
+            self.has[name] = self._kept(answer, name)
         self.last = answer
         return found
+
+    def _kept(self, answer: Plan, name: str) -> dict[tuple[str, int], int]:
+        """How far a member has come after a round: an owner all the way, a new replica not at all."""
+        actives, spares, had = answer.actives(name), answer.standbys(name), self.has.get(name, {})
+        owned = {(log, p): self.ends.get((log, p), 0) for log in CHANGELOGS for p in actives.get(log, ())}
+        return {(log, p): had.get((log, p), 0) for log, ps in spares.items() for p in ps} | owned
 
     def _some_topics(self, rng: Random) -> list[str]:
         return [t for t in TOPICS if rng.random() < 0.7]
@@ -181,12 +239,17 @@ class World:
         return None if racks <= {None} else rng.choice(sorted(r for r in racks if r is not None))
 
 
+def _dated(m: Member) -> int | None:
+    """What a member remembers keeps its age when it is given something new."""
+    return m.generation if m.former_generation is None and m.former_actives else m.former_generation
+
+
 def _restarted(old: Member, *, remembers: bool) -> Member:
     """``old`` after a restart: what it held is on disk, what it owned is a memory."""
     files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
     former = old.actives if remembers else {}
-    return replace(old, actives={}, standbys=files, former_actives=former,
-                   generation=old.generation if remembers else -1)
+    return replace(old, actives={}, standbys=files, awaited={}, overdue={}, former_actives=former,
+                   former_generation=None, generation=old.generation if remembers else -1)
 
 
 def _listed(claims: Any, topic: str) -> list[int]:
@@ -202,5 +265,6 @@ EVENTS: tuple[tuple[Event, int], ...] = (
     (World.return_as_zombie, 2), (World.stop_all, 2), (World.same_generation_liar, 1), (World.corrupt, 1),
     (World.resubscribe, 2), (World.all_resubscribe, 2), (World.resize_topic, 1), (World.set_replicas, 1),
     (World.set_rack, 1), (World.all_racks, 1), (World.set_capacity, 1), (World.permute, 1),
-    (World.forget, 1),
+    (World.forget, 1), (World.write, 6), (World.restore, 6), (World.drain, 1), (World.lose_patience, 1),
+    (World.set_warmups, 1),
 )

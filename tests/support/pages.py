@@ -14,7 +14,7 @@ IS_RUN = {"python": True, "pycon": True, "sh": True, "console": True,
           "text": False, "json": False, "yaml": False}
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_REASON = re.compile(r"<!-- not run: ([^\n]*?) -->\n\Z")
+_REASON = re.compile(r"<!-- not run: ([^\n]*?) -->\n\s*\Z")
 _HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 

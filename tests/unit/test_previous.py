@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import _believed, _copies, _last_owners, _units
+from faust_assigner.checks.reading import believed, copies_of, last_owners, units_of
 from tests.property.world import EVENTS, WEIGHTLESS, World
 
 TOPICS = ["a", "b", "c-log"]
@@ -92,16 +92,16 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
                 event(world, rng)
             answer = world.answer()
             ordered = sorted(world.members.values(), key=lambda m: m.member_id)
-            for unit in _units(ordered, world.partitions, frozenset(answer_changelogs(answer)), WEIGHTLESS):
+            for unit in units_of(ordered, world.partitions, frozenset(answer_changelogs(answer)), WEIGHTLESS):
                 g = next(i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics)
-                before = _believed(unit, ordered, "actives")
+                before = believed(unit, ordered, "actives")
                 assert before == answer.previous_owner[g].tolist()
                 last = answer.layout.of(g, answer.previous.last_owner)
-                assert _last_owners(unit, ordered, before) == last.tolist()
+                assert last_owners(unit, ordered, before) == last.tolist()
                 if unit.changelogs:
                     assert copies(answer, g) == [
                         {m: n for m, n in of.items() if m != answer.previous_owner[g][p]}
-                        for p, of in enumerate(_copies(unit, ordered))
+                        for p, of in enumerate(copies_of(unit, ordered))
                     ]
             world.rebalance(thorough=False)
 

@@ -28,6 +28,7 @@ _GUARD = "tests/integration/app/repairs/test_assignor_guard.py::test_the_group_g
 _LEDGER = "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
 _TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
 _LABELS = "tests/unit/app/repairs/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
+_POSITIONS = "tests/unit/app/round/test_positions.py::test_"
 _FOLLOW = "tests/unit/app/round/test_follow_up.py::test_"
 _ASKED = "tests/integration/app/test_stop_all.py::test_a_death_off_target_is_set_right_by_one_further_round"
 _FINAL = _LOST + "the_final_commit_reaches_the_broker"
@@ -208,6 +209,9 @@ _TRANSACTIONS: Final = (
 
 _TABLES: Final = (
     *rows_of("faust.tables.manager:TableManager",
+         ("_pending_persisted_offsets", "set in __init__", "positions",
+          "how far an owner has written what is committed later",
+          _POSITIONS + "what_is_written_and_not_yet_committed_counts"),
          ("_changelogs", "set in __init__", "assignor", "which topics are changelogs, of which tables",
           _ASSIGNOR + "a_global_table_is_everywhere"),
          ("_changelog_queue", "set in __init__", "repairs", "the queue is ours",
@@ -239,8 +243,9 @@ _TABLES: Final = (
          ("read_only", "set in __init__", "restore", "such a database is not ours to write", _RESTORED),
          ("rocksdb_options", "set in __init__", "restore", "a database with a TTL takes no files",
           _RESTORE + "stores_whose_values_are_not_the_changelogs_take_no_files"),
-         ("partition_path", "(self, partition)", "restore ledger", "where a database lies", _EXCHANGED),
-         ("persisted_offset", "(self, tp)", "restore", "how far a database has come", _RESTORED)),
+         ("partition_path", "(self, partition)", "restore ledger positions", "where a database lies",
+          _EXCHANGED),
+         ("persisted_offset", "(self, tp)", "restore positions", "how far a database has come", _RESTORED)),
 )
 
 _RECOVERY: Final = rows_of(

@@ -1,18 +1,20 @@
-"""Which table partitions have RocksDB files on this machine: looked at, never opened or locked.
+"""Which table partitions have RocksDB files on this machine: looked at, never locked.
 
 Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts when a
-write reached it: an SST file, or a log that is not empty. How far the state inside has come is Faust's
-to find out at recovery, from the offset stored in it.
+write reached it: an SST file, or a log that is not empty. How far the state inside has come is said by the
+offset stored in it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from faust.stores.rocksdb import Store
 from mode import get_logger
 from yarl import URL
 
@@ -22,6 +24,8 @@ logger = get_logger(__name__)
 MOST_ENTRIES = 100_000
 MOST_FILES = 1_000
 LARGEST_PARTITION = 2**31 - 1
+#: For so long files are asked how far they have come, when a process joins for the first time.
+READ_BUDGET_S = 5.0
 
 _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
 
@@ -84,3 +88,36 @@ def _is_written(database: os.DirEntry[str]) -> bool:
     except OSError:
         return False
     return False
+
+
+def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], *,
+                   budget_s: float = READ_BUDGET_S) -> dict[int, int]:
+    """Partition -> the changelog offset that Faust keeps inside each database; without it, left out.
+
+    ``open_`` opens one for reading only, beside whoever has it open; what cannot be read counts as far
+    behind.
+    Cost: some milliseconds each, up to ``budget_s`` in all.
+    """
+    found: dict[int, int] = {}
+    until = time.monotonic() + budget_s
+    for partition, path in sorted(databases.items()):
+        if time.monotonic() > until:
+            logger.warning("%d of %d table files were asked how far they have come in %.0f s; the others "
+                           "count as far behind", len(found), len(databases), budget_s)
+            break
+        try:
+            offset = _stored_offset(open_(path))
+        except Exception as exc:  # rocksdict raises RocksDB's words as plain exceptions
+            logger.debug("%s does not say how far it has come: %s", path, exc)
+            continue
+        if offset is not None:
+            found[partition] = offset
+    return found
+
+
+def _stored_offset(database: Any) -> int | None:
+    try:
+        raw = database.get(Store.offset_key)
+    finally:
+        database.close()
+    return None if raw is None else int(raw)

@@ -24,6 +24,7 @@ from faust_assigner.app.round.leader import Round
 from faust_assigner.app.round.member import Memory
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.model import NOBODY
 from faust_assigner.views.placed import RULES
 from faust_assigner.wire.join import JoinData
 
@@ -78,8 +79,9 @@ def outcome(found: Round, before: Round | None) -> str:
     rules = np.bincount(plan.flat_rule, minlength=len(RULES)).tolist()
     counted = ", ".join(f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count)
     cold, off_target = np.count_nonzero(plan.flat_cold), np.count_nonzero(plan.flat_owner != plan.flat_target)
-    return (f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target; "
-            f"{counted or 'nothing to place'}")
+    warming = np.count_nonzero(plan.flat_warmup != NOBODY)
+    return (f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target"
+            f"{f', {warming} warming up' if warming else ''}; {counted or 'nothing to place'}")
 
 
 def why_eager(found: Round) -> str | None:

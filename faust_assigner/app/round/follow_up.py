@@ -1,15 +1,20 @@
-"""A follow-up round: a task that was promoted away from its place is brought there once it is warm there.
+"""A follow-up round, Kafka's probing rebalance: a task is brought to its place once it is warm there.
 
-The leader tells each member which of its standbys are awaited. This service of the worker compares them
-with the ends of their changelogs, as the broker knows them, and when all have caught up asks for one round.
-A round stops the whole group for a moment, so one is never asked for within ``FAUST_ASSIGNER_FOLLOW_UP_S``
-of the last, whoever caused that, nor twice for one assignment.
+It was promoted away from there, or its owner kept it until its state had moved. The leader tells each member
+which of its standbys are awaited. This service of the worker compares them with the ends of their changelogs,
+as the broker knows them, and when all have caught up asks for one round. A round stops the whole group for a
+moment, so one is never asked for within ``FAUST_ASSIGNER_FOLLOW_UP_S`` of the last, whoever caused that, nor
+twice for one assignment; where the last one that was asked for changed nothing, one waits twice as long.
+
+With warm-ups a round moves only what has caught up. So where some have and others take long, a round is asked
+for after a while, and one that is not done by ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the leader is
+told, and asks for another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +22,17 @@ from faust.types import TP
 from mode import Service, get_logger
 
 from faust_assigner.app import settings
-from faust_assigner.settings.table import FOLLOW_UP_S
+from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
 
 logger = get_logger(__name__)
 
 #: Seconds between two looks.
 LOOK_INTERVAL_S = 1.0
 MARK = "_faust_assigner_follow_up"
+#: After so many cool-downs those that have caught up no longer wait for the others.
+PATIENCE = 4
+#: A round that changes nothing makes the next one wait twice as long, up to this many times.
+MOST_PATIENCE = 32
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,28 @@ class Awaited:
     tps: frozenset[TP] = frozenset()
 
 
-class FollowUp(Service):  # type: ignore[misc]
-    """Watches one worker's awaited standbys; started after the first recovery, ends with the app."""
+def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
+    """The same as claims."""
+    found: dict[str, list[int]] = {}
+    for tp in sorted(tps):
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found
 
-    def __init__(self, app: Any, cool_down_s: float, **kwargs: Any) -> None:
+
+class FollowUp(Service):  # type: ignore[misc]
+    """Watches one worker's awaited standbys; started after the first recovery, ends with the app.
+
+    ``deadline_s`` is how long one of them is waited for; None without warm-ups, when a round moves all of
+    them, caught up or not, and is therefore asked for when all have.
+    """
+
+    def __init__(self, app: Any, cool_down_s: float, *, deadline_s: float | None = None,
+                 **kwargs: Any) -> None:
         self.app = app
         self.cool_down_s = cool_down_s
+        self.deadline_s = deadline_s
+        self._first: Mapping[TP, float] = {}
+        self._slower = 1
         self._seen = Awaited()
         self._since = 0.0
         self._asked = False
@@ -59,12 +84,29 @@ class FollowUp(Service):  # type: ignore[misc]
         """One look at ``now``, in seconds of any clock that only goes forward."""
         awaited: Awaited = self.app.assignor.awaited
         if awaited is not self._seen:
-            self._seen, self._since, self._asked, self._ends = awaited, now, False, {}
-        if self._asked or not awaited.tps or not self._at_rest() or now - self._since < self.cool_down_s:
+            self._begin(awaited, now)
+        waited, cool_down_s = now - self._since, self.cool_down_s * self._slower
+        if self._asked or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
-        if await self._caught_up(awaited) and self._at_rest() and self.app.assignor.awaited is awaited:
+        done = await self._caught_up(awaited)
+        late = self._late(awaited.tps - done, now)
+        enough = done == awaited.tps or bool(late) or (
+            self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
+        if enough and self._at_rest() and self.app.assignor.awaited is awaited:
             self._asked = True
-            await self._ask(awaited)
+            await self._ask(awaited, done, late)
+
+    def _begin(self, awaited: Awaited, now: float) -> None:
+        """Another assignment; what it goes on to wait for has been waited for since it first was."""
+        in_vain = self._asked and bool(awaited.tps & self._seen.tps)
+        self._slower = min(2 * self._slower, MOST_PATIENCE) if in_vain else 1
+        self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
+        self._seen, self._since, self._asked, self._ends = awaited, now, False, {}
+
+    def _late(self, behind: frozenset[TP], now: float) -> frozenset[TP]:
+        if self.deadline_s is None:
+            return frozenset()
+        return frozenset(tp for tp in behind if now - self._first[tp] >= self.deadline_s)
 
     def _at_rest(self) -> bool:
         """No rebalance is under way and no table is being restored."""
@@ -72,13 +114,13 @@ class FollowUp(Service):  # type: ignore[misc]
         return not (self.app.rebalancing or recovery.in_recovery or self.app.should_stop
                     or getattr(recovery, "is_taking_on", False))
 
-    async def _caught_up(self, awaited: Awaited) -> bool:
-        """Whether each standby has all that its changelog held at the last look: the end itself runs away."""
+    async def _caught_up(self, awaited: Awaited) -> frozenset[TP]:
+        """Those that have all that their changelog held at the last look: the end itself runs away."""
         before = self._ends
         read = {tp: await self._read_to(tp) for tp in sorted(awaited.tps)}
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
         ends = {tp: before.get(tp) for tp in awaited.tps}
-        return all(end is not None and read[tp] >= end for tp, end in ends.items())
+        return frozenset(tp for tp, end in ends.items() if end is not None and read[tp] >= end)
 
     async def _read_to(self, tp: TP) -> int:
         """The offset up to which ``tp`` has been read; what is no record at the end is read as well."""
@@ -88,12 +130,15 @@ class FollowUp(Service):  # type: ignore[misc]
         position = await self.app.consumer.position(tp)
         return applied if position is None or not tables.changelog_queue.empty() else max(applied, position)
 
-    async def _ask(self, awaited: Awaited) -> None:
+    async def _ask(self, awaited: Awaited, done: frozenset[TP], late: frozenset[TP]) -> None:
+        if late:
+            self.app.assignor.overdue |= late
         if not await self.app.consumer._thread.call_thread(_rejoin, self.app, awaited.generation):
             return
         self.app.assignor.counters["follow_ups"] += 1
         logger.info("Asked for a follow-up round after generation %d: %d standbys have caught up, their "
-                    "tasks can move here warm", awaited.generation, len(awaited.tps))
+                    "tasks can move here warm%s", awaited.generation, len(done),
+                    f"; {len(late)} took too long and are given up" if late else "")
 
 
 async def _rejoin(app: Any, generation: int) -> bool:
@@ -115,7 +160,9 @@ def install(app: Any) -> FollowUp | None:
     present: FollowUp | None = getattr(app, MARK, None)
     if present is not None or cool_down_s <= 0:
         return present
-    service = FollowUp(app, cool_down_s)
+    warming = settings.read_or_default(app, WARMUPS)
+    service = FollowUp(app, cool_down_s,
+                       deadline_s=settings.read_or_default(app, WARMUP_DEADLINE_S) if warming else None)
     setattr(app, MARK, service)
     app._extra_services.append(service)
     return service

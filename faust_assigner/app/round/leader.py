@@ -20,6 +20,7 @@ from faust_assigner.app.round.two_phase import Step, landed, step
 from faust_assigner.ledger import decision_id
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
+from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
@@ -47,6 +48,7 @@ class LeaderView:
     last_generation: int = -1
     weights: Any = None
     record_bytes: int = 1_000_000
+    warmups: WarmupPolicy | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
         view.weights, _previous_ids(said), {**refused, **claimed.refused},
         {j.member_id: j.data.software for j in said},
-        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys())
+        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(), warmups=view.warmups)
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
@@ -148,10 +150,13 @@ def _place(inputs: DecisionInputs,
 
 def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
     return plan(members, inputs.partitions, replicas=inputs.replicas, changelogs=inputs.changelogs,
-                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids)
+                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids,
+                warmups=inputs.warmups)
 
 
 def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
+    if inputs.warmups is not None:
+        return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next

@@ -13,8 +13,10 @@ import faust_assigner
 from faust_assigner.app import settings
 from faust_assigner.app.restore.disk import partitions_on_disk
 from faust_assigner.app.round.memory_file import Former
+from faust_assigner.app.round.positions import positions_of
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import Claims
 from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, own_topics, read_directory
 from faust_assigner.wire.bounded import USER_DATA_BYTES
@@ -76,20 +78,21 @@ class Memory:
 
 
 def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
-            former: Callable[[], Former] = Former, *, holds: bool = False,
+            former: Callable[[], Former] = Former, overdue: Claims | None = None, *, holds: bool = False,
             leaves: bool = False, cooperative: bool = False) -> JoinData:
     """This member's word for the next round.
 
-    Files on disk, and what a ``former`` process owned, are named until the first assignment; from then on
-    the assignment says what is owned and warm, and files of partitions that left long ago would be taken
-    for standbys. ``holds``: what is owned goes on being processed. ``leaves``: it is to be given away.
+    Files on disk are named until the first assignment; from then on the assignment says what is owned and
+    warm, and files of partitions that left long ago would be taken for standbys. What a ``former`` process
+    owned is named as long as this one lives: another may start much later, and then it tells which of
+    what was taken in for that one is to go, and what to stay. ``holds``: what is owned goes on being
+    processed. ``leaves``: it is to be given away.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
     standbys: Mapping[str, Runs] = {}
-    before = Former()
+    before = former()
     if memory.answer is None:
-        before = former()
         stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
         on_disk = partitions_on_disk(app, stores)
     else:
@@ -109,11 +112,24 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},
         software=faust_assigner.__version__,
+        positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics)),
+        awaited=memory.answer.awaited if memory.answer is not None else {},
+        overdue=overdue or {},
     )
+
+
+def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
+    """How far the state has come; None where that cannot be told, and then nothing waits for it."""
+    try:
+        return positions_of(app, {t: {p for side in claims for p in side.get(t, ())} for t in changelogs})
+    except Exception:
+        logger.exception("How far the tables have come cannot be told; their partitions move without waiting")
+        return None
 
 
 #: Claims in the order in which they are left out.
 _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
+    ("how far it has come", lambda data: replace(data, positions=None, awaited={}, overdue={})),
     ("what it owned", lambda data: replace(data, former_actives={})),
     ("files", lambda data: replace(data, on_disk={})),
     ("standbys", lambda data: replace(data, standbys={})),
@@ -125,7 +141,8 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
     """The bytes to join with, always within what a leader takes.
 
     A member with so many scattered partitions that they do not fit leaves claims out: first the copy
-    for stock leaders, then what its former process owned, then files, then standbys, then all.
+    for stock leaders, then how far its state has come, then what its former process owned, then files, then
+    standbys, then all.
     """
     packed = encode_join(data, topics)
     if len(packed) <= STOCK_PART_BYTES or (not is_uniform and len(packed) <= USER_DATA_BYTES):

@@ -15,6 +15,7 @@ from faust_assigner.model import Claims, Member
 from faust_assigner.wire.bounded import NAME_CHARS, TOPICS
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
+from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
 #: Numbers that all claims of a round may expand to, whatever the cluster's size: 128 MiB of them.
@@ -96,8 +97,8 @@ def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globa
         budget -= sizes[one.member_id]
         if budget < 0:
             refused[one.member_id] = f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
-            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, promised={},
-                           generation=-1)
+            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, awaited={},
+                           overdue={}, promised={}, generation=-1)
         elif data.instance_id and data.generation < 0:
             data = _remember(data, last, last_generation)
         data = _with_promises(data)
@@ -132,28 +133,32 @@ class _ClaimReader:
         """How many numbers the claims expand to; those that topics share count once."""
         distinct = {(id(claim), self._partitions[topic]): claim
                     for claims in (data.actives, data.standbys, data.on_disk, data.former_actives,
-                                   data.promised)
+                                   data.awaited, data.overdue, data.promised)
                     for topic, claim in claims.items() if topic in self._partitions}
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
     def member(self, one: MemberClaims, data: JoinData, newest: int, *, is_kafkas: bool) -> Member:
         """``one`` with its claims laid out; of a global table only what a member of ours says it writes.
 
-        A member that owns something, or says when it did, has been told since what it remembers.
+        What it owned before it stopped is as old as it says: as its claims where it has none.
         """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)
         spare = self._lay(data.on_disk, mine - self._globals.keys())
         for topic, numbers in self._lay(data.standbys, mine - self._globals.keys()).items():
             spare[topic] = Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
-        former: dict[str, Numbers] = {}
-        generation = data.generation
-        if generation < 0 and not data.actives and data.former_actives:
-            former, generation = self._lay(data.former_actives, mine - skipped), data.former_generation
+        former = self._lay(data.former_actives, mine - skipped)
+        dates = data.generation, data.former_generation
+        if former and not data.actives and data.generation < 0:
+            dates = data.former_generation, data.former_generation
+        generation, former_generation = (min(date, newest) if is_kafkas else date for date in dates)
         return Member(
             one.member_id, one.topics, actives=self._lay(data.actives, mine - skipped), standbys=spare,
-            former_actives=former, generation=min(generation, newest) if is_kafkas else generation,
-            instance_id=data.instance_id, rack_id=data.rack_id, capacity=data.capacity)
+            former_actives=former, former_generation=former_generation, generation=generation,
+            instance_id=data.instance_id, rack_id=data.rack_id, capacity=data.capacity,
+            positions=None if data.positions is None else within(data.positions, self._partitions),
+            awaited=self._lay(data.awaited, mine - self._globals.keys()),
+            overdue=self._lay(data.overdue, mine - self._globals.keys()))
 
     def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
         laid: dict[tuple[int, int], Numbers] = {}

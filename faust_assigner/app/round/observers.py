@@ -12,6 +12,7 @@ from mode import get_logger
 
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan
+from faust_assigner.warmup import WarmupPolicy
 
 logger = get_logger(__name__)
 
@@ -25,7 +26,7 @@ class DecisionInputs:
 
     ``generation`` is the one being formed. ``refused`` maps members whose metadata could not be taken
     to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
-    ``weightless`` topics are assigned and count in no load.
+    ``weightless`` topics are assigned and count in no load; ``warmups`` is how work waits for state.
     """
 
     group_id: str
@@ -40,6 +41,7 @@ class DecisionInputs:
     software: Mapping[str, str] = field(default_factory=dict)
     solve_ms: float = 0.0
     weightless: frozenset[str] = frozenset()
+    warmups: WarmupPolicy | None = None
 
 
 Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]

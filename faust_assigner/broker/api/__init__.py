@@ -7,6 +7,7 @@ from typing import Final
 
 from faust_assigner.broker.api import (
     cluster,
+    consumer_groups,
     fetch,
     group_admin,
     group_offsets,
@@ -15,6 +16,7 @@ from faust_assigner.broker.api import (
     metadata,
     produce,
     topic_admin,
+    topic_pages,
     versions,
 )
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Encoded
@@ -26,8 +28,10 @@ _FAMILIES = (
     metadata,
     group_offsets,
     membership,
+    consumer_groups,
     group_admin,
     topic_admin,
+    topic_pages,
     cluster,
     versions,
 )

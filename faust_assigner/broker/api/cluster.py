@@ -1,20 +1,22 @@
-"""DescribeCluster, DescribeConfigs, IncrementalAlterConfigs."""
+"""DescribeCluster, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
+from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER = 32, 44, 60
-TOPIC, BROKER = 2, 4
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG = 1, 4, 5
+DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 32, 44, 60, 74
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 4, 5, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CONFIG_BYTES: Final = 60  # of one setting in an answer
 UNKNOWN_OPERATIONS: Final = -(2**31)
@@ -34,7 +36,7 @@ def describe_cluster(call: Call, request: Any) -> Values:
 
 
 async def describe_configs(call: Call, request: Any) -> Values:
-    """Effective settings of topics and of this broker; a resource named twice is answered once."""
+    """Effective settings of topics, groups and this broker; a resource named twice is answered once."""
     asked: dict[tuple[int, str], set[str] | None] = {}
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -73,7 +75,22 @@ def _entries(call: Call, kind: int, resource: str) -> list[Values]:
         if resource not in ("", str(node.settings.node_id)):
             raise Refused(ErrorCode.invalid_request, f"there is no broker {resource!r}")
         return [_entry(n, v, STATIC_BROKER, read_only=True) for n, v in node.settings.by_kafka_name().items()]
+    if kind == GROUP:
+        return _group_entries(call, resource)
     raise Refused(ErrorCode.invalid_request, f"configs of resource type {kind} are not kept here")
+
+
+def _group_entries(call: Call, group_id: str) -> list[Values]:
+    configs = call.node.group_configs
+    if not group_id:
+        raise Refused(ErrorCode.invalid_request, "Group name must not be empty")
+    entries = []
+    for name in GROUP_CONFIGS:
+        source = DEFAULT_CONFIG if configs.is_broker_default(name) else STATIC_BROKER
+        if name in configs.explicit(group_id):
+            source = DYNAMIC_GROUP
+        entries.append(_entry(name, str(configs.number(group_id, name)), source))
+    return entries
 
 
 def _topic(call: Call, name: str) -> Topic:
@@ -95,7 +112,7 @@ def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Va
 
 
 async def incremental_alter_configs(call: Call, request: Any) -> Values:
-    """Set, unset, or edit list-valued settings of topics (KIP-339)."""
+    """Set, unset, or edit list-valued settings of topics (KIP-339), set and unset those of groups."""
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     responses = []
     for resource in request.resources:
@@ -112,18 +129,64 @@ def _alter(call: Call, resource: Any, validate_only: bool, *, is_single: bool) -
             raise Refused(ErrorCode.invalid_request, "each resource may appear once only")
         if len({c.name for c in resource.configs}) < len(resource.configs):
             raise Refused(ErrorCode.invalid_request, "each config may appear once only")
-        if resource.resource_type != TOPIC:
-            raise Refused(ErrorCode.invalid_request, "only topic configs change while the broker runs")
-        topic = _topic(call, resource.resource_name)
-        changed = dict(topic.configs)
-        for change in resource.configs:
-            _apply(call, topic, changed, change)
-        call.node.catalogue.configure(topic, changed, validate_only=validate_only)
+        if resource.resource_type == TOPIC:
+            _alter_topic(call, resource, validate_only)
+        elif resource.resource_type == GROUP:
+            _alter_group(call, resource, validate_only)
+        else:
+            raise Refused(ErrorCode.invalid_request, "only configs of topics and groups change here")
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}
     except StoreFailed as failed:
         return values | {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
     return values | {"error_code": ErrorCode.none, "error_message": None}
+
+
+def _alter_topic(call: Call, resource: Any, validate_only: bool) -> None:
+    topic = _topic(call, resource.resource_name)
+    changed = dict(topic.configs)
+    for change in resource.configs:
+        _apply(call, topic, changed, change)
+    call.node.catalogue.configure(topic, changed, validate_only=validate_only)
+
+
+def _alter_group(call: Call, resource: Any, validate_only: bool) -> None:
+    configs = call.node.group_configs
+    changed = dict(configs.explicit(resource.resource_name))
+    for change in resource.configs:
+        if change.config_operation == DELETE:
+            changed.pop(change.name, None)
+        elif change.config_operation != SET or change.value is None:
+            words = {APPEND: "APPEND to", SUBTRACT: "SUBTRACT from"}
+            word = words.get(change.config_operation, "change")
+            raise Refused(
+                ErrorCode.invalid_config, f"Can't {word} key {change.name} because its type is not LIST."
+            )
+        else:
+            changed[change.name] = change.value
+    configs.configure(resource.resource_name, changed, validate_only=validate_only)
+    call.node.groups.limits_changed(resource.resource_name)
+
+
+async def list_config_resources(call: Call, request: Any) -> Values:
+    """Names of what has configs (KIP-1142): topics, this broker, groups with configs of their own."""
+    node = call.node
+    asked = set(getattr(request, "resource_types", ())) if call.version >= 1 else {CLIENT_METRICS}
+    named: dict[int, Iterable[str]] = {
+        TOPIC: (topic.name for topic in list(node.catalogue)),
+        BROKER: (str(node.settings.node_id),),
+        BROKER_LOGGER: (str(node.settings.node_id),),
+        CLIENT_METRICS: (),
+        GROUP: list(node.group_configs),
+    }
+    if not asked <= named.keys():
+        return {"error_code": ErrorCode.unsupported_version}
+    resources = []
+    for kind in asked or named:
+        for name in named[kind]:
+            resources.append({"resource_name": name, "resource_type": kind})
+            await call.pace.turn()
+    return {"error_code": ErrorCode.none, "config_resources": resources}
 
 
 def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> None:
@@ -151,5 +214,6 @@ def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> No
 APIS: Final = (
     Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, describe_configs),
     Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, incremental_alter_configs),
-    Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, describe_cluster),
+    Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, describe_cluster),
+    Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, list_config_resources),
 )

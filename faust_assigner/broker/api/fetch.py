@@ -207,4 +207,4 @@ def _values(call: Call, want: Want, data: Sequence[bytes] | StoreFailed) -> Valu
     }
 
 
-APIS: Final = (Api(FETCH, "Fetch", 4, 17, fetch),)
+APIS: Final = (Api(FETCH, "Fetch", 4, 18, fetch),)

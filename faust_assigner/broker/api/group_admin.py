@@ -7,11 +7,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.coordinator.classic import ClassicGroup, State
 from faust_assigner.coordinator.events import DeleteGroup
+from faust_assigner.coordinator.group import Group
 
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
-GROUP_TYPE: Final = "classic"
+DEAD: Final = "Dead"
 MEMBER_BYTES: Final = 200  # of a member in an answer, its opaque bytes apart
 
 
@@ -31,31 +31,32 @@ async def describe_groups(call: Call, request: Any) -> Values:
 
 def _describe(call: Call, group_id: str) -> Values:
     group = call.node.groups.get(group_id)
-    if group is None:
+    if group is None or group.group_type != "classic":
         missing = call.version >= 6
+        why = "not found" if group is None else "is not a classic group"
         return {
             "error_code": ErrorCode.group_id_not_found if missing else ErrorCode.none,
-            "error_message": f"Group {group_id} not found." if missing else None,
+            "error_message": f"Group {group_id} {why}." if missing else None,
             "group_id": group_id,
-            "group_state": State.DEAD.value,
+            "group_state": DEAD,
         }
-    settled = group.state is State.STABLE
+    view = group.describe()
     return {
         "error_code": ErrorCode.none,
         "group_id": group_id,
-        "group_state": group.state.value,
-        "protocol_type": group.protocol_type or "",
-        "protocol_data": (group.protocol_name or "") if settled else "",
+        "group_state": view.state,
+        "protocol_type": view.protocol_type,
+        "protocol_data": view.protocol_name,
         "members": [
             {
                 "member_id": m.member_id,
                 "group_instance_id": m.instance_id,
                 "client_id": m.client_id,
                 "client_host": m.client_host,
-                "member_metadata": m.metadata(group.protocol_name) if settled else b"",
-                "member_assignment": m.assignment if settled else b"",
+                "member_metadata": m.metadata,
+                "member_assignment": m.assignment,
             }
-            for m in group.roster
+            for m in view.members
         ],
     }
 
@@ -71,16 +72,16 @@ async def list_groups(call: Call, request: Any) -> Values:
                 {
                     "group_id": group.group_id,
                     "protocol_type": group.protocol_type or "",
-                    "group_state": group.state.value,
-                    "group_type": GROUP_TYPE,
+                    "group_state": group.state_name,
+                    "group_type": group.group_type,
                 }
             )
         await call.pace.turn()
     return {"error_code": ErrorCode.none, "groups": groups}
 
 
-def _listed(group: ClassicGroup, states: set[str], types: set[str]) -> bool:
-    return (not states or group.state.value.lower() in states) and (not types or GROUP_TYPE in types)
+def _listed(group: Group, states: set[str], types: set[str]) -> bool:
+    return (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
 
 
 async def delete_groups(call: Call, request: Any) -> Values:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -11,9 +11,8 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
-from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import CommitOffsets
+from faust_assigner.coordinator.events import CommitOffsets, FetchOffsets
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
@@ -29,7 +28,12 @@ async def offset_commit(call: Call, request: Any) -> Values:
         call,
         request.group_id,
         lambda token: CommitOffsets(
-            token, request.member_id, generation, getattr(request, "group_instance_id", None)
+            token,
+            request.member_id,
+            generation,
+            getattr(request, "group_instance_id", None),
+            call.version,
+            partitions=tuple(_asked_partitions(call, request)),
         ),
     )
     errors = await _store(call, request) if reply.error is Code.NONE else {}
@@ -43,6 +47,14 @@ async def offset_commit(call: Call, request: Any) -> Values:
             await call.pace.turn()
         topics.append({**_names(call, topic), "partitions": parts})
     return {"topics": topics}
+
+
+def _asked_partitions(call: Call, request: Any) -> Iterator[TopicPartition]:
+    """What a commit is about, by topic name; topics nobody knows are refused later, each by itself."""
+    for wanted in request.topics:
+        topic = _find_topic(call, wanted)
+        if topic is not None:
+            yield from ((topic.name, part.partition_index) for part in wanted.partitions)
 
 
 def _verdict(call: Call, request: Any, error: Code) -> ErrorCode:
@@ -121,14 +133,23 @@ async def offset_fetch(call: Call, request: Any) -> Values:
         topics = await _committed(call, request.group_id, [request.topics])
         return {"error_code": ErrorCode.none, "topics": topics}
     asked_of: dict[str, list[Any]] = {}
+    readers = {group.group_id: group for group in request.groups}
     for group in request.groups:
         asked_of.setdefault(group.group_id, []).append(group.topics)
     groups = []
     for group_id, wanted in asked_of.items():
-        topics = await _committed(call, group_id, wanted)
-        groups.append({"group_id": group_id, "error_code": ErrorCode.none, "topics": topics})
+        error = await _may_fetch(call, readers[group_id])
+        topics = await _committed(call, group_id, wanted) if error is Code.NONE else []
+        groups.append({"group_id": group_id, "error_code": ErrorCode(error), "topics": topics})
         await call.pace.turn()
     return {"groups": groups}
+
+
+async def _may_fetch(call: Call, reader: Any) -> Code:
+    """Whether a group lets that member read (members name themselves since version 9)."""
+    member_id, epoch = getattr(reader, "member_id", None), getattr(reader, "member_epoch", -1)
+    reply = await asked(call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch))
+    return Code(reply.error)
 
 
 async def _committed(call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None]) -> list[Values]:
@@ -192,7 +213,7 @@ async def offset_delete(call: Call, request: Any) -> Values:
     group = call.node.groups.get(request.group_id)
     if group is None:
         return {"error_code": ErrorCode.group_id_not_found}
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.state_name != "Empty" and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.non_empty_group}
     is_read = call.node.groups.subscribed(group)
     answers: list[Values] = []
@@ -209,7 +230,7 @@ async def offset_delete(call: Call, request: Any) -> Values:
 
 
 APIS: Final = (
-    Api(OFFSET_COMMIT, "OffsetCommit", 2, 9, offset_commit),
-    Api(OFFSET_FETCH, "OffsetFetch", 1, 9, offset_fetch),
+    Api(OFFSET_COMMIT, "OffsetCommit", 2, 10, offset_commit),
+    Api(OFFSET_FETCH, "OffsetFetch", 1, 10, offset_fetch),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, offset_delete),
 )

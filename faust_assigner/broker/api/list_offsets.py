@@ -14,7 +14,7 @@ from faust_assigner.broker.storage.store import StoreFailed
 
 LIST_OFFSETS: Final = 2
 OFFSET_FOR_LEADER_EPOCH: Final = 23
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 UNKNOWN: Final = -1
 
 
@@ -69,8 +69,8 @@ async def _find(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int
         return log.end_offset, UNKNOWN
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, UNKNOWN
-    if timestamp == LATEST_TIERED:
-        return None  # nothing is tiered
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
+        return None  # nothing is tiered, or waits to be
     if timestamp == MAX_TIMESTAMP:
         planned = log.plan_newest()
         if planned is None:
@@ -113,6 +113,6 @@ def _epoch_end(call: Call, name: str, part: Any) -> Values:
 
 
 APIS: Final = (
-    Api(LIST_OFFSETS, "ListOffsets", 1, 10, list_offsets),
+    Api(LIST_OFFSETS, "ListOffsets", 1, 11, list_offsets),
     Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, offset_for_leader_epoch),
 )

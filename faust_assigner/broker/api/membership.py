@@ -17,12 +17,12 @@ from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
-    Event,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Leaver,
     Protocol,
+    Request,
     SyncGroup,
     Token,
 )
@@ -31,7 +31,7 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 NO_TOKEN: Final = -1  # nobody waits for a parked answer
 
 
-async def asked(call: Call, group_id: str, event_for: Callable[[Token], Event]) -> Any:
+async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
     """Put an event to a group; its reply, now or once the group answers."""
     replies: list[fx.Reply] = []
     waiting: list[asyncio.Future[fx.Reply]] = []
@@ -96,6 +96,8 @@ async def join_group(call: Call, request: Any) -> Values:
 
 async def sync_group(call: Call, request: Any) -> Values:
     """Park followers until the leader's assignment is stored."""
+    if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
+        return {"error_code": ErrorCode.inconsistent_group_protocol}  # they must be there since KIP-559
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
 
     def event(token: Token) -> SyncGroup:

@@ -91,23 +91,25 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
 
 
 def _topic(call: Call, topic: Topic) -> Values:
-    me = (call.node.settings.node_id,)
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "topic_authorized_operations": UNKNOWN_OPERATIONS,
-        "partitions": [
-            {
-                "error_code": ErrorCode.none,
-                "partition_index": number,
-                "leader_id": me[0],
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": me,
-                "isr_nodes": me,
-            }
-            for number in range(len(topic.partitions))
-        ],
+        "partitions": [partition_values(call, number) for number in range(len(topic.partitions))],
+    }
+
+
+def partition_values(call: Call, number: int) -> Values:
+    """A partition, as metadata shows it: led by this broker, which is its only replica."""
+    me = (call.node.settings.node_id,)
+    return {
+        "error_code": ErrorCode.none,
+        "partition_index": number,
+        "leader_id": me[0],
+        "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": me,
+        "isr_nodes": me,
     }
 
 

@@ -72,6 +72,8 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "resources", "responses", {"resource_type": "resource_type", "resource_name": "resource_name"}
         ),
     ),
+    69: (Listing("group_ids", "groups", {"group_id": ""}),),
+    75: (Listing("topics", "topics", {"name": "name"}),),
 }
 
 

@@ -12,6 +12,10 @@ from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded
 
 API_VERSIONS: Final = 18
+#: Lowest and highest level of each feature of Kafka 4.3 that this broker has; the highest is on. Level 1 of
+#: group.version is the consumer protocol (KIP-848).
+FEATURES: Final = {"group.version": (0, 1), "kraft.version": (0, 1), "metadata.version": (7, 30)}
+ZERO_SINCE: Final = 4  # older clients cannot read a feature whose lowest level is 0
 _advertised: list[dict[str, Any]] = []
 
 
@@ -28,13 +32,26 @@ def advertise(apis: Iterable[Api]) -> None:
 
 
 def api_versions(call: Call, request: Any) -> Encoded:
-    """Every API with the versions served. No features: those belong to clusters that upgrade in steps."""
+    """Every API with the versions served, and the features of the protocol that are on."""
     return _answer(call.version)
 
 
 @functools.cache
 def _answer(version: int) -> Encoded:
-    values = {"error_code": ErrorCode.none, "api_keys": _advertised, "finalized_features_epoch": -1}
+    values = {
+        "error_code": ErrorCode.none,
+        "api_keys": _advertised,
+        "supported_features": [
+            {"name": name, "min_version": low, "max_version": high}
+            for name, (low, high) in FEATURES.items()
+            if low > 0 or version >= ZERO_SINCE
+        ],
+        "finalized_features_epoch": 0,
+        "finalized_features": [
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, (_, level) in FEATURES.items()
+        ],
+    }
     return Encoded(answers.encode_response(API_VERSIONS, version, 0, values))
 
 

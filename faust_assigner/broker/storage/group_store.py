@@ -8,13 +8,14 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from faust_assigner.broker.storage.store import Store
+from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.effects import GroupRecord, MemberRecord
 from faust_assigner.coordinator.events import Protocol
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
+KIND, VERSION = "classic", 1  # of a group record; earlier ones do not say
 
 
 def group_key(group_id: str) -> bytes:
@@ -83,6 +84,8 @@ def dump_group(record: GroupRecord) -> bytes:
     """A group record as JSON, opaque bytes in base64."""
     return json.dumps(
         {
+            "kind": KIND,
+            "v": VERSION,
             "generation": record.generation,
             "protocol_type": record.protocol_type,
             "protocol": record.protocol_name,
@@ -108,9 +111,11 @@ def _dump_member(member: MemberRecord) -> dict[str, Any]:
 
 
 def load_groups(store: Store) -> Iterator[GroupRecord]:
-    """Every group record in the store."""
+    """Every classic group in the store. Raises StoreFailed on one from the future."""
     for key, value in store.scan(b"g"):
         saved = json.loads(value)
+        if saved.get("v", VERSION) != VERSION or saved.get("kind", KIND) != KIND:
+            raise StoreFailed(f"the record of group {key[1:].decode()!r} was written by a later version")
         members = tuple(
             MemberRecord(
                 m["id"],

@@ -21,6 +21,8 @@ SERVES = {
     re.compile(r"faust-assigner broker\b"): re.compile(r"listening on "),
     re.compile(r"\bfaust -A \S+ worker\b"): re.compile(r"Worker ready|the tables are ready"),
     re.compile(r"python -m examples\.orders\.load\b"): re.compile(r"customers sent"),
+    re.compile(r"faust-assigner serve\b"): re.compile(r"listening on "),
+    re.compile(r"python -m examples\.warm_counts\.app\b"): re.compile(r"^counting", re.MULTILINE),
 }
 PATIENCE_S = 120
 

@@ -134,6 +134,32 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     assert producer.flush(30) == 0
 
 
+def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """Services go on while the operator's commands are typed; an etcd, certificates and tokens are there."""
+    from faust_assigner.testing.etcd import etcd_server
+    from tests.support.certificates import Authority
+
+    stage.keeps_services = True
+    stage.stands_for |= {port: str(free_port()) for port in ("50051", "50052", "50053", "50054")}
+    etcd = etcd_server()
+    endpoint = etcd.__enter__().endpoint
+    request.addfinalizer(lambda: etcd.__exit__(None, None, None))
+    stage.stands_for = {"http://etcd-0:2379,http://etcd-1:2379": f"http://{endpoint}", "0.0.0.0": "127.0.0.1",
+                        "kafka:9092": f"127.0.0.1:{stage.stands_for['9092']}", **stage.stands_for}
+    authority = Authority(stage.folder, "ca")
+    authority.ca.rename(stage.folder / "ca.pem")
+    authority.sign("service")
+    (stage.folder / "tokens").write_text("c1 a-token\n")
+
+
+def is_drained(stage: Stage) -> None:
+    """The consumer that was drained has ended by itself; the other one works on."""
+    running = {name: next(one for one in stage.services if f"--name {name} " in one.command)
+               for name in ("c1", "c2")}
+    assert running["c1"].process.wait(60) == 0, running["c1"].said()
+    assert running["c2"].process.poll() is None
+
+
 def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
     """A broker, and a group that committed an offset and left."""
     with_broker(stage, request)
@@ -165,6 +191,7 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/broker.md": (plain, has("broker-data")),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
     "docs/how-to/plain-consumers.md": (with_group, nothing),
+    "docs/how-to/service.md": (for_the_service, is_drained),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
     "docs/how-to/spark.md": (plain, nothing),

@@ -8,7 +8,7 @@ import pytest
 
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.events import Leaver, Protocol
-from faust_assigner.coordinator.offsets import NO_OFFSET, Committed, OffsetBook, group_topics
+from faust_assigner.coordinator.offsets import NO_OFFSET, Committed, OffsetBook
 from faust_assigner.coordinator.protocol import subscribed_topics
 from tests.support.classic_bench import NO_DELAY, Bench
 
@@ -101,7 +101,7 @@ def test_a_group_whose_metadata_does_not_parse_keeps_its_offsets() -> None:
     """Unknown counts as subscribed."""
     bench = _stable_group("read")
     bench.group.roster[bench.group.roster.leader or ""].protocols = (Protocol("range", b"junk"),)
-    assert group_topics(bench.group) is None
+    assert bench.group.subscribed_topics() is None
     assert _book("x").expired(bench.group, retention_ms=RETENTION_MS, now_ms=10**9) == ()
 
 
@@ -130,4 +130,4 @@ def test_topics_of_all_members_count() -> None:
     member = bench.joined(first).member_id
     bench.join(protocols=_subscription("b", "c"))
     bench.join(member, protocols=_subscription("a"))
-    assert group_topics(bench.group) == {"a", "b", "c"}
+    assert bench.group.subscribed_topics() == {"a", "b", "c"}

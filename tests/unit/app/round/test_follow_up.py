@@ -229,3 +229,73 @@ def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: float | 
     app = configured(faust_assigner_follow_up_s=said)
     assert [s.cool_down_s for s in app._extra_services] == [taken] * (taken is not None)
 
+
+# -- with warm-ups
+
+
+def warming(app: App, deadline_s: float = 900.0) -> FollowUp:
+    """The service where rounds move only what has caught up; not started."""
+    app.assignor.overdue = frozenset()
+    return FollowUp(app, 30.0, deadline_s=deadline_s)
+
+
+async def test_those_that_are_done_do_not_wait_for_ever() -> None:
+    """Four cool-downs; the leader keeps back what has not caught up."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    watch = warming(app)
+    assert await looks(watch, 0, 31, 32, 118, 119) == 0
+    assert await looks(watch, 120) == 1
+    assert app.assignor.overdue == frozenset()
+
+
+async def test_without_warm_ups_one_waits_for_all() -> None:
+    """A round would move those that are behind, too."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 31, 32, 120, 121, 2000) == 0
+
+
+async def test_one_that_takes_too_long_is_given_up() -> None:
+    """The leader is told with the round that is asked for; and a member that has none done asks as well."""
+    app = App({A: 10}, {A: 0})
+    watch = warming(app, 600.0)
+    assert await looks(watch, 0, 31, 599) == 0
+    assert await looks(watch, 600) == 1
+    assert app.assignor.overdue == {A}
+
+
+async def test_a_deadline_runs_over_rounds() -> None:
+    """Others may cause rounds all the time; what is waited for anew has its whole time."""
+    app = App({A: 10, B: 10}, {A: 0, B: 0})
+    watch = warming(app, 100.0)
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 0, 31) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
+    assert await looks(watch, 60, 91, 99) == 0
+    assert await looks(watch, 101) == 1
+    assert app.assignor.overdue == {A}
+
+
+async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
+    """Twice as long each time; once something else is waited for, as ever."""
+    app = App({A: 1}, {A: 0})
+    app.assignor.overdue = frozenset()
+    watch = warming(app)
+    now, gaps = 0.0, []
+    for _ in range(4):
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        began, before = now, app.thread.rejoins
+        while app.thread.rejoins == before:
+            await watch.look(now)
+            now += 1
+        gaps.append(now - began)
+    assert gaps == pytest.approx([32, 62, 122, 242], abs=2)
+    app.ends[B], app.tables.recovery.standby_offsets[B], app.positions[B] = 1, 0, 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, now, now + 31, now + 32) == 5
+
+
+def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
+    """As an app is set."""
+    assert configured()._extra_services[0].deadline_s == 900
+    assert configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadline_s == 60
+    assert configured(faust_assigner_warmups="0")._extra_services[0].deadline_s is None

@@ -127,6 +127,7 @@ def test_a_round_stands_though_the_next_cannot_be_told(monkeypatch: pytest.Monke
                                                        caplog: pytest.LogCaptureFixture) -> None:
     """Said, and nobody waits."""
     monkeypatch.setattr(leader, "awaited", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")
     found = uneven()
     assert sorted(found.actives("orders")) == list(range(12))
     assert not any(app.assignor.awaited.tps for app in found.apps.values())

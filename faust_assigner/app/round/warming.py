@@ -1,0 +1,19 @@
+"""Warm-ups as an app is set to have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings import table
+from faust_assigner.warmup import WarmupPolicy
+
+
+def policy_of(app: Any) -> WarmupPolicy | None:
+    """None where they are off, or where nobody would ask for the round that ends the waiting."""
+    if not read_or_default(app, table.WARMUPS) or read_or_default(app, table.FOLLOW_UP_S) <= 0:
+        return None
+    return WarmupPolicy(
+        acceptable_recovery_lag=read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG),
+        max_per_member=read_or_default(app, table.MAX_WARMUPS),
+        max_per_group=read_or_default(app, table.MAX_GROUP_WARMUPS))

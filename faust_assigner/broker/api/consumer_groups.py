@@ -1,0 +1,178 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: the consumer group protocol (KIP-848) on the wire."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import answers
+from faust_assigner.broker.api.call import Api, Call, Encoded, Values
+from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Partitions
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Token
+from faust_assigner.coordinator.group import GroupView, MemberView
+
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
+MEMBER_BYTES: Final = 300  # of a member in an answer, its partitions apart
+PARTITION_BYTES: Final = 4
+MEMBER_TYPES: Final = {"classic": 0, "consumer": 1}
+NO_ID: Final = uuid.UUID(int=0)
+
+
+async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded:
+    """Join, go on, acknowledge, leave: one request for all. Answered at once, always."""
+    if not call.node.settings.serves_consumer_protocol:
+        return {"error_code": ErrorCode.unsupported_version}
+    names = request.subscribed_topic_names
+
+    def event(token: Token) -> ConsumerGroupHeartbeat:
+        return ConsumerGroupHeartbeat(
+            token,
+            request.member_id,
+            request.member_epoch,
+            request.instance_id,
+            request.rack_id,
+            milliseconds(request.rebalance_timeout),
+            tuple(names) if names is not None else None,
+            getattr(request, "subscribed_topic_regex", None),
+            request.server_assignor,
+            _owned(request.topic_partitions),
+            call.client_id,
+            call.client_host,
+            str(uuid.uuid4()) if not request.member_id else "",
+            call.version,
+        )
+
+    reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)
+    if reply.error is Code.NONE and reply.assignment is None:
+        return _calm(call.version, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
+    return _values(call, reply)
+
+
+def _owned(listed: Iterable[Any] | None) -> Partitions | None:
+    """What a member says it holds, each partition once."""
+    if listed is None:
+        return None
+    owned: dict[bytes, set[int]] = {}
+    for topic in listed:
+        owned.setdefault((topic.topic_id or NO_ID).bytes, set()).update(topic.partitions)
+    return {topic_id: tuple(sorted(numbers)) for topic_id, numbers in owned.items() if numbers}
+
+
+@functools.lru_cache(maxsize=8_192)
+def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded:
+    """The commonest answer by far, the same each time for a member whose assignment stays."""
+    values = {
+        "error_code": ErrorCode.none,
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "heartbeat_interval": datetime.timedelta(milliseconds=interval_ms),
+        "assignment": None,
+    }
+    return Encoded(answers.encode_response(CONSUMER_GROUP_HEARTBEAT, version, 0, values))
+
+
+def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
+    if reply.error is not Code.NONE:
+        return {"error_code": ErrorCode(reply.error), "error_message": reply.error_message}
+    return {
+        "error_code": ErrorCode.none,
+        "member_id": reply.member_id,
+        "member_epoch": reply.member_epoch,
+        "heartbeat_interval": datetime.timedelta(milliseconds=reply.heartbeat_interval_ms),
+        "assignment": {
+            "topic_partitions": [
+                {"topic_id": uuid.UUID(bytes=topic_id), "partitions": numbers}
+                for topic_id, numbers in (reply.assignment or {}).items()
+            ]
+        },
+    }
+
+
+async def consumer_group_describe(call: Call, request: Any) -> Values:
+    """Epochs, assignor and members with what they have and shall have. Classic groups are not found here."""
+    groups = []
+    for group_id in dict.fromkeys(request.group_ids):
+        described = _describe(call, group_id)
+        groups.append(described)
+        members = described.get("members", ())
+        await call.pace.turn(sum(_size(member) for member in members))
+    return {"groups": groups}
+
+
+def _size(member: Values) -> int:
+    parts = (*member["assignment"]["topic_partitions"], *member["target_assignment"]["topic_partitions"])
+    return MEMBER_BYTES + PARTITION_BYTES * sum(len(part["partitions"]) for part in parts)
+
+
+def _describe(call: Call, group_id: str) -> Values:
+    if not call.node.settings.serves_consumer_protocol:
+        return {"group_id": group_id, "error_code": ErrorCode.unsupported_version}
+    if not group_id:
+        return {"group_id": group_id, "error_code": ErrorCode.invalid_group_id}
+    group = call.node.groups.get(group_id)
+    if group is None or group.group_type != "consumer":
+        why = "not found" if group is None else "is not a consumer group"
+        return {
+            "group_id": group_id,
+            "error_code": ErrorCode.group_id_not_found,
+            "error_message": f"Group {group_id} {why}.",
+        }
+    view: GroupView = group.describe()
+    return {
+        "error_code": ErrorCode.none,
+        "group_id": group_id,
+        "group_state": view.state,
+        "group_epoch": view.epoch,
+        "assignment_epoch": view.target_epoch,
+        "assignor_name": view.protocol_name,
+        "members": [_member(call, member) for member in view.members],
+    }
+
+
+def _member(call: Call, member: MemberView) -> Values:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_topic_names,
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "assignment": {"topic_partitions": _named(call, _held(member))},
+        "target_assignment": {"topic_partitions": _named(call, member.target)},
+        "member_type": MEMBER_TYPES[member.protocol],
+    }
+
+
+def _held(member: MemberView) -> Partitions:
+    """What a member has until it says otherwise: what it is asked to give up included."""
+    held = dict(member.assigned)
+    for topic_id, numbers in member.revoking.items():
+        held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *numbers}))
+    return held
+
+
+def _named(call: Call, partitions: Partitions) -> list[Values]:
+    """Partitions with the names of their topics; a topic that is gone is left out, as in Kafka."""
+    named: list[Values] = []
+    for key, numbers in partitions.items():
+        topic = call.node.catalogue.by_id(uuid.UUID(bytes=key))
+        if topic is not None:
+            named.append({"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": numbers})
+    return named
+
+
+APIS: Final = (
+    Api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, consumer_group_heartbeat),
+    Api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, consumer_group_describe),
+)

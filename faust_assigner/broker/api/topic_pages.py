@@ -1,0 +1,65 @@
+"""DescribeTopicPartitions: topics in pages of at most so many partitions, by name (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.metadata import PARTITION_BYTES, UNKNOWN_OPERATIONS, partition_values
+
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
+NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}  # Kafka's tools bear no null
+MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
+
+
+async def describe_topic_partitions(call: Call, request: Any) -> Values:
+    """All topics for an empty list. A page that is full ends with a cursor to where the next one begins."""
+    catalogue, cursor = call.node.catalogue, request.cursor
+    names = sorted({t.name for t in request.topics} or {t.name for t in catalogue})
+    first = 0
+    if cursor is not None:
+        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
+            refused = [{"error_code": ErrorCode.invalid_request, "name": t.name} for t in request.topics]
+            return {"topics": refused}
+        names = [name for name in names if name >= cursor.topic_name]
+        first = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    room = max(min(request.response_partition_limit, MAX_PARTITIONS), 1)
+    topics: list[Values] = []
+    for name in names:
+        if room <= 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        topic = catalogue.get(name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        shown = range(len(topic.partitions))[first : first + room]
+        topics.append(
+            {
+                "error_code": ErrorCode.none,
+                "name": name,
+                "topic_id": topic.topic_id,
+                "partitions": [{**partition_values(call, number), **NO_ELR} for number in shown],
+                "topic_authorized_operations": UNKNOWN_OPERATIONS,
+            }
+        )
+        await call.pace.turn(PARTITION_BYTES * len(shown))
+        room -= len(shown)
+        if first + len(shown) < len(topic.partitions):
+            cursor_values = {"topic_name": name, "partition_index": first + len(shown)}
+            return {"topics": topics, "next_cursor": cursor_values}
+        first = 0
+    return {"topics": topics, "next_cursor": None}
+
+
+def _missing(name: str) -> Values:
+    legal = limits.topic_name_problem(name) is None
+    error = ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
+    return {"error_code": error, "name": name, "topic_id": None}
+
+
+APIS: Final = (
+    Api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, describe_topic_partitions),
+)

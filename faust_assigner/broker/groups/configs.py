@@ -1,0 +1,122 @@
+"""Settings of a single group (KIP-848's resource type GROUP): kept in the store, over the broker's own.
+
+A config may be set for a group that does not exist yet; it outlives the group, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.settings import Settings, kafka_default
+from faust_assigner.broker.storage.store import Store
+from faust_assigner.broker.topics import Refused
+
+PREFIX: Final = b"c\0"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One config: the broker setting it falls back to, and what bounds it (a setting's name or a number)."""
+
+    fallback: str
+    least: str | int
+    most: str | int
+
+
+GROUP_CONFIGS: Final[Mapping[str, GroupConfig]] = {
+    "consumer.session.timeout.ms": GroupConfig(
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    ),
+    "consumer.heartbeat.interval.ms": GroupConfig(
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.assignment.interval.ms": GroupConfig("group.consumer.assignment.interval.ms", 0, 15_000),
+}
+
+
+class GroupConfigs:
+    """What was set for which group, restored from the store and written to it."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._broker = settings.by_kafka_name()
+        self._set: dict[str, dict[str, str]] = {
+            key[len(PREFIX) :].decode(): json.loads(value) for key, value in store.scan(PREFIX)
+        }
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._set)
+
+    def explicit(self, group_id: str) -> Mapping[str, str]:
+        """What was set for this group alone."""
+        return self._set.get(group_id, {})
+
+    def number(self, group_id: str, name: str) -> int:
+        """The value that holds for a group; cost O(1)."""
+        return int(self.explicit(group_id).get(name) or self._broker[GROUP_CONFIGS[name].fallback])
+
+    def is_broker_default(self, name: str) -> bool:
+        """Whether the broker's setting behind a config is as Kafka's default."""
+        fallback = GROUP_CONFIGS[name].fallback
+        return self._broker[fallback] == kafka_default(fallback)
+
+    def configure(self, group_id: str, configs: Mapping[str, str], *, validate_only: bool) -> None:
+        """Replace what is set for a group. Raises Refused, StoreFailed."""
+        if not limits.is_group_id(group_id):
+            raise Refused(ErrorCode.invalid_request, "Default group resources are not allowed.")
+        for name, value in configs.items():
+            self._check(name, value)
+        self._check_together(configs)
+        if validate_only:
+            return
+        key = PREFIX + group_id.encode()
+        if configs:
+            self._store.write([(key, json.dumps(dict(configs)).encode())])
+            self._set[group_id] = dict(configs)
+        else:
+            self._store.write((), [key])
+            self._set.pop(group_id, None)
+
+    def _check(self, name: str, value: str) -> None:
+        config = GROUP_CONFIGS.get(name)
+        if config is None:
+            raise Refused(ErrorCode.invalid_config, f"Unknown group config name: {name}")
+        try:
+            number = int(value)
+        except ValueError:
+            raise Refused(
+                ErrorCode.invalid_config,
+                f"Invalid value {value} for configuration {name}: Not a number of type INT",
+            ) from None
+        least, most = (self._limit(bound) for bound in (config.least, config.most))
+        if number < least:
+            problem = f"{name} must be greater than or equal to {config.least}"
+        elif number > most:
+            problem = f"{name} must be less than or equal to {config.most}"
+        else:
+            return
+        raise Refused(ErrorCode.invalid_config, problem)
+
+    def _limit(self, bound: str | int) -> int:
+        return int(self._broker[bound]) if isinstance(bound, str) else bound
+
+    def _check_together(self, configs: Mapping[str, str]) -> None:
+        session, heartbeat = (
+            int(configs.get(name) or self._broker[GROUP_CONFIGS[name].fallback])
+            for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+        )
+        if session <= heartbeat:
+            raise Refused(
+                ErrorCode.invalid_config,
+                "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
+            )

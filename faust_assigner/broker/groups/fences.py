@@ -1,0 +1,68 @@
+"""Who fenced whom and why, in one sentence with both epochs, made only when it is written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Request,
+    SyncGroup,
+)
+from faust_assigner.coordinator.group import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that was fenced, and the group as it stands. ``str()`` costs O(members)."""
+
+    group_id: str
+    group: Group | None
+    event: Request
+    error: Code
+
+    def __str__(self) -> str:
+        member_id, instance_id, epoch = _asked_by(self.event)
+        said = f"group {self.group_id}: {type(self.event).__name__} of {member_id or 'nobody'}"
+        if epoch is not None:
+            said += f" with epoch {epoch}"
+        return f"{said} is refused {self.error.name}: {self._why(member_id, instance_id)}"
+
+    def _why(self, member_id: str, instance_id: str | None) -> str:
+        if self.group is None:
+            return "there is no such group"
+        view = self.group.describe()
+        word = "generation" if view.group_type == "classic" else "group epoch"
+        now = f"{word} {view.epoch}, {view.state}"
+        if instance_id is not None:
+            for member in view.members:
+                if member.instance_id == instance_id and member.member_id != member_id:
+                    return f"instance {instance_id} is {member.member_id} at epoch {member.epoch} ({now})"
+        for member in view.members:
+            if member.member_id == member_id:
+                return f"it is at epoch {member.epoch} ({now})"
+        return f"it is no member ({now})"
+
+
+def _asked_by(event: Request) -> tuple[str, str | None, int | None]:
+    """Member id, instance id and epoch or generation a request names."""
+    match event:
+        case ConsumerGroupHeartbeat():
+            return event.member_id, event.instance_id, event.member_epoch
+        case SyncGroup() | Heartbeat() | CommitOffsets():
+            return event.member_id, event.instance_id, event.generation
+        case FetchOffsets():
+            return event.member_id or "", None, event.epoch
+        case JoinGroup():
+            return event.member_id, event.instance_id, None
+        case LeaveGroup():
+            first = event.leavers[0] if event.leavers else None
+            return (first.member_id, first.instance_id, None) if first is not None else ("", None, None)
+        case _:
+            return "", None, None

@@ -1,0 +1,43 @@
+"""The broker's topics as the groups are told of them: pure values, made anew only where something changed."""
+
+from __future__ import annotations
+
+from faust_assigner.broker.topics import Catalogue as BrokerCatalogue
+from faust_assigner.coordinator.catalogue import Catalogue, Topic
+
+
+class ToldTopics:
+    """The topics of one broker as one value per change; cost per change O(topics) of copying, one digest."""
+
+    def __init__(self, catalogue: BrokerCatalogue) -> None:
+        self._catalogue = catalogue
+        self._told = Catalogue.of(Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue)
+        self._changed: set[str] = set()
+
+    def changed(self, name: str) -> None:
+        """A topic came, went or grew."""
+        self._changed.add(name)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether something changed since :meth:`now` was asked last."""
+        return bool(self._changed)
+
+    def now(self) -> Catalogue:
+        """The topics as they are; the same object as long as nothing changes."""
+        if not self._changed:
+            return self._told
+        by_name, by_id = dict(self._told.by_name), dict(self._told.by_id)
+        digests = dict(self._told.digests)
+        for name in self._changed:
+            before = by_name.pop(name, None)
+            if before is not None:
+                del by_id[before.topic_id], digests[name]
+            topic = self._catalogue.get(name)
+            if topic is not None:
+                told = Topic(name, topic.topic_id.bytes, len(topic.partitions))
+                by_name[name] = by_id[told.topic_id] = told
+                digests[name] = told.digest()
+        self._changed.clear()
+        self._told = Catalogue(by_name, by_id, digests)
+        return self._told

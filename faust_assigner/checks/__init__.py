@@ -1,0 +1,1 @@
+"""What the invariants need: members' words read the slow and plain way, apart from the planner's reading."""

@@ -1,0 +1,128 @@
+"""Units, believed owners and copies, derived anew from what members say: one number at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from faust_assigner.claims import claim_on, numbers
+from faust_assigner.model import NOBODY, Member
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Topics of one count with one set of subscribers."""
+
+    topics: tuple[str, ...]
+    changelogs: tuple[str, ...]
+    count: int
+    who: frozenset[int]
+    leader: int | None = None
+    weightless: bool = False
+
+    @property
+    def adds_load(self) -> bool:
+        """As :attr:`faust_assigner.model.Group.adds_load`."""
+        return self.leader is None and not self.weightless
+
+    @property
+    def only_changelogs(self) -> bool:
+        """Nothing here is read but to restore state."""
+        return len(self.topics) == len(self.changelogs)
+
+
+def units_of(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str],
+             weightless: frozenset[str]) -> list[Unit]:
+    """The co-partitioned groups, in the planner's order."""
+    who: dict[str, set[int]] = {}
+    for m, member in enumerate(members):
+        for topic in member.topics:
+            if isinstance(topic, str) and partitions.get(topic, 0) > 0:
+                who.setdefault(topic, set()).add(m)
+    together: dict[tuple[int, frozenset[int], bool], list[str]] = {}
+    for topic in sorted(who):
+        together.setdefault((partitions[topic], frozenset(who[topic]), topic in weightless), []).append(topic)
+    units = [
+        Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine, weightless=idle)
+        for (count, mine, idle), topics in together.items()
+    ]
+    units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
+    return [replace(unit, leader=_leader(unit, units)) for unit in units]
+
+
+def _leader(unit: Unit, units: list[Unit]) -> int | None:
+    """A unit of changelogs alone follows the wider unit with sources it shares most members with."""
+    if not unit.only_changelogs:
+        return None
+    wider = [
+        (-len(unit.who & other.who), -len(other.who), u)
+        for u, other in enumerate(units)
+        if other.count == unit.count and not other.only_changelogs and not other.weightless
+        and len(other.who) >= len(unit.who) and unit.who & other.who
+    ]
+    return min(wider)[2] if wider else None
+
+
+def generation_of(member: Member) -> int:
+    """The date of its claims; -1 where it is none."""
+    return member.generation if type(member.generation) is int else -1
+
+
+def former_generation(member: Member) -> int:
+    """The date of what it owned before it stopped."""
+    date = member.former_generation
+    return generation_of(member) if date is None else generation_of(replace(member, generation=date))
+
+
+def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[int]:
+    """The owners; of numbers without one, who remembers having owned it and was given nothing since, unless
+    others hold more of it."""
+    copies, remembered = copies_of(unit, members), believed(unit, members, "former_actives")
+    since = {m for m, member in enumerate(members) if former_generation(member) < generation_of(member)}
+    return [
+        owner if owner != NOBODY or former in since
+        or holders.get(former, 0) < max(holders.values(), default=0) else former
+        for owner, former, holders in zip(before, remembered, copies, strict=True)
+    ]
+
+
+def believed(unit: Unit, members: list[Member], side: str) -> list[int]:
+    """The member each number is believed to have had: newest generation, no contest, most topics."""
+    claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
+    for m in sorted(unit.who):
+        for topic in unit.topics:
+            for p in set(numbers(claim_on(getattr(members[m], side), topic), unit.count).tolist()):
+                claims[p].setdefault(topic, set()).add(m)
+    sources = [t for t in unit.topics if t not in unit.changelogs]
+    order = {t: i for i, t in enumerate([*sources, *unit.changelogs])}
+    dates = [former_generation(m) if side == "former_actives" else generation_of(m) for m in members]
+    return [_voted(of_number, dates, order) for of_number in claims]
+
+
+def _voted(of_number: dict[str, set[int]], dates: list[int], order: dict[str, int]) -> int:
+    if not of_number:
+        return NOBODY
+    newest = max(dates[m] for claimants in of_number.values() for m in claimants)
+    votes: dict[int, list[int]] = {}
+    for topic, claimants in of_number.items():
+        heard = [m for m in claimants if dates[m] == newest]
+        if len(heard) == 1:
+            votes.setdefault(heard[0], []).append(order[topic])
+    return min(votes, key=lambda m: (-len(votes[m]), min(votes[m]))) if votes else NOBODY
+
+
+def copies_of(unit: Unit, members: list[Member]) -> list[dict[int, int]]:
+    """For each number, how many of its changelogs each member holds."""
+    found: list[dict[int, int]] = [{} for _ in range(unit.count)]
+    for m in sorted(unit.who):
+        for topic in unit.topics:
+            for p in numbers(claim_on(members[m].actives, topic), unit.count).tolist():
+                found[p][m] = len(unit.changelogs)
+    for m in sorted(unit.who):
+        once: Counter[int] = Counter()
+        for topic in unit.changelogs:
+            once.update(set(numbers(claim_on(members[m].standbys, topic), unit.count).tolist()))
+        for p, logs in once.items():
+            found[p][m] = max(found[p].get(m, 0), logs)
+    return found

@@ -1,0 +1,72 @@
+"""Which tasks have to wait for their state, and which warm-ups are owed: one task at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from faust_assigner.checks.reading import Unit, copies_of
+from faust_assigner.claims import claim_on, numbers, offsets_at
+from faust_assigner.model import NOBODY, Member
+from faust_assigner.warmup import WarmupPolicy
+
+Task = tuple[int, int]
+
+
+class Waiting:
+    """The rule of warm-ups over (unit, number): ``before`` are the believed owners, ``target`` where tasks
+    belong."""
+
+    def __init__(self, units: Sequence[Unit], members: list[Member], before: Sequence[Sequence[int]],
+                 policy: WarmupPolicy) -> None:
+        self.units, self.members, self.before, self.policy = units, members, before, policy
+        self._copies: dict[int, list[dict[int, int]]] = {}
+
+    def behind(self, u: int, p: int, m: int, owner: int) -> int:
+        """How many records ``m`` is behind; 0 where it or the ``owner`` cannot tell."""
+        if self.members[m].positions is None or owner == NOBODY or self.members[owner].positions is None:
+            return 0
+        if u not in self._copies:
+            self._copies[u] = copies_of(self.units[u], self.members)
+        holders = {*self._copies[u][p], owner, self.before[u][p]} - {NOBODY}
+        return sum(max(0, max(self._at(h, t, p) for h in holders) - self._at(m, t, p))
+                   for t in self.units[u].changelogs)
+
+    def _at(self, m: int, topic: str, p: int) -> int:
+        said = self.members[m].positions
+        return 0 if said is None else int(offsets_at(claim_on(said, topic), np.array([p]))[0])
+
+    def must_wait(self, u: int, p: int, target: int) -> bool:
+        """Whether the task may not leave its owner yet."""
+        unit, owner = self.units[u], self.before[u][p]
+        return (bool(unit.changelogs) and unit.adds_load and owner not in (NOBODY, target)
+                and self.behind(u, p, target, owner) > self.policy.acceptable_recovery_lag)
+
+    def complaints(self, unit_owner: Sequence[Sequence[int]], target: Sequence[Sequence[int]],
+                   spares: Mapping[Task, Sequence[int]], warming: Mapping[Task, Sequence[int]]) -> list[str]:
+        """What is wrong with the warm-ups of a plan: ``warming`` is who has one, ``spares`` who stands by."""
+        found, owed = [], {}
+        overdue = {(u, p, m) for m, member in enumerate(self.members)
+                   for u, unit in enumerate(self.units) for t in unit.changelogs
+                   for p in numbers(claim_on(member.overdue, t), unit.count).tolist()}
+        for u, unit in enumerate(self.units):
+            for p in range(unit.count if unit.changelogs and unit.adds_load else 0):
+                m = target[u][p]
+                owner = unit_owner[u][p]
+                if (m not in (owner, NOBODY) and m not in spares.get((u, p), ()) and (u, p, m) not in overdue
+                        and self.behind(u, p, m, owner) > self.policy.acceptable_recovery_lag):
+                    owed[u, p] = m
+        for (u, p), who in warming.items():
+            if list(who) != [owed.get((u, p), NOBODY)]:
+                found.append(f"{self.units[u].topics[0]}-{p} warms up on {list(who)}, where it is not to go")
+        given = Counter(m for who in warming.values() for m in who)
+        wanted = Counter(owed.values())
+        if sum(given.values()) > self.policy.max_per_group or max(
+                given.values(), default=0) > self.policy.max_per_member:
+            found.append(f"{sum(given.values())} warm-ups, {max(given.values())} on one member")
+        if sum(given.values()) < self.policy.max_per_group:
+            found += [f"{self.members[m].member_id} has {given[m]} warm-ups of {n} it could have"
+                      for m, n in wanted.items() if given[m] < min(n, self.policy.max_per_member)]
+        return found

@@ -1,0 +1,42 @@
+"""``faust-assigner serve``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from faust_assigner.cli.failure import fail, spoken_errors
+
+
+class _Serve(click.Command):
+    """Its options are made from the table of the service when they are asked for."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options."""
+        from faust_assigner.service.server.options import OPTIONS, flag, shown
+
+        found: list[click.Parameter] = [
+            click.Option([flag(setting)], multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
+                         is_flag=isinstance(setting.default, bool), default=None,
+                         metavar=None if isinstance(setting.default, bool) else setting.kind.words,
+                         help=f"{setting.meaning}  [{setting.name}; default: {shown(setting)}]")
+            for setting in OPTIONS]
+        return [*found, *super().get_params(ctx)]
+
+
+@click.command(cls=_Serve)
+def serve(**said: Any) -> None:
+    """Run one instance of the assigner service until SIGTERM or Ctrl-C."""
+    with spoken_errors():
+        from faust_assigner.service.server.options import Options
+        from faust_assigner.service.server.serve import serve as run
+
+        given = {name: ",".join(value) if isinstance(value, tuple) else value
+                 for name, value in said.items() if value}
+        options = Options.read(given, os.environ)
+        try:
+            run(options, click.echo)
+        except OSError as error:
+            fail(error, 1)

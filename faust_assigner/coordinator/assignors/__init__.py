@@ -1,0 +1,24 @@
+"""The server-side assignors by name, behind one plug point: ``assign(group_spec, topics) -> target``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from faust_assigner.coordinator.assignors.copartition import assign_together
+from faust_assigner.coordinator.assignors.ranges import assign_ranges
+from faust_assigner.coordinator.assignors.spec import Assign, GroupSpec, MemberSpec, Target
+from faust_assigner.coordinator.assignors.uniform import assign_uniformly
+
+__all__ = ["ASSIGNORS", "Assign", "GroupSpec", "MemberSpec", "Target", "compute"]
+
+ASSIGNORS: Final[Mapping[str, Assign]] = {
+    "uniform": assign_uniformly,
+    "range": assign_ranges,
+    "copartition": assign_together,
+}
+
+
+def compute(spec: GroupSpec) -> Target:
+    """The target its own assignor gives; KeyError when nobody knows the assignor's name."""
+    return ASSIGNORS[spec.assignor](spec, spec.topics)

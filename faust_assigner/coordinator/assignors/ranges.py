@@ -1,0 +1,33 @@
+"""``range``: each topic's partitions in contiguous runs, equal numbers of equal topics on one member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from faust_assigner.coordinator.assignors.spec import GroupSpec, Target
+from faust_assigner.coordinator.catalogue import Topic, TopicId
+
+
+def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
+    """Topics read by the same members are dealt alike: member number k of n gets the k-th run of each.
+
+    Members stand in line by instance id, then member id, so that a static member that comes back under a new
+    id gets its runs again. Cost O(members x topics).
+    """
+    line = sorted(spec.members, key=lambda m: (spec.members[m].instance_id or m, m))
+    target: dict[str, dict[TopicId, tuple[int, ...]]] = {m: {} for m in line}
+    for topic_id in sorted(topics):
+        readers = [m for m in line if topic_id in spec.members[m].topics]
+        for member_id, run in zip(readers, _runs(topics[topic_id].partitions, len(readers)), strict=True):
+            if run:
+                target[member_id][topic_id] = tuple(run)
+    return target
+
+
+def _runs(partitions: int, readers: int) -> list[range]:
+    """The first ``partitions % readers`` runs are one longer."""
+    if not readers:
+        return []
+    each, longer = divmod(partitions, readers)
+    ends = [each * (k + 1) + min(k + 1, longer) for k in range(readers)]
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,0 +1,83 @@
+"""What groups know of topics: names, 16-byte ids, partition counts, racks. Values, made by the broker.
+
+A group never asks for topics, it is told: each machine is given a :class:`Catalogue` at its birth and a
+``CatalogueChanged`` event with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Self
+
+TopicId = bytes
+Partitions = Mapping[TopicId, tuple[int, ...]]  # ascending, each once; no topic without partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic. ``racks[p]`` are the racks that hold a replica of partition p; empty when nobody knows."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    racks: tuple[frozenset[str], ...] = ()
+
+    def digest(self) -> bytes:
+        """8 bytes that differ when anything about the topic does; cost O(partitions with racks)."""
+        told = [self.name, self.topic_id.hex(), self.partitions, [sorted(r) for r in self.racks]]
+        return blake2b(repr(told).encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All topics, by name and by id. Build it with :meth:`of`.
+
+    >>> told = Catalogue.of([Topic("orders", b"0123456789abcdef", 3)])
+    >>> told.by_id[b"0123456789abcdef"].name
+    'orders'
+    >>> told.fingerprint(["orders"]) == Catalogue().fingerprint(["orders"])
+    False
+    """
+
+    by_name: Mapping[str, Topic] = field(default_factory=dict)
+    by_id: Mapping[TopicId, Topic] = field(default_factory=dict)
+    digests: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topics: Iterable[Topic]) -> Self:
+        """A catalogue of these topics."""
+        listed = tuple(topics)
+        return cls(
+            {t.name: t for t in listed}, {t.topic_id: t for t in listed}, {t.name: t.digest() for t in listed}
+        )
+
+    def fingerprint(self, names: Iterable[str]) -> int:
+        """A number that changes when one of these topics appears, goes, grows, or moves between racks.
+
+        0 when none of them exists. Cost O(names log names).
+        """
+        known = sorted(name for name in names if name in self.digests)
+        if not known:
+            return 0
+        joined = b"".join(self.digests[name] for name in known)
+        return (
+            int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1
+        )  # fits a signed 64-bit field
+
+    def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
+        """The ids of those of the names that exist."""
+        return frozenset(self.by_name[name].topic_id for name in names if name in self.by_name)
+
+    def partitions_of(self, wanted: Mapping[str, Iterable[int]]) -> dict[TopicId, tuple[int, ...]]:
+        """Partitions by topic name, said by topic id; names nobody knows are left out."""
+        return {
+            self.by_name[name].topic_id: tuple(sorted(set(parts)))
+            for name, parts in wanted.items()
+            if name in self.by_name and parts
+        }
+
+    def names_of(self, wanted: Partitions) -> dict[str, tuple[int, ...]]:
+        """Partitions by topic id, said by topic name; ids nobody knows are left out."""
+        return {self.by_id[key].name: parts for key, parts in wanted.items() if key in self.by_id}

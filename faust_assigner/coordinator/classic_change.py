@@ -1,0 +1,46 @@
+"""What a classic group knows of the other protocol: topics to come, and how it becomes a consumer group."""
+
+from __future__ import annotations
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.classic_views import ClassicViews
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CatalogueChanged, ConsumerGroupHeartbeat, FetchOffsets
+
+
+class ClassicChange(ClassicViews):
+    """The rules for events that come from the world of KIP-848."""
+
+    def _upgrade(self, event: ConsumerGroupHeartbeat) -> None:
+        # The two machines know each other: each can become the other.
+        from faust_assigner.coordinator.consumer.upgrade import upgrade
+
+        outcome = upgrade(self, event, self._now)
+        if not isinstance(outcome, tuple):
+            self._out.append(outcome)
+            return
+        group, records, effects = outcome
+
+        def saved(error: Code) -> None:
+            if error is not Code.NONE:
+                self._out.append(answer_absent(event, error))
+                return
+            self._out.append(fx.ReplaceMachine(group))
+            for member in self.roster:
+                self._answer_parked(member, Code.REBALANCE_IN_PROGRESS)
+            self._out += effects
+
+        self._save_counter += 1
+        self._saves[self._save_counter] = saved
+        self._out.append(fx.SaveRecords(records, self._save_counter))
+
+    def ask_all_to_rejoin(self) -> None:
+        """Begin a rebalance that no request has asked for."""
+        self._rebalance()
+
+    def _catalogue_changed(self, event: CatalogueChanged) -> None:
+        self.catalogue = event.catalogue  # its members look for themselves; it matters when it is converted
+
+    def _fetch(self, event: FetchOffsets) -> None:
+        self._out.append(fx.FetchReply(event.token, Code.NONE))  # a classic group lets everybody read

@@ -1,0 +1,184 @@
+"""The state of a consumer group, changed by records alone: what is replayed is what was lived (B8).
+
+``apply`` takes one record and returns the record that undoes it. Everything that follows from the records
+(owners, votes, subscription counts, who is behind) is kept up to date beside them in O(one member).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from faust_assigner.coordinator.catalogue import Partitions, TopicId
+from faust_assigner.coordinator.consumer.partitions import pairs
+from faust_assigner.coordinator.consumer.reconcile import is_settled
+from faust_assigner.coordinator.errors import CoordinatorBug
+from faust_assigner.coordinator.records import (
+    CurrentAssignment,
+    GroupEpoch,
+    Key,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    Record,
+    TargetAssignment,
+    TargetEpoch,
+    Value,
+)
+
+NEWCOMER: Final = CurrentAssignment(0, 0, MemberState.STABLE, {}, {})
+
+
+class Book:
+    """Members, epochs and assignments of one group; each field with what always holds of it."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        #: None while no member ever joined. Never falls.
+        self.group: GroupEpoch | None = None
+        #: Never above the group epoch, and never falls.
+        self.target_epoch = 0
+        #: The members, in order of arrival.
+        self.members: dict[str, MemberMetadata] = {}
+        #: Where each stands; a member without a record stands at epoch 0 with nothing.
+        self.current: dict[str, CurrentAssignment] = {}
+        self.target: dict[str, Partitions] = {}
+        #: One member per instance id (B7).
+        self.instances: dict[str, str] = {}
+        #: Who has a partition assigned or is giving it up: one member at most, at every instant.
+        self.owners: dict[TopicId, dict[int, str]] = {}
+        #: Members by preferred assignor, by topic name, by regular expression, by classic protocol.
+        self.votes: Counter[str] = Counter()
+        self.names: Counter[str] = Counter()
+        self.regexes: Counter[str] = Counter()
+        self.classic_protocols: Counter[str] = Counter()
+        self.classic_members: set[str] = set()
+        #: Members that are not stable at the target epoch.
+        self.behind: set[str] = set()
+
+    @property
+    def epoch(self) -> int:
+        """The group epoch, 0 before the first."""
+        return self.group.epoch if self.group is not None else 0
+
+    def at(self, member_id: str) -> CurrentAssignment:
+        """Where a member stands."""
+        return self.current.get(member_id, NEWCOMER)
+
+    def owner(self, topic_id: TopicId, number: int) -> str | None:
+        """Who holds a partition now."""
+        return self.owners.get(topic_id, {}).get(number)
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def key(self, kind: Kind, member_id: str = "") -> Key:
+        """The key of one of this group's records."""
+        return Key(kind, self.group_id, member_id)
+
+    def records(self) -> Iterable[Record]:
+        """Everything, as it would be written to an empty log."""
+        for member_id, metadata in self.members.items():
+            yield Record(self.key(Kind.MEMBER, member_id), metadata)
+        if self.group is not None:
+            yield Record(self.key(Kind.EPOCH), self.group)
+        for member_id, target in self.target.items():
+            yield Record(self.key(Kind.TARGET, member_id), TargetAssignment(target))
+        if self.target_epoch:
+            yield Record(self.key(Kind.TARGET_EPOCH), TargetEpoch(self.target_epoch))
+        for member_id, current in self.current.items():
+            yield Record(self.key(Kind.CURRENT, member_id), current)
+
+    def apply(self, record: Record) -> Record:
+        """Make the change; the record that undoes it."""
+        who = record.key.member_id
+        before: Value | None
+        match record.key.kind, record.value:
+            case Kind.EPOCH, (GroupEpoch() | None) as group:
+                before, self.group = self.group, group
+            case Kind.TARGET_EPOCH, (TargetEpoch() | None) as target:
+                before = TargetEpoch(self.target_epoch) if self.target_epoch else None
+                self.target_epoch = target.epoch if target is not None else 0
+                self.behind = {m for m in self.members if self._is_behind(m)}
+            case Kind.MEMBER, (MemberMetadata() | None) as metadata:
+                before = self.members.get(who)
+                self._put_member(who, metadata)
+            case Kind.TARGET, (TargetAssignment() | None) as share:
+                before = TargetAssignment(self.target[who]) if who in self.target else None
+                if share is None:
+                    self.target.pop(who, None)
+                else:
+                    self.target[who] = share.partitions
+            case Kind.CURRENT, (CurrentAssignment() | None) as current:
+                before = self.current.get(who)
+                self._put_current(who, current)
+            case _:
+                raise CoordinatorBug(f"{record} does not belong into a consumer group")
+        return Record(record.key, before)
+
+    def _put_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            self._count(member_id, before, -1)
+        if metadata is None:
+            self.members.pop(member_id, None)
+            self.behind.discard(member_id)
+            return
+        self.members[member_id] = metadata
+        self._count(member_id, metadata, +1)
+        self._look_behind(member_id)
+
+    def _count(self, member_id: str, metadata: MemberMetadata, step: int) -> None:
+        _add(self.names, metadata.topic_names, step)
+        _add(self.regexes, [metadata.topic_regex] if metadata.topic_regex else [], step)
+        _add(self.votes, [metadata.server_assignor] if metadata.server_assignor else [], step)
+        if metadata.classic is not None:
+            _add(self.classic_protocols, [p.name for p in metadata.classic.protocols], step)
+        if metadata.classic is not None and step > 0:
+            self.classic_members.add(member_id)
+        else:
+            self.classic_members.discard(member_id)
+        if metadata.instance_id is not None:
+            if step > 0:
+                self.instances[metadata.instance_id] = member_id
+            elif self.instances.get(metadata.instance_id) == member_id:
+                del self.instances[metadata.instance_id]
+
+    def _put_current(self, member_id: str, current: CurrentAssignment | None) -> None:
+        before = self.current.pop(member_id, None)
+        if before is not None:
+            for held in (before.assigned, before.revoking):
+                for topic_id, number in pairs(held):
+                    del self.owners[topic_id][number]
+        if current is not None:
+            self.current[member_id] = current
+            for held in (current.assigned, current.revoking):
+                for topic_id, number in pairs(held):
+                    self._own(topic_id, number, member_id)
+        self._look_behind(member_id)
+
+    def _own(self, topic_id: TopicId, number: int, member_id: str) -> None:
+        holders = self.owners.setdefault(topic_id, {})
+        if number in holders:
+            raise CoordinatorBug(
+                f"group {self.group_id}: partition {number} of {topic_id.hex()} is held by {holders[number]}"
+                f" and was to be given to {member_id}"
+            )
+        holders[number] = member_id
+
+    def _is_behind(self, member_id: str) -> bool:
+        return not is_settled(self.at(member_id), self.target_epoch)
+
+    def _look_behind(self, member_id: str) -> None:
+        if member_id in self.members and self._is_behind(member_id):
+            self.behind.add(member_id)
+        else:
+            self.behind.discard(member_id)
+
+
+def _add(counts: Counter[str], words: Iterable[str], step: int) -> None:
+    """Add ``step`` to each; words that nobody says any more are forgotten."""
+    for word in words:
+        counts[word] += step
+        if not counts[word]:
+            del counts[word]

@@ -1,0 +1,98 @@
+"""What every part of a consumer group stands on: its book, its timers, and the way of a change to the disk.
+
+A step applies records to the book at once and asks for them to be saved; the answers it owes are held back
+until they are. If they cannot be saved, the book goes back to what it was and the answer is the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.consumer.timers import Purpose, Timers
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import Event, JoinGroup
+from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.records import Key, Kind, Record, Value
+from faust_assigner.coordinator.settings import ConsumerLimits
+from faust_assigner.coordinator.states import GroupLimits
+
+RETRY_MS = 1_000  # after a write that failed: no timer rings before
+
+
+class GroupCore:
+    """The state of one consumer group; each field with what always holds of it."""
+
+    def __init__(
+        self,
+        group_id: str,
+        limits: ConsumerLimits,
+        catalogue: Catalogue,
+        now_ms: int,
+        *,
+        classic_limits: GroupLimits | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.limits = limits
+        self.classic_limits = classic_limits if classic_limits is not None else GroupLimits()
+        self.catalogue = catalogue
+        self.state_since_ms = now_ms
+        self.book = Book(group_id)
+        self.timers = Timers()
+        #: Set when the group has been dropped: from then on every request hears that it is gone.
+        self.is_dead = False
+        #: The records of this step so far, and for each the one that undoes it.
+        self._batch: list[Record] = []
+        self._undo: list[Record] = []
+        self._save_counter = 0
+        #: The save whose outcome is awaited; no other event comes before it.
+        self._saving: int | None = None
+        self._held: list[fx.Effect] = []
+        #: The event the save is for, so that a failed one can be refused, and the members whose timers rang.
+        self._cause: Event | None = None
+        self._rang: set[str] = set()
+        #: Who is the group once the save has succeeded, and the first event it then gets.
+        self._successor: tuple[Group, JoinGroup | None] | None = None
+        self._now = now_ms
+        self._out: list[fx.Effect] = []
+
+    # -- records ---------------------------------------------------------------------------------
+
+    def _write(self, kind: Kind, value: Value | None, member_id: str = "") -> None:
+        """Change the book, and remember to save it."""
+        record = Record(Key(kind, self.group_id, member_id), value)
+        self._undo.append(self.book.apply(record))
+        self._batch.append(record)
+
+    def _rewind(self, undo: Iterable[Record]) -> None:
+        touched = set(self._rang)
+        for record in undo:
+            self.book.apply(record)
+            touched.add(record.key.member_id)
+        for member_id in sorted(touched - {""}):
+            self._restart_timers(member_id)
+        self.timers.set(Purpose.RETRY, "", self._now + RETRY_MS)
+
+    def _restart_timers(self, member_id: str) -> None:
+        """The timers of a member whose last change did not happen."""
+        raise NotImplementedError
+
+    # -- small parts -----------------------------------------------------------------------------
+
+    def _say(self, what: str, member_id: str = "", detail: str = "") -> None:
+        self._out.append(fx.Happened(what, member_id, detail))
+
+    def _emit(self, effect: fx.Effect) -> None:
+        self._out.append(effect)
+
+    def _is_static(self, member_id: str) -> bool:
+        return self.book.members[member_id].instance_id is not None
+
+    def _fence_instance(self, member_id: str, instance_id: str) -> Code:
+        """Whether this member is the one known by that instance id (KIP-345)."""
+        current = self.book.instances.get(instance_id)
+        if current is None:
+            return Code.UNKNOWN_MEMBER_ID
+        return Code.NONE if current == member_id else Code.FENCED_INSTANCE_ID

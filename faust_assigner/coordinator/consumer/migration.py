@@ -1,0 +1,128 @@
+"""From a consumer group to a classic one: the same members, the same partitions, another machine.
+
+Nothing happens to the old machine until the record of the new one is on disk; then the surroundings are given
+the new machine. Group epoch and generation are one number that goes on counting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.classic import ClassicGroup, refuse_join
+from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.consumer.classic_face import ClassicFace
+from faust_assigner.coordinator.errors import Code, CoordinatorBug
+from faust_assigner.coordinator.events import JoinGroup
+from faust_assigner.coordinator.members import Member, Roster
+from faust_assigner.coordinator.protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Subscription,
+    read_subscription,
+    write_assignment,
+)
+from faust_assigner.coordinator.records import Key, Kind, Record
+
+
+class Migration(ClassicFace):
+    """When and how the group becomes a classic one."""
+
+    def _join(self, event: JoinGroup) -> None:
+        if self.book.members:
+            self._join_classic(event)
+        else:
+            self._found_classic(event)
+
+    def _found_classic(self, event: JoinGroup) -> None:
+        """Nobody is here, so whoever comes first says which protocol is spoken."""
+        error = refuse_join(event, self.classic_limits, self.group_id)
+        if error is Code.NONE and event.member_id:
+            error = Code.UNKNOWN_MEMBER_ID
+        if error is not Code.NONE:
+            self._emit(fx.JoinReply(event.token, error, event.member_id))
+            return
+        record = fx.GroupRecord(self.group_id, self.book.epoch, None, None, None, self._now, ())
+        self._succeed(record, self._classic(record), event)
+
+    def _remove(self, gone: list[str]) -> None:
+        staying = self.book.members.keys() - set(gone)
+        if self._may_downgrade(staying) and not self.book.classic_members.issuperset(gone):
+            self._say("downgraded", detail=f"{', '.join(gone)} left, all others are classic members")
+            record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._now)
+            group = self._classic(record)
+            group.ask_all_to_rejoin()
+            self._succeed(replace(record, settled=False), group)
+        else:
+            super()._remove(gone)
+
+    def _replace_by_classic(self, event: JoinGroup, said: Subscription, old_id: str, new_id: str) -> None:
+        others = self.book.members.keys() - {old_id}
+        downgrades = self._may_downgrade(others, replacing=True) and old_id not in self.book.classic_members
+        super()._replace_by_classic(event, said, old_id, new_id)
+        if not downgrades:
+            return
+        record = downgraded_record(self.book, frozenset(), self.catalogue, self._now)
+        self._out = [
+            replace(effect, generation=record.generation, protocol_name=record.protocol_name)
+            if isinstance(effect, fx.JoinReply)
+            else effect
+            for effect in self._out
+        ]
+        self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
+        self._succeed(record, self._classic(record))
+
+    def _may_downgrade(self, staying: set[str], *, replacing: bool = False) -> bool:
+        enough = bool(staying) or replacing
+        fits = len(staying) + replacing <= self.classic_limits.max_size
+        allowed = self.limits.migration_policy.downgrades
+        return enough and fits and allowed and staying <= self.book.classic_members
+
+    def _classic(self, record: fx.GroupRecord) -> ClassicGroup:
+        return ClassicGroup.restore(
+            record, self.classic_limits, self._now, consumer=self.limits, catalogue=self.catalogue
+        )
+
+    def _succeed(self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None) -> None:
+        """Once the record is on disk that machine is the group, and ``then`` is for it."""
+        keys = {r.key: None for r in (*self.book.records(), *self._batch)}
+        self._batch = [Record(key, None) for key in keys]
+        self._batch.append(Record(Key(Kind.CLASSIC, self.group_id), record))
+        self._successor = group, then
+
+
+def downgraded_record(book: Book, gone: frozenset[str], catalogue: Catalogue, now_ms: int) -> fx.GroupRecord:
+    """A consumer group whose remaining members are all classic, as a classic group: stable, with the targets
+    as its assignments, and the group epoch as its generation."""
+    staying = [m for m in book.members if m not in gone]
+    roster = Roster()
+    for member_id in staying:
+        roster.add(_member(book, member_id, catalogue))
+    return fx.GroupRecord(
+        book.group_id,
+        book.epoch,
+        CONSUMER_PROTOCOL_TYPE,
+        roster.select_protocol(),
+        roster.leader,
+        now_ms,
+        tuple(member.record() for member in roster),
+    )
+
+
+def _member(book: Book, member_id: str, catalogue: Catalogue) -> Member:
+    metadata = book.members[member_id]
+    side = metadata.classic
+    if side is None:
+        raise CoordinatorBug(f"group {book.group_id}: {member_id} is no classic member")
+    said = read_subscription(side.protocols[0].metadata)
+    given = catalogue.names_of(book.target.get(member_id, {}))
+    return Member(
+        member_id,
+        metadata.instance_id,
+        metadata.client_id,
+        metadata.client_host,
+        side.session_timeout_ms,
+        metadata.rebalance_timeout_ms,
+        side.protocols,
+        write_assignment(said.version if said is not None else 0, given),
+    )

@@ -1,0 +1,44 @@
+"""Sets of partitions: by topic id, with the epoch each was assigned in where that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from faust_assigner.coordinator.catalogue import Partitions, TopicId
+from faust_assigner.coordinator.records import Epochs
+
+
+def plain(held: Epochs) -> dict[TopicId, tuple[int, ...]]:
+    """Without the epochs."""
+    return {topic_id: tuple(sorted(parts)) for topic_id, parts in held.items() if parts}
+
+
+def dated(parts: Partitions, epoch: int) -> dict[TopicId, dict[int, int]]:
+    """All with the same epoch."""
+    return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in parts.items() if numbers}
+
+
+def pairs(held: Mapping[TopicId, Mapping[int, int] | tuple[int, ...]]) -> Iterator[tuple[TopicId, int]]:
+    """Every (topic id, partition)."""
+    return ((topic_id, number) for topic_id, numbers in held.items() for number in numbers)
+
+
+def keep(held: Epochs, wanted: Callable[[TopicId, int], bool]) -> dict[TopicId, dict[int, int]]:
+    """Those that are wanted, with their epochs."""
+    kept = {t: {p: epoch for p, epoch in parts.items() if wanted(t, p)} for t, parts in held.items()}
+    return {topic_id: parts for topic_id, parts in kept.items() if parts}
+
+
+def merge(one: Epochs, other: Epochs) -> dict[TopicId, dict[int, int]]:
+    """Both; the other's epoch where both have one."""
+    return {t: {**one.get(t, {}), **other.get(t, {})} for t in sorted(one.keys() | other.keys())}
+
+
+def overlaps(one: Partitions, other: Epochs) -> bool:
+    """Whether they have a partition in common."""
+    return any(number in other.get(topic_id, {}) for topic_id, number in pairs(one))
+
+
+def within(one: Partitions, other: Epochs) -> bool:
+    """Whether all of one is in the other."""
+    return all(number in other.get(topic_id, {}) for topic_id, number in pairs(one))

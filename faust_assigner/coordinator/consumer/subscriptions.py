@@ -1,0 +1,75 @@
+"""Which topics a subscription means: names, and regular expressions matched against whole names by RE2.
+
+RE2 runs in time linear in its input whatever the pattern, so a pattern from a stranger costs what its length
+allows and no more. Patterns are at most 1 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+import re2  # type: ignore[import-untyped]
+
+from faust_assigner.coordinator.catalogue import Catalogue, TopicId
+from faust_assigner.coordinator.records import MemberMetadata
+
+MAX_PATTERN_BYTES: Final = 1_024
+MAX_PROGRAM_BYTES: Final = 1 << 20
+
+
+class BadPattern(ValueError):
+    """A regular expression that RE2 does not take; the message says why."""
+
+
+@lru_cache(maxsize=1_024)
+def pattern(text: str) -> re2._Regexp:
+    """The compiled expression; raises :class:`BadPattern`.
+
+    >>> bool(pattern("order.*").fullmatch("orders")), bool(pattern("order").fullmatch("orders"))
+    (True, False)
+    """
+    if len(text.encode()) > MAX_PATTERN_BYTES:
+        raise BadPattern(f"it has more than {MAX_PATTERN_BYTES} bytes")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_PROGRAM_BYTES
+    try:
+        return re2.compile(text, options=options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "it cannot be read"
+        raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+class Topics:
+    """What subscriptions mean in one catalogue; every expression is matched once per catalogue."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self._matches: dict[str, frozenset[str]] = {}
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """The topics an expression names; cost O(topics) the first time."""
+        found = self._matches.get(regex)
+        if found is None:
+            matcher = pattern(regex)
+            found = frozenset(name for name in self.catalogue.by_name if matcher.fullmatch(name))
+            self._matches[regex] = found
+        return found
+
+    def read_by(self, member: MemberMetadata) -> frozenset[TopicId]:
+        """The ids of the existing topics a member reads."""
+        names: Iterable[str] = member.topic_names
+        if member.topic_regex:
+            names = member.topic_names | self.matching(member.topic_regex)
+        return self.catalogue.ids(names)
+
+    def all_names(self, names: Iterable[str], regexes: Iterable[str]) -> frozenset[str]:
+        """Every name that is subscribed to, existing or not."""
+        return frozenset(names).union(*(self.matching(regex) for regex in regexes))
+
+    def forget(self, regexes: Iterable[str]) -> None:
+        """Drop what nobody asks for any more."""
+        for regex in self._matches.keys() - set(regexes):
+            del self._matches[regex]

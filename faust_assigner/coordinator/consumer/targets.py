@@ -1,0 +1,212 @@
+"""When and from what the target assignment is computed, and how it becomes the group's.
+
+A change of the group raises the group epoch; the target follows, at most once in
+``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second are two
+computations, not a thousand. Small ones are done within the step, large ones by the surroundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
+from faust_assigner.coordinator.catalogue import Partitions, Topic, TopicId
+from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
+from faust_assigner.coordinator.consumer.partitions import pairs, plain
+from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
+from faust_assigner.coordinator.consumer.subscriptions import Topics
+from faust_assigner.coordinator.consumer.timers import Purpose
+from faust_assigner.coordinator.events import TargetComputed
+from faust_assigner.coordinator.records import (
+    CurrentAssignment,
+    GroupEpoch,
+    Kind,
+    Record,
+    TargetAssignment,
+    TargetEpoch,
+)
+
+ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
+FIRST_TARGET_EPOCH: Final = 1
+
+
+class Targets(GroupCore):
+    """The group epoch, the target, and each member's step towards it."""
+
+    def _prepare_targets(self) -> None:
+        self.topics = Topics(self.catalogue)
+        #: When the last target was computed; None before the first.
+        self._computed_at_ms: int | None = None
+        #: The same, before this step.
+        self._computed_before_ms: int | None = None
+        #: The request that is out, with the epoch it is for and the instance ids of its members.
+        self._asked: tuple[int, int, dict[str, str]] | None = None
+        self._requests = 0
+        #: An assignor that failed is not asked again before.
+        self._not_before_ms = 0
+
+    def _rewind(self, undo: Iterable[Record]) -> None:
+        super()._rewind(undo)
+        # What was computed is lost, and so is what was asked for: the retry asks again.
+        self._computed_at_ms, self._asked = self._computed_before_ms, None
+
+    # -- the group epoch -------------------------------------------------------------------------
+
+    def _fingerprint(self) -> int:
+        names = self.topics.all_names(self.book.names, self.book.regexes)
+        return self.catalogue.fingerprint(names)
+
+    def _raise_epoch(self, why: str) -> None:
+        """Something about members, subscriptions or topics has changed: a new target is due."""
+        self._write(Kind.EPOCH, GroupEpoch(self.book.epoch + 1, self._fingerprint()))
+        self._say("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
+
+    def _look_at_topics(self) -> None:
+        """Raise the epoch when a subscribed topic came, went, grew or moved."""
+        group = self.book.group
+        if self.book.members and group is not None and self._fingerprint() != group.fingerprint:
+            self._raise_epoch("topics changed")
+
+    # -- the target ------------------------------------------------------------------------------
+
+    def _follow_epoch(self) -> None:
+        """Compute the target now, or set the timer for it, when it is behind the group epoch."""
+        if self.book.epoch <= self.book.target_epoch:
+            self.timers.drop(Purpose.TARGET, "")
+            return
+        if not self.book.members:
+            # Nobody is left to assign to: an empty group is never behind, and its next member need not wait.
+            self._asked = self._computed_at_ms = None
+            self.timers.drop(Purpose.TARGET, "")
+            self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
+            return
+        if self._asked is not None:
+            return
+        last = self._computed_at_ms
+        due = self._now if last is None else last + self.limits.assignment_interval_ms
+        due = max(due, self._not_before_ms)
+        if due > self._now:
+            self.timers.set(Purpose.TARGET, "", due)
+            self._give_first_epoch()
+        else:
+            self._compute()
+
+    def _compute(self) -> None:
+        self.timers.drop(Purpose.TARGET, "")
+        spec = self.group_spec()
+        if spec.size > self.limits.inline_size:
+            self._ask_elsewhere(spec)
+            return
+        try:
+            target = compute(spec)
+        except Exception as error:  # a plug-in: whatever it raises must not cost anybody a heartbeat
+            self._failed(str(error))
+        else:
+            self._adopt(target, self.book.epoch)
+
+    def _ask_elsewhere(self, spec: GroupSpec) -> None:
+        self._give_first_epoch()
+        self._requests += 1
+        instances = {m: i for i, m in self.book.instances.items()}
+        self._asked = (self._requests, self.book.epoch, instances)
+        self.timers.set(Purpose.TARGET, "", self._now + ASK_AGAIN_MS)
+        self._emit(fx.ComputeTarget(self._requests, spec))
+
+    def _give_first_epoch(self) -> None:
+        """While the first target is being computed members need an epoch above 0, which means joining."""
+        if self.book.target_epoch == 0:
+            if self.book.epoch == FIRST_TARGET_EPOCH:
+                self._raise_epoch("the first target is not ready yet")
+            self._write(Kind.TARGET_EPOCH, TargetEpoch(FIRST_TARGET_EPOCH))
+
+    def _target_computed(self, event: TargetComputed) -> None:
+        if self._asked is None or self._asked[0] != event.request_id:
+            return  # an answer to a question of a former life
+        _, epoch, instances = self._asked
+        self._asked = None
+        if event.target is None:
+            self._failed(event.reason)
+        else:
+            self._adopt(self._with_successors(event.target, instances), epoch)
+        self._follow_epoch()
+
+    def _adopt(self, target: Target, epoch: int) -> None:
+        twice = given_twice(target)
+        if twice is not None:
+            self._failed(f"{twice} was given to two members")
+            return
+        self._computed_at_ms = self._now
+        self._install(target, epoch)
+
+    def _failed(self, reason: str) -> None:
+        """The group goes on with the target it has, and asks again."""
+        self._say("assignor_failed", detail=reason)
+        self._not_before_ms = self._now + max(self.limits.assignment_interval_ms, RETRY_MS)
+        self.timers.set(Purpose.TARGET, "", self._not_before_ms)
+        self._give_first_epoch()
+
+    def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
+        """A static member that came back meanwhile has another id now."""
+        known = self.book.members
+        renamed = {m: self.book.instances.get(i, m) for m, i in instances.items() if m not in known}
+        return {renamed.get(m, m): share for m, share in target.items()}
+
+    def _install(self, target: Target, epoch: int) -> None:
+        for member_id in self.book.members:
+            share = dict(target.get(member_id, {}))
+            if share != self.book.target.get(member_id):
+                self._write(Kind.TARGET, TargetAssignment(share), member_id)
+        self._write(Kind.TARGET_EPOCH, TargetEpoch(epoch))
+        self._say("target_computed", detail=f"group epoch {epoch} with {len(self.book.members)} members")
+
+    def group_spec(self) -> GroupSpec:
+        """What the assignor is given."""
+        members: dict[str, MemberSpec] = {}
+        wanted: set[TopicId] = set()
+        for member_id, said in self.book.members.items():
+            reads = self.topics.read_by(said)
+            wanted |= reads
+            members[member_id] = MemberSpec(
+                reads,
+                said.instance_id,
+                said.rack_id,
+                self.book.target.get(member_id, {}),
+                plain(self.book.at(member_id).assigned),
+            )
+        topics: dict[TopicId, Topic] = {t: self.catalogue.by_id[t] for t in sorted(wanted)}
+        return GroupSpec(self.assignor_name(), members, topics)
+
+    def assignor_name(self) -> str:
+        """The most voted for; ties go to the name that comes first, no votes to the default."""
+        known = [n for n in self.book.votes if n in self.limits.assignors and n in ASSIGNORS]
+        votes = self.book.votes
+        return min(known, key=lambda name: (-votes[name], name), default=self.limits.assignors[0])
+
+    # -- one member ------------------------------------------------------------------------------
+
+    def _reconcile(self, member_id: str, owned: Partitions | None) -> CurrentAssignment:
+        """Let a member make its next step, if there is one; where it stands then."""
+        before = self.book.at(member_id)
+        aim = Aim(
+            self.book.target_epoch,
+            self.book.target.get(member_id, {}),
+            self.topics.read_by(self.book.members[member_id]),
+            lambda topic_id, number: self.book.owner(topic_id, number) not in (None, member_id),
+        )
+        after = next_step(before, aim, owned)
+        if after != before:
+            self._write(Kind.CURRENT, after, member_id)
+        return after
+
+
+def given_twice(target: Target) -> tuple[TopicId, int] | None:
+    """A partition that an assignor gives to two members, if there is one: a bug of it."""
+    given: set[tuple[TopicId, int]] = set()
+    for member_id in sorted(target):
+        for pair in pairs(target[member_id]):
+            if pair in given:
+                return pair
+            given.add(pair)
+    return None

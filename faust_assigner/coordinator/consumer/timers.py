@@ -1,0 +1,71 @@
+"""Deadlines by purpose and member: set, moved and dropped in O(1), the earliest in O(log n) amortised."""
+
+from __future__ import annotations
+
+import heapq
+from enum import Enum
+
+Deadline = tuple[int, str, str]
+
+
+class Purpose(Enum):
+    """What a timer is for; the value orders timers that are due at the same moment."""
+
+    SESSION = "1 session"
+    REBALANCE = "2 rebalance"
+    JOIN = "3 join"
+    SYNC = "4 sync"
+    PENDING = "5 pending id"
+    TARGET = "6 target"
+    RETRY = "7 retry"
+
+
+class Timers:
+    """One deadline at most for each purpose and member."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[tuple[str, str], int] = {}
+        #: Has an entry at or before each deadline; those that have moved are put right when they come up.
+        self._heap: list[Deadline] = []
+
+    def set(self, purpose: Purpose, member_id: str, deadline_ms: int) -> None:
+        """Start it, or move it."""
+        key = (purpose.value, member_id)
+        known = self._deadlines.get(key)
+        self._deadlines[key] = deadline_ms
+        if known is None or deadline_ms < known:
+            heapq.heappush(self._heap, (deadline_ms, *key))
+
+    def get(self, purpose: Purpose, member_id: str) -> int | None:
+        """When it is due, or None when it does not run."""
+        return self._deadlines.get((purpose.value, member_id))
+
+    def drop(self, purpose: Purpose, member_id: str) -> None:
+        """Stop it, if it runs."""
+        self._deadlines.pop((purpose.value, member_id), None)
+
+    def drop_member(self, member_id: str) -> None:
+        """Stop everything that runs for a member."""
+        for purpose in Purpose:
+            self.drop(purpose, member_id)
+
+    def earliest(self) -> int | None:
+        """The next deadline, or None."""
+        while self._heap:
+            deadline, purpose, member_id = self._heap[0]
+            current = self._deadlines.get((purpose, member_id))
+            if current == deadline:
+                return deadline
+            heapq.heappop(self._heap)
+            if current is not None:
+                heapq.heappush(self._heap, (current, purpose, member_id))
+        return None
+
+    def pop_due(self, now_ms: int) -> tuple[Purpose, str] | None:
+        """Take the earliest one that is due, or None; of equals by purpose, then member id."""
+        earliest = self.earliest()
+        if earliest is None or earliest > now_ms:
+            return None
+        _, purpose, member_id = heapq.heappop(self._heap)
+        del self._deadlines[(purpose, member_id)]
+        return Purpose(purpose), member_id

@@ -1,0 +1,109 @@
+"""From a classic group to a consumer one, live: the first member that speaks KIP-848 brings it about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.consumer.machine import ConsumerGroup
+from faust_assigner.coordinator.consumer.partitions import dated
+from faust_assigner.coordinator.consumer.refusals import JOIN, refuse_heartbeat
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
+from faust_assigner.coordinator.members import Member
+from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from faust_assigner.coordinator.records import (
+    ClassicSide,
+    CurrentAssignment,
+    GroupEpoch,
+    Key,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    Record,
+    TargetAssignment,
+    TargetEpoch,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from faust_assigner.coordinator.rounds import GroupRounds
+
+Upgraded = tuple[ConsumerGroup, tuple[Record, ...], tuple[fx.Effect, ...]]
+
+
+def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> Upgraded | fx.Reply:
+    """The machine that has already handled the heartbeat, what must be saved first, and what follows then.
+
+    Or the refusal: only a join upgrades, and of a group with members only one of consumers that fits, where
+    the policy allows it.
+    """
+    refusal = refuse_heartbeat(event, group.consumer_limits, group.group_id)
+    if refusal is not None:
+        return fx.ConsumerHeartbeatReply(event.token, *refusal)
+    records = upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
+    if records is None:
+        return answer_absent(event)
+    successor = ConsumerGroup.restore(
+        group.group_id, records, group.consumer_limits, group.catalogue, now_ms, classic_limits=group.limits
+    )
+    effects = successor.take_first(event, now_ms)
+    for effect in effects:
+        if isinstance(effect, fx.ConsumerHeartbeatReply) and effect.error is not Code.NONE:
+            return effect  # it does not get in, so nothing changes for the others
+    tombstone = Record(Key(Kind.CLASSIC, group.group_id), None)
+    return successor, (tombstone, *successor.records()), effects
+
+
+def _may_upgrade(group: GroupRounds) -> bool:
+    """An empty group may always become what its next member speaks."""
+    if not len(group.roster):
+        return True
+    limits = group.consumer_limits
+    fits = len(group.roster) <= limits.max_size
+    return limits.migration_policy.upgrades and group.protocol_type == CONSUMER_PROTOCOL_TYPE and fits
+
+
+def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
+    """A classic group as a consumer group with only classic members; None when its bytes cannot be read.
+
+    Everybody stands where the last assignment put it. A partition that a leader gave to several goes to the
+    first of them: the others are told to rejoin anyway. A group that has not begun a generation begins with
+    epoch 1, as 0 means joining.
+    """
+    epoch = max(group.generation, 1)
+    spoken = group.protocol_name if group.protocol_name is not None else group.roster.select_protocol()
+    records: list[Record] = []
+    taken: set[tuple[bytes, int]] = set()
+
+    def add(kind: Kind, value: Value, member_id: str = "") -> None:
+        records.append(Record(Key(kind, group.group_id, member_id), value))
+
+    for member in group.roster:
+        said, given = read_subscription(member.metadata(spoken)), read_assignment(member.assignment)
+        if said is None or given is None:
+            return None
+        found = group.catalogue.partitions_of(given)
+        held = {t: tuple(p for p in parts if (t, p) not in taken) for t, parts in found.items()}
+        held = {t: parts for t, parts in held.items() if parts}
+        taken |= {(t, p) for t, parts in held.items() for p in parts}
+        add(Kind.MEMBER, _metadata(member, said.topics, said.rack_id), member.member_id)
+        add(Kind.TARGET, TargetAssignment(held), member.member_id)
+        stood = CurrentAssignment(epoch, epoch, MemberState.STABLE, dated(held, epoch), {})
+        add(Kind.CURRENT, stood, member.member_id)
+    add(Kind.EPOCH, GroupEpoch(epoch))
+    add(Kind.TARGET_EPOCH, TargetEpoch(epoch))
+    return tuple(records)
+
+
+def _metadata(member: Member, topics: tuple[str, ...], rack_id: str | None) -> MemberMetadata:
+    return MemberMetadata(
+        instance_id=member.instance_id,
+        rack_id=rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=frozenset(topics),
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+    )

@@ -1,0 +1,36 @@
+"""A group's machine from the records that were kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.consumer.machine import ConsumerGroup
+from faust_assigner.coordinator.effects import GroupRecord
+from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.records import Kind, Record
+from faust_assigner.coordinator.settings import ConsumerLimits
+from faust_assigner.coordinator.states import GroupLimits
+
+
+def restore(
+    group_id: str,
+    records: Iterable[Record],
+    *,
+    classic: GroupLimits,
+    consumer: ConsumerLimits,
+    catalogue: Catalogue,
+    now_ms: int,
+) -> Group:
+    """The machine the records describe; without any, an empty classic group (one that only has offsets).
+
+    The order of the records does not matter; each key comes once and none is a tombstone.
+    """
+    found = tuple(records)
+    if any(record.key.kind is Kind.EPOCH for record in found):
+        return ConsumerGroup.restore(group_id, found, consumer, catalogue, now_ms, classic_limits=classic)
+    for record in found:
+        if isinstance(record.value, GroupRecord):
+            return ClassicGroup.restore(record.value, classic, now_ms, consumer=consumer, catalogue=catalogue)
+    return ClassicGroup(group_id, classic, now_ms, consumer=consumer, catalogue=catalogue)

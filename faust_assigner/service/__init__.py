@@ -1,0 +1,1 @@
+"""The assigner service: partitions are handed from consumer to consumer without a stop, over etcd."""

@@ -1,0 +1,20 @@
+"""A consumer's side of the service: asyncio, reconnecting, and sure of what it may still work on."""
+
+from faust_assigner.service.client.channel import Access
+from faust_assigner.service.client.client import AssignerClient
+from faust_assigner.service.client.commands import (
+    AbortWarm,
+    Assigned,
+    Command,
+    Grant,
+    Lost,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.handlers import Handlers
+from faust_assigner.service.client.registration import Registration, Retry
+
+__all__ = ["AbortWarm", "Access", "Assigned", "AssignerClient", "Command", "Grant", "Handlers", "Lost",
+           "Registration", "Release", "Retry", "Standbys", "TopicPartition", "Warm"]

@@ -1,0 +1,57 @@
+"""How a channel to the service is opened: TLS, tokens, limits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+#: A full assignment comes in parts far below it.
+MESSAGE_BYTES: Final = 16 * 2**20
+
+
+def seconds() -> float:
+    """Seconds of a clock that goes on while the process, or the machine, sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """What opens the door: ``ca`` verifies the service, ``cert`` and ``key`` are the caller's (PEM files).
+
+    ``token`` is sent with each call. Without ``ca`` the channel is not encrypted, for loopback and tests.
+    ``server_name`` is the name in the service's certificate where it is not the address's.
+    """
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    token: str = ""
+    server_name: str = ""
+
+    def __repr__(self) -> str:
+        return f"Access(ca={self.ca}, cert={self.cert}, token={'...' if self.token else None})"
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The headers of a call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+    def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
+        """A channel to ``target``; nothing is connected before the first call. OSError where files lack."""
+        chosen = [
+            ("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.enable_retries", 0),
+            # A connection of its own: channels of one process would share one, and its limit of streams.
+            ("grpc.use_local_subchannel_pool", 1), *options]
+        if self.server_name:
+            chosen.append(("grpc.ssl_target_name_override", self.server_name))
+        if self.ca is None:
+            return grpc.aio.insecure_channel(target, chosen)
+        credentials = grpc.ssl_channel_credentials(
+            self.ca.read_bytes(), self.key.read_bytes() if self.key else None,
+            self.cert.read_bytes() if self.cert else None)
+        return grpc.aio.secure_channel(target, credentials, chosen)

@@ -1,0 +1,340 @@
+"""A consumer's side of the service: asyncio, reconnecting, and sure of what it may still work on.
+
+    async with AssignerClient("127.0.0.1:50051", "shop-1", topics=["orders"]) as client:
+        async for command in client.commands():
+            match command:
+                case Assigned(): work.on(command.owned)
+                case Warm(): await load(command.partition); await client.ready(command)
+                case Release(): await client.released(command, await work.stop(command.partition))
+                case AbortWarm() | Lost(): work.forget(command)
+
+or, with a task for each handoff, ``await client.run(handlers)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc
+import grpc.aio
+
+from faust_assigner.service.client.channel import Access, seconds
+from faust_assigner.service.client.commands import (
+    AbortWarm,
+    Command,
+    Release,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.handlers import Handlers, Jobs, end
+from faust_assigner.service.client.holdings import Holdings
+from faust_assigner.service.client.messages import grants_of, other_command, to_message
+from faust_assigner.service.client.registration import Registration, Retry
+from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.faults import refusal
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
+
+__all__ = ["Access", "AssignerClient", "Handlers", "Registration", "Retry"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds a call may take; another try follows.
+CALL_S: Final = 5.0
+#: A handoff as one of its two consumers knows it: the newest of each partition is remembered.
+_Key = tuple[type[Warm | Release], TopicPartition]
+
+
+class AssignerClient:
+    """One consumer, registered at any of ``targets`` (``host:port``); see the module's text.
+
+    ``clock`` gives seconds and goes on while the process is stopped.
+    """
+
+    def __init__(self, targets: str | Sequence[str], name: str, *, topics: Collection[str] = (),
+                 registration: Registration | None = None, access: Access | None = None,
+                 retry: Retry | None = None, clock: Callable[[], float] = seconds) -> None:
+        self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
+        self.name = name
+        self.holdings = Holdings()
+        self.streams = 0  # how often it was registered
+        self._registration = registration or Registration(topics=topics)
+        self._access = access or Access()
+        self._retry = retry or Retry()
+        self._clock = clock
+        self._chance = random.Random()
+        self._queue: asyncio.Queue[Command | BaseException | None] = asyncio.Queue()
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+        self._stream: Any = None
+        self._session_id = ""
+        self._lives_s = math.inf
+        self._is_leaving = False
+        self._told: dict[_Key, Warm | Release] = {}
+        self._acked: dict[_Key, tuple[str, Any]] = {}
+        self._again: set[asyncio.Task[None]] = set()
+        self._turn = 0
+        self._wake = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.close()
+
+    def may_work(self, partition: tuple[str, int]) -> bool:
+        """Whether this consumer may work on the partition now, as far as it can know; ask before a commit."""
+        return self.holdings.may_work(TopicPartition(*partition), self._clock())
+
+    async def commands(self) -> AsyncGenerator[Command, None]:
+        """What the service tells, until :meth:`leave` is done; raises :class:`ServiceRefused`."""
+        tasks = [asyncio.create_task(self._stay(), name="assigner-stream"),
+                 asyncio.create_task(self._beat(), name="assigner-heartbeat"),
+                 asyncio.create_task(self._fence(), name="assigner-fence")]
+        try:
+            while (said := await self._queue.get()) is not None:
+                if isinstance(said, BaseException):
+                    raise said
+                yield said
+        finally:
+            await end([*tasks, *self._again])
+            await self.close()
+
+    async def run(self, handlers: Handlers) -> None:
+        """Answer every command by its handler until :meth:`leave` is done; raises :class:`ServiceRefused`."""
+        jobs = Jobs(self, handlers)
+        try:
+            async with contextlib.aclosing(self.commands()) as commands:
+                async for command in commands:
+                    await jobs.take(command)
+        finally:
+            await jobs.close()
+
+    async def ready(self, command: Warm) -> None:
+        """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`."""
+        request = pb.PartitionReadyRequest(consumer_name=self.name, partition=to_message(command.partition),
+                                           handoff_id=command.handoff_id)
+        await self._acknowledge("PartitionReady", request, command)
+
+    async def released(self, command: Release, final_offset: int | None = None) -> None:
+        """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`."""
+        self.holdings.released(command)
+        request = pb.PartitionReleasedRequest(
+            consumer_name=self.name, partition=to_message(command.partition), handoff_id=command.handoff_id,
+            final_offset=final_offset)
+        await self._acknowledge("PartitionReleased", request, command)
+
+    async def failed(self, command: Warm, reason: str) -> None:
+        """Say that the partition cannot be warmed here. Raises :class:`ServiceRefused`."""
+        await self._call("WarmFailed", pb.WarmFailedRequest(
+            consumer_name=self.name, partition=to_message(command.partition), handoff_id=command.handoff_id,
+            reason=reason[:1000]))
+
+    async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Say which replicas are held by now, all of them. Raises :class:`ServiceRefused`."""
+        await self._call("ReportReplicas", pb.ReportReplicasRequest(
+            consumer_name=self.name, replicas=[to_message(p) for p in sorted(partitions)]))
+
+    async def progress(self, command: Warm, progress: float) -> None:
+        """Say how far warming is, from 0 to 1; one try, and no error where it is not heard."""
+        with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
+            await self._once("ReportProgress", pb.ReportProgressRequest(
+                consumer_name=self.name, partition=to_message(command.partition),
+                handoff_id=command.handoff_id, progress=progress))
+
+    async def leave(self) -> bool:
+        """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain."""
+        self._is_leaving = True
+        answer = await self._call("Deregister", pb.DeregisterRequest(consumer_name=self.name))
+        if answer.action == pb.SHUTDOWN_NOW:
+            self._queue.put_nowait(None)
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End the connection; without :meth:`leave` the session lives on for its time to live."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.cancel()
+            await stream.code()  # gRPC's own tasks end with it
+        if self._channel is not None:
+            channel, self._channel, self._stub = self._channel, None, None
+            await channel.close()
+
+    async def _stay(self) -> None:
+        """Hold one stream after the other."""
+        attempt = 0
+        while True:
+            try:
+                if await self._hold_one():
+                    # A stream that ends well is drained: by leave(), or by an operator.
+                    self._queue.put_nowait(None)
+                    return
+                log.info("%s: the service does not answer", self.name)
+            except ServiceRefused as error:
+                self._queue.put_nowait(error)
+                return
+            except grpc.aio.AioRpcError as error:
+                attempt = 0 if self._session_id else attempt
+                log.info("%s: %s: %s", self.name, error.code().name, error.details())
+            self._session_id, self._stream = "", None
+            await asyncio.sleep(self._retry.wait(attempt, self._chance))
+            attempt += 1
+
+    async def _hold_one(self) -> bool:
+        """Register and read until the stream ends; whether it ended well. Raises what ended it else."""
+        await self.close()
+        self._channel = self._access.open(self.targets[self._turn % len(self.targets)])
+        self._turn += 1
+        self._stub = KafkaAssignerStub(self._channel)
+        sent_at, is_first = self._clock(), True
+        self._stream = self._stub.Register(self._registration.message(self.name),
+                                           metadata=self._access.metadata())
+        try:
+            async for message in self._stream:
+                if is_first:
+                    self._registered(message.assignment, sent_at)
+                self._take(message, is_first=is_first)
+                is_first = False
+        except asyncio.CancelledError:
+            # Cancelled by the heartbeat, which heard nothing; or this task is.
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            return False
+        except grpc.aio.AioRpcError as error:
+            if (refused := refusal(error)) is not None:
+                raise refused from error
+            raise
+        return True
+
+    def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
+        self._turn -= 1  # this one works: it is tried first the next time
+        self.streams += 1
+        self._session_id = said.session_id
+        self._check_time()
+        # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
+        self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
+        self.holdings.begin(sent_at + self._lives_s)
+        self._wake.set()
+
+    def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        if message.HasField("assignment"):
+            said = message.assignment
+            change = self.holdings.update(
+                grants_of(said), [TopicPartition(p.topic, p.partition) for p in said.unassigned],
+                snapshot=said.snapshot or is_first, more=said.more)
+            if change is not None and (is_first or change.added or change.removed):
+                self._queue.put_nowait(change)
+            return
+        command = other_command(message)
+        if isinstance(command, Warm | Release):
+            self._take_handoff(command)
+        elif command is not None:
+            if isinstance(command, AbortWarm):
+                self._told.pop((Warm, command.partition), None)
+            self._queue.put_nowait(command)
+
+    def _take_handoff(self, command: Warm | Release) -> None:
+        """New ones are told; of those told before the acknowledgement is sent again, if there was one."""
+        key = (type(command), command.partition)
+        if self._told.get(key) == command:
+            if (acked := self._acked.get(key)) is not None:
+                job = asyncio.create_task(self._acknowledge_again(*acked))
+                self._again.add(job)
+                job.add_done_callback(self._again.discard)
+            return
+        self._told[key] = command
+        self._acked.pop(key, None)
+        if isinstance(command, Release):
+            self.holdings.release(command)
+        self._queue.put_nowait(command)
+
+    async def _beat(self) -> None:
+        """Say that this consumer lives, six times in a life; leave a stream that is not answered."""
+        while True:
+            if not self._session_id or self._lives_s == math.inf:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            every = self._lives_s / 6
+            await asyncio.sleep(every)
+            sent_at, session = self._clock(), self._session_id
+            request = pb.HeartbeatRequest(consumer_name=self.name, session_id=session)
+            try:
+                answer = await self._once("Heartbeat", request, timeout=every)
+            except (grpc.aio.AioRpcError, ServiceRefused):
+                is_well = self._clock() < self.holdings.until - self._lives_s / 2
+            else:
+                is_well = answer.known
+                if is_well and session == self._session_id:
+                    self.holdings.confirm(sent_at + answer.lives_ms / 1000)
+            if not is_well and session == self._session_id and self._stream is not None:
+                self._stream.cancel()
+
+    async def _fence(self) -> None:
+        """Tell what is lost when the session's time is over, and begin a new session."""
+        while True:
+            left = self.holdings.until - self._clock()
+            await asyncio.sleep(min(max(left, 0.02), 1.0))
+            if self._check_time() and self._stream is not None:
+                self._stream.cancel()
+
+    def _check_time(self) -> bool:
+        """Whether the session's time was over just now; what it held is lost then."""
+        lost = self.holdings.expire(self._clock())
+        if lost is None:
+            return False
+        # The consumer stops and forgets. What the service still waits for it will tell anew.
+        self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
+        self._queue.put_nowait(lost)
+        return True
+
+    async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> None:
+        self._acked[type(command), command.partition] = (method, request)
+        await self._call(method, request)
+
+    async def _acknowledge_again(self, method: str, request: Any) -> None:
+        """The service asks again: the acknowledgement was lost on its way."""
+        with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
+            await self._once(method, request)
+
+    async def _call(self, method: str, request: Any) -> Any:
+        """Try until an answer comes; raises ServiceRefused."""
+        attempt = 0
+        while True:
+            try:
+                return await self._once(method, request)
+            except grpc.aio.AioRpcError as error:
+                log.info("%s: %s: %s", method, error.code().name, error.details())
+            await asyncio.sleep(self._retry.wait(attempt, self._chance))
+            attempt += 1
+
+    async def _once(self, method: str, request: Any, *, timeout: float = CALL_S) -> Any:
+        while self._stub is None:
+            await asyncio.sleep(0.02)
+        try:
+            return await getattr(self._stub, method)(request, timeout=timeout,
+                                                     metadata=self._access.metadata())
+        except grpc.aio.AioRpcError as error:
+            if (refused := refusal(error)) is not None:
+                raise refused from error
+            raise
+        except (asyncio.CancelledError, grpc.aio.UsageError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The channel was closed under the call: another stream took its place.
+            raise _unavailable("the connection ended") from None
+
+
+def _unavailable(why: str) -> grpc.aio.AioRpcError:
+    none = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, why)

@@ -1,0 +1,127 @@
+"""A consumer's handlers, each handoff in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from faust_assigner.service.client.commands import (
+    AbortWarm,
+    Assigned,
+    Command,
+    Lost,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.errors import ServiceRefused
+
+log = logging.getLogger(__name__)
+
+
+class Handlers(Protocol):
+    """What a consumer does; each handoff has a task of its own."""
+
+    async def assigned(self, command: Assigned) -> None:
+        """Work on these partitions from now on; called in order, so it should not wait."""
+
+    async def warm(self, command: Warm) -> None:
+        """Return once warm. An error is told as WarmFailed; cancelled when the handoff ends otherwise."""
+
+    async def release(self, command: Release) -> int | None:
+        """Stop, flush, and return the next offset, if known."""
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Drop what was warmed."""
+
+    async def standbys(self, command: Standbys) -> None:
+        """Hold these replicas, and no others."""
+
+    async def lost(self, command: Lost) -> None:
+        """Stop at once; others may own these partitions."""
+
+
+class Acknowledge(Protocol):
+    """The part of the client that answers commands."""
+
+    async def ready(self, command: Warm) -> None:
+        """Warm."""
+
+    async def released(self, command: Release, final_offset: int | None = None) -> None:
+        """Stopped."""
+
+    async def failed(self, command: Warm, reason: str) -> None:
+        """Not to be warmed here."""
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel them all, and wait until they have ended."""
+    ended = list(tasks)
+    for task in ended:
+        task.cancel()
+    await asyncio.gather(*ended, return_exceptions=True)
+
+
+class Jobs:
+    """The handlers' tasks, one for each partition's handoff."""
+
+    def __init__(self, client: Acknowledge, handlers: Handlers) -> None:
+        self._client = client
+        self._handlers = handlers
+        self._warming: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
+
+    async def take(self, command: Command) -> None:
+        """Begin what the command asks for."""
+        match command:
+            case Assigned():
+                for grant in command.added:
+                    await self._stop(self._releasing, grant.partition)
+                await self._handlers.assigned(command)
+            case Warm():
+                await self._stop(self._warming, command.partition)
+                self._warming[command.partition] = asyncio.create_task(self._warm(command))
+            case Release():
+                await self._stop(self._releasing, command.partition)
+                self._releasing[command.partition] = asyncio.create_task(self._release(command))
+            case AbortWarm():
+                await self._stop(self._warming, command.partition)
+                await self._handlers.abort(command)
+            case Standbys():
+                await self._handlers.standbys(command)
+            case Lost():
+                await end(self._releasing.values())
+                await self._handlers.lost(command)
+
+    async def _warm(self, command: Warm) -> None:
+        try:
+            await self._handlers.warm(command)
+        except Exception as error:
+            log.exception("%s could not be warmed", command.partition)
+            with contextlib.suppress(ServiceRefused):
+                await self._client.failed(command, f"{type(error).__name__}: {error}")
+            return
+        with contextlib.suppress(ServiceRefused):
+            await self._client.ready(command)
+
+    async def _release(self, command: Release) -> None:
+        try:
+            offset = await self._handlers.release(command)
+        except Exception:
+            # The service takes the partition at the handoff's deadline; an answer would say it was flushed.
+            log.exception("%s could not be released", command.partition)
+            return
+        with contextlib.suppress(ServiceRefused):
+            await self._client.released(command, offset)
+
+    async def _stop(self, jobs: dict[TopicPartition, asyncio.Task[None]], partition: TopicPartition) -> None:
+        if (task := jobs.pop(partition, None)) is not None:
+            await end([task])
+
+    async def close(self) -> None:
+        """End them all."""
+        await end([*self._warming.values(), *self._releasing.values()])

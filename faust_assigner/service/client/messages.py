@@ -1,0 +1,46 @@
+"""The service's messages as the client's values, and back."""
+
+from __future__ import annotations
+
+from faust_assigner.service.client.commands import AbortWarm, Grant, Release, Standbys, TopicPartition, Warm
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+
+def partition_of(message: pb.TopicPartition) -> TopicPartition:
+    """A message's topic and number."""
+    return TopicPartition(message.topic, message.partition)
+
+
+def to_message(partition: tuple[str, int]) -> pb.TopicPartition:
+    """The same as a message."""
+    return pb.TopicPartition(topic=partition[0], partition=partition[1])
+
+
+def grants_of(update: pb.AssignmentUpdate) -> list[Grant]:
+    """What is assigned, with what the service says besides."""
+    said = {partition_of(grant.partition): grant for grant in update.grants}
+    return [_grant(partition_of(one), said.get(partition_of(one))) for one in update.assigned]
+
+
+def _grant(partition: TopicPartition, said: pb.Grant | None) -> Grant:
+    if said is None:
+        return Grant(partition)
+    return Grant(partition, said.epoch, said.start_offset if said.HasField("start_offset") else None)
+
+
+def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm | Standbys | None:
+    """Any command but an assignment; None for one that this client does not know."""
+    match message.WhichOneof("command"):
+        case "warm":
+            said = message.warm
+            return Warm(partition_of(said.partition), said.current_owner, said.handoff_id, said.strict)
+        case "release":
+            asked = message.release
+            return Release(partition_of(asked.partition), asked.new_owner, asked.handoff_id, asked.strict)
+        case "abort_warm":
+            ended = message.abort_warm
+            return AbortWarm(partition_of(ended.partition), ended.handoff_id)
+        case "standby":
+            return Standbys(tuple(map(partition_of, message.standby.standbys)))
+    return None
+

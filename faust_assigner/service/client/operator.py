@@ -1,0 +1,90 @@
+"""An operator's side of the service: what is there, and what to change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc.aio
+
+from faust_assigner.errors import TryAgain
+from faust_assigner.service.client.channel import Access
+from faust_assigner.service.faults import refusal
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerAdminStub
+
+CALL_S: Final = 30.0
+
+
+class Operator:
+    """Calls of one service; every method raises ServiceRefused, or TryAgain where nobody answers."""
+
+    def __init__(self, target: str, access: Access | None = None) -> None:
+        self._target = target
+        self._access = access or Access()
+        self._channel = self._access.open(target)
+        self._stub: Any = KafkaAssignerAdminStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self._channel.close()
+
+    async def state(self) -> pb.State:
+        """All topics, consumers, assignments and handoffs."""
+        whole = pb.State()
+        with self._spoken():
+            async for part in self._stub.GetState(
+                    pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S):
+                whole.MergeFrom(part)
+        return whole
+
+    async def watch(self) -> AsyncIterator[pb.State]:
+        """The state now, and again after every change."""
+        whole = pb.State()
+        with self._spoken():
+            async for part in self._stub.WatchState(
+                    pb.GetStateRequest(), metadata=self._access.metadata()):
+                whole.MergeFrom(part)
+                if not part.more:
+                    yield whole
+                    whole = pb.State()
+
+    async def drain(self, consumer_name: str) -> bool:
+        """Exclude a consumer from targets; whether it has anything to hand over."""
+        answer = await self._call("Drain", pb.DrainRequest(consumer_name=consumer_name))
+        return bool(answer.action == pb.WAIT_FOR_DRAIN)
+
+    async def abort(self, partition: tuple[str, int], handoff_id: int = 0) -> None:
+        """Give the partition's handoff up."""
+        await self._call("AbortHandoff", pb.AbortHandoffRequest(
+            partition=pb.TopicPartition(topic=partition[0], partition=partition[1]), handoff_id=handoff_id))
+
+    async def set_topic(self, topic: str, partition_count: int) -> None:
+        """Name a topic of the service, or its new count."""
+        await self._call("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
+
+    async def plan(self, *, without: Sequence[str] = (), extra: Sequence[str] = ()) -> list[pb.Move]:
+        """What a rebalance would move, were these gone and those there; nothing is written."""
+        answer = await self._call("Plan", pb.PlanRequest(
+            without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]))
+        return list(answer.moves)
+
+    async def _call(self, method: str, request: Any) -> Any:
+        with self._spoken():
+            return await getattr(self._stub, method)(
+                request, metadata=self._access.metadata(), timeout=CALL_S)
+
+    @contextlib.contextmanager
+    def _spoken(self) -> Any:
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            if (refused := refusal(error)) is not None:
+                raise refused from error
+            raise TryAgain(f"the service at {self._target} did not answer: {error.code().name}: "
+                           f"{error.details()}") from error

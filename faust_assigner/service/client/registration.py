@@ -1,0 +1,51 @@
+"""What a consumer asks for, and how patient it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from faust_assigner.service.client.commands import TopicPartition
+from faust_assigner.service.client.messages import to_message
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``."""
+
+    first_s: float = 0.2
+    most_s: float = 10.0
+
+    def wait(self, attempt: int, chance: random.Random) -> float:
+        """Seconds before try ``attempt`` (from 0)."""
+        return chance.uniform(0.0, min(self.most_s, self.first_s * 2.0 ** min(attempt, 30)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """What a consumer asks for. No topics: all of the service.
+
+    ``copartitioned`` names sets of topics whose partitions of one number belong on one consumer; ``weights``
+    are costs of partitions; ``replicas``
+    gives those it holds at that moment; with ``keeps_replicas`` it is told which to hold.
+    """
+
+    topics: Collection[str] = ()
+    copartitioned: Collection[Collection[str]] = ()
+    rack: str = ""
+    capacity: float = 1.0
+    weights: Mapping[TopicPartition, float] = field(default_factory=dict)
+    replicas: Callable[[], Iterable[tuple[str, int]]] = tuple
+    keeps_replicas: bool = False
+
+    def message(self, name: str) -> pb.RegisterRequest:
+        """The request, with the replicas held now."""
+        return pb.RegisterRequest(
+            consumer_name=name, topics=sorted(self.topics), rack=self.rack, capacity=self.capacity,
+            copartitioned=[pb.TopicGroup(topics=sorted(group)) for group in self.copartitioned],
+            weights=[pb.PartitionWeight(partition=to_message(p), weight=w)
+                     for p, w in sorted(self.weights.items())],
+            replicas=[to_message(p) for p in sorted(self.replicas())], keeps_replicas=self.keeps_replicas,
+            heartbeats=True)

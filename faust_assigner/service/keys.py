@@ -1,0 +1,211 @@
+"""Where things lie in the store and how they are written there: the original's keys and JSON, and ours.
+
+A reader of the original finds what it knows; fields it does not know are ours, and we ignore those we do
+not. Names are escaped so that Kafka's legal ones, which have dots, are one part of a key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
+
+_CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
+MAX_PARTITIONS = 1_000_000
+
+
+def checked_consumer(name: str) -> str:
+    """The name, if it can be one. Raises ``BadRequest``."""
+    if not _CONSUMER_NAME.fullmatch(name):
+        raise BadRequest(f"a consumer's name is 1 to 128 of A-Z a-z 0-9 . _ -, got {name[:200]!r}")
+    return name
+
+
+def checked_topic(name: str) -> str:
+    """The name, if Kafka takes it. Raises ``BadRequest``."""
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise BadRequest(f"a topic's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {name[:300]!r}")
+    return name
+
+
+def escape(name: str) -> str:
+    """One part of a key: what is no letter, digit, dash or underscore is written %XX."""
+    return _TO_ESCAPE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one group."""
+
+    prefix: str
+
+    @property
+    def leader(self) -> str:
+        """Who leads; bound to its lease."""
+        return f"{self.prefix}assigner/leader"
+
+    def consumer(self, name: str) -> str:
+        """A consumer; bound to its lease."""
+        return f"{self.prefix}consumers/{escape(name)}"
+
+    def topic(self, name: str) -> str:
+        """A topic's partition count."""
+        return f"{self.prefix}config/topics/{escape(name)}"
+
+    def assignment(self, at: TopicPartition) -> str:
+        """Whose a partition is."""
+        return f"{self.prefix}assignments/{escape(at.topic)}/{at.partition}"
+
+    def handoff(self, at: TopicPartition) -> str:
+        """A partition on its way."""
+        return f"{self.prefix}handoffs/{escape(at.topic)}/{at.partition}"
+
+    def cooldown(self, at: TopicPartition, consumer: str) -> str:
+        """Until when a consumer is not asked for a partition. Ours alone."""
+        return f"{self.prefix}cooldowns/{escape(at.topic)}/{at.partition}/{escape(consumer)}"
+
+    def replicas(self, name: str) -> str:
+        """What a consumer is to keep warm. Ours alone."""
+        return f"{self.prefix}replicas/{escape(name)}"
+
+    def kind(self, key: str) -> tuple[str, tuple[str, ...]]:
+        """(kind, unescaped names) of a key under the prefix: ``("assignments", ("orders", "0"))``."""
+        kind, *names = key[len(self.prefix):].split("/")
+        return kind, tuple(unquote(name) for name in names)
+
+
+# -- JSON ----------------------------------------------------------------------------------------------
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=False).encode()
+
+
+def _load(value: bytes) -> dict[str, Any]:
+    document = json.loads(value)
+    if not isinstance(document, dict):
+        raise ValueError(f"not an object: {value[:100]!r}")
+    return document
+
+
+def dump_consumer(consumer: Consumer) -> bytes:
+    """Our own fields only where they say something."""
+    document: dict[str, Any] = {"consumer_name": consumer.name, "status": consumer.status.value,
+                                "registered_at": int(consumer.registered_at), "session": consumer.session}
+    ours = {
+        "topics": list(consumer.topics), "rack": consumer.rack, "identity": consumer.identity,
+        "capabilities": list(consumer.capabilities),
+        "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
+        "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
+        "weights": [[at.topic, at.partition, weight] for at, weight in sorted(consumer.weights.items())],
+        "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
+    }
+    return _dump(document | {name: value for name, value in ours.items() if value})
+
+
+def load_consumer(value: bytes) -> Consumer:
+    """Raises ``ValueError``, ``KeyError`` or ``TypeError`` where it is none."""
+    d = _load(value)
+    capacity = float(d.get("capacity", 1.0))
+    return Consumer(
+        name=str(d["consumer_name"]), status=Status(d["status"]), registered_at=float(d["registered_at"]),
+        topics=tuple(map(str, d.get("topics", ()))), rack=d.get("rack"), identity=str(d.get("identity", "")),
+        capacity=capacity if 0 < capacity < math.inf else 1.0,
+        capabilities=tuple(map(str, d.get("capabilities", ()))), session=str(d.get("session", "")),
+        co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
+        holds={str(topic): tuple(map(int, numbers)) for topic, numbers in d.get("holds", {}).items()},
+        weights={TopicPartition(str(topic), int(number)): float(weight)
+                 for topic, number, weight in d.get("weights", ())},
+    )
+
+
+def dump_assigned(assigned: Assigned) -> bytes:
+    """The epoch is the key's own revision and is not written."""
+    document = {"topic": assigned.at.topic, "partition": assigned.at.partition, "owner": assigned.owner,
+                "status": "Active"}
+    return _dump(document if assigned.offset is None else document | {"offset": assigned.offset})
+
+
+def load_assigned(value: bytes, mod_revision: int) -> Assigned:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    offset = d.get("offset")
+    return Assigned(TopicPartition(str(d["topic"]), int(d["partition"])), str(d["owner"]), mod_revision,
+                    None if offset is None else int(offset))
+
+
+def dump_handoff(handoff: Handoff) -> bytes:
+    """Our own fields only where they say something."""
+    document = {"topic": handoff.at.topic, "partition": handoff.at.partition,
+                "old_owner": handoff.old_owner, "new_owner": handoff.new_owner,
+                "phase": handoff.phase.value, "started_at": int(handoff.started_at)}
+    ours = {"strict": handoff.strict or None, "released": handoff.released or None, "offset": handoff.offset,
+            "failed": handoff.failed, "progress": handoff.progress or None}
+    return _dump(document | {name: value for name, value in ours.items() if value is not None})
+
+
+def load_handoff(value: bytes) -> Handoff:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    offset, failed = d.get("offset"), d.get("failed")
+    return Handoff(
+        TopicPartition(str(d["topic"]), int(d["partition"])), str(d["old_owner"]), str(d["new_owner"]),
+        Phase(d["phase"]), float(d["started_at"]), strict=bool(d.get("strict", False)),
+        released=bool(d.get("released", False)), offset=None if offset is None else int(offset),
+        failed=None if failed is None else str(failed), progress=float(d.get("progress", 0.0)),
+    )
+
+
+def dump_topic(config: TopicConfig) -> bytes:
+    """As the original."""
+    return _dump({"topic": config.topic, "partition_count": config.partition_count})
+
+
+def load_topic(value: bytes) -> TopicConfig:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    count = int(d["partition_count"])
+    if not 0 <= count <= MAX_PARTITIONS:
+        raise ValueError(f"{count} partitions")
+    return TopicConfig(str(d["topic"]), count)
+
+
+def dump_leader(leader: Leader) -> bytes:
+    """As the original."""
+    return _dump({"holder": leader.holder, "lease_id": leader.lease_id})
+
+
+def load_leader(value: bytes) -> Leader:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    return Leader(str(d["holder"]), int(d["lease_id"]))
+
+
+def dump_until(until: float) -> bytes:
+    """A cool-down's end, unix seconds."""
+    return _dump({"until": until})
+
+
+def load_until(value: bytes) -> float:
+    """Raises as :func:`load_consumer`."""
+    return float(_load(value)["until"])
+
+
+def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+    """Replicas to keep."""
+    return _dump({"partitions": [[at.topic, at.partition] for at in partitions]})
+
+
+def load_partitions(value: bytes) -> tuple[TopicPartition, ...]:
+    """Raises as :func:`load_consumer`."""
+    return tuple(TopicPartition(str(t), int(p)) for t, p in _load(value)["partitions"])

@@ -1,0 +1,285 @@
+"""What the leader writes, decided from the view alone, each decision a small bundle of compares and writes.
+
+A bundle is applied whole or not at all; bundles do not depend on each other, so that one partition that is
+stuck, or has just changed, holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.handoff import (
+    Effect,
+    Handoff,
+    Happening,
+    Phase,
+    State,
+    TopicPartition,
+    advanced,
+    state_of,
+    step,
+)
+from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of
+from faust_assigner.service.records import Assigned, PlannedMove, Status
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Compare, Delete, Put, Write
+from faust_assigner.service.view import Entry, View, has_more
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One decision. ``story`` is for the log; ``ended`` names how a hand-off ended, where one did."""
+
+    story: str
+    compares: tuple[Compare, ...]
+    writes: tuple[Write, ...]
+    ended: tuple[str, TopicPartition] | None = None
+
+
+# -- hand-offs under way ---------------------------------------------------------------------------------
+
+
+def advance(
+    view: View, ages_s: Mapping[TopicPartition, float], settings: ServiceSettings, now: float
+) -> Iterator[Bundle]:
+    """What is due of the hand-offs under way. ``ages_s`` in seconds; ``now`` unix seconds."""
+    bound = bound_topics(view)
+    late = {at for at in view.handoffs if ages_s.get(at, 0.0) >= settings.handoff_timeout_s}
+    given: dict[TopicPartition, list[Bundle]] = {}
+    for at in sorted(view.handoffs):
+        entry = view.handoffs[at]
+        state, crew = state_of(entry.value), _crew(view, at, bound)
+        for happening in _happenings(view, entry.value, crew, late):
+            after = step(state, happening, strict=entry.value.strict)
+            if after is None:
+                continue
+            bundle = _moved(view, entry, happening, *after, now + settings.cooldown_s)
+            if happening is Happening.LOOK and after[1] is Effect.GIVE:
+                given.setdefault(crew_of(at, bound)[0], []).append(bundle)
+            else:
+                yield bundle
+            break
+    yield from map(_joined, given.values())
+
+
+def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
+    """The hand-offs under way with this one: of co-partitioned topics, between the same two consumers."""
+    mine = view.handoffs[at].value
+    found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
+    return [other for other in found if other.phase is not Phase.COMPLETE
+            and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)]
+
+
+def _joined(bundles: Sequence[Bundle]) -> Bundle:
+    """Those of one crew, all or none."""
+    if len(bundles) == 1:
+        return bundles[0]
+    return Bundle("; ".join(bundle.story for bundle in bundles),
+                  tuple(compare for bundle in bundles for compare in bundle.compares),
+                  tuple(write for bundle in bundles for write in bundle.writes), bundles[0].ended)
+
+
+def _happenings(
+    view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
+) -> Iterator[Happening]:
+    """What is the case, the most urgent first."""
+    old, new = view.consumers.get(handoff.old_owner), view.consumers.get(handoff.new_owner)
+    owner = view.assignments.get(handoff.at)
+    # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
+    lost = owner is None or not view.exists(handoff.at) or owner.value.owner != (
+        handoff.new_owner if handoff.phase is Phase.COMPLETE else handoff.old_owner)
+    leaving = new is not None and new.value.status is Status.DRAINING
+    if new is None or lost or (leaving and handoff.phase is not Phase.COMPLETE):
+        yield Happening.NEW_GONE
+    if old is None:
+        yield Happening.OLD_GONE
+    if handoff.phase is not Phase.COMPLETE:
+        # What travels together is given together, and given up together.
+        if any(other.at != handoff.at and _fails(other, late) for other in crew):
+            yield Happening.NEW_GONE
+        ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
+        if not ready and handoff.failed is None:
+            if handoff.at in late:
+                yield Happening.LATE
+            return
+    yield Happening.LOOK
+    if handoff.at in late:
+        yield Happening.LATE
+
+
+def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
+    """Whether it is about to be given up."""
+    waits = state_of(handoff) in (State.WARMING, State.RELEASING)
+    return handoff.failed is not None or (waits and handoff.at in late)
+
+
+def _moved(
+    view: View, entry: Entry[Handoff], happening: Happening, to: State, effect: Effect, cool_until: float
+) -> Bundle:
+    handoff, at = entry.value, entry.value.at
+    key, assignment = view.keys.handoff(at), view.keys.assignment(at)
+    compares = [view.same(key)]
+    writes: list[Write] = []
+    if to is State.GONE:
+        writes.append(Delete(key))
+    else:
+        writes.append(Put(key, codec.dump_handoff(advanced(handoff, to))))
+    if effect is Effect.GIVE:
+        compares.append(view.same(assignment))
+        if happening is Happening.OLD_GONE:
+            compares.append(_still_gone(view, handoff.old_owner))
+        writes.append(_owner(view, at, handoff.new_owner, handoff.offset))
+    elif effect is Effect.COOL:
+        writes.append(Put(view.keys.cooldown(at, handoff.new_owner), codec.dump_until(cool_until)))
+    outcome = None
+    if effect is Effect.GIVE:
+        outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
+    elif handoff.phase is not Phase.COMPLETE:
+        outcome = "aborted"
+    return Bundle(f"{at}: {happening.value}: {to.value}", tuple(compares), tuple(writes),
+                  None if outcome is None else (outcome, at))
+
+
+def _still_gone(view: View, name: str) -> Compare:
+    """Whoever came back meanwhile goes on with what is its own: it is not given away under its hands."""
+    return view.same(view.keys.consumer(name))
+
+
+def _owner(view: View, at: TopicPartition, owner: str, offset: int | None = None) -> Put:
+    return Put(view.keys.assignment(at), codec.dump_assigned(Assigned(at, owner, offset=offset)))
+
+
+# -- a rebalance -----------------------------------------------------------------------------------------
+
+
+def rebalance(view: View, targets: Targets, settings: ServiceSettings, now: float) -> Iterator[Bundle]:
+    """Orphans first and at once, then hand-offs as far as the limits allow. ``now`` unix seconds."""
+    wanted = targets.owner
+    if not view.consumers:
+        yield from _nobody(view)
+        return
+    for at in sorted(wanted):
+        if _is_orphan(view, at):
+            yield _given(view, at, wanted[at])
+    for at in sorted(view.assignments.keys() | view.handoffs.keys()):
+        if not view.exists(at) or (at not in wanted and not _is_leaving(view, _living_owner(view, at))):
+            yield _forgotten(view, at)
+    yield from _unwanted(view, wanted)
+    yield from _begun(view, wanted, settings, now)
+
+
+def waiting(view: View, targets: Targets) -> int:
+    """How many partitions are to move and have no hand-off yet."""
+    return sum(at not in view.handoffs and _living_owner(view, at) not in (None, name)
+               for at, name in targets.owner.items())
+
+
+def _is_leaving(view: View, owner: str | None) -> bool:
+    """A draining owner keeps what nobody can take."""
+    return owner is not None and view.consumers[owner].value.status is Status.DRAINING
+
+
+def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
+    """Every partition that is not where it belongs; those in ``without`` are taken for gone."""
+    for at, name in sorted(targets.owner.items()):
+        owner = _living_owner(view, at)
+        old = None if owner in without else owner
+        if old != name:
+            yield PlannedMove(at, old, name)
+
+
+def _nobody(view: View) -> Iterator[Bundle]:
+    """No consumers: nothing is anybody's."""
+    for at in sorted(view.assignments.keys() | view.handoffs.keys()):
+        yield _forgotten(view, at)
+
+
+def _forgotten(view: View, at: TopicPartition) -> Bundle:
+    both = [key for key in (view.keys.assignment(at), view.keys.handoff(at)) if key in view.raw]
+    compares = [*map(view.same, both), *_of_owner(view, at)]
+    return Bundle(f"{at}: nobody's", tuple(compares), tuple(map(Delete, both)))
+
+
+def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
+    entry = view.assignments.get(at)
+    return [] if entry is None else [_still_gone(view, entry.value.owner)]
+
+
+def _living_owner(view: View, at: TopicPartition) -> str | None:
+    entry = view.assignments.get(at)
+    return entry.value.owner if entry is not None and entry.value.owner in view.consumers else None
+
+
+def _is_orphan(view: View, at: TopicPartition) -> bool:
+    """Nobody living owns it. What a hand-off does about it is done before (see ``advance``)."""
+    return _living_owner(view, at) is None
+
+
+def _given(view: View, at: TopicPartition, to: str) -> Bundle:
+    key = view.keys.handoff(at)
+    compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
+    writes: tuple[Write, ...] = (_owner(view, at, to),)
+    return Bundle(f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes)
+
+
+def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
+    for at, entry in sorted(view.handoffs.items()):
+        after = step(state_of(entry.value), Happening.UNWANTED)
+        if after is not None and wanted.get(at, entry.value.new_owner) != entry.value.new_owner:
+            yield _moved(view, entry, Happening.UNWANTED, *after, 0.0)
+
+
+def _begun(
+    view: View, wanted: Mapping[TopicPartition, str], settings: ServiceSettings, now: float
+) -> Iterator[Bundle]:
+    warming = Counter(entry.value.new_owner for entry in view.handoffs.values()
+                      if entry.value.phase is not Phase.COMPLETE)
+    room, bound = settings.max_handoffs - warming.total(), bound_topics(view)
+    for crew in sorted({crew_of(at, bound) for at in wanted}):
+        moving = [at for at in crew if at in wanted and at not in view.handoffs
+                  and _living_owner(view, at) not in (None, wanted[at])]
+        for new in sorted({wanted[at] for at in moving}):
+            mine = [at for at in moving if wanted[at] == new]
+            # What travels together begins together, even where one consumer's limit is less than that.
+            free = settings.max_handoffs_per_consumer - warming[new]
+            if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):
+                continue
+            room -= len(mine)
+            warming[new] += len(mine)
+            yield _joined([_beginning(view, at, new, settings, now) for at in mine])
+
+
+def _beginning(view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float) -> Bundle:
+    key, old = view.keys.handoff(at), view.assignments[at].value.owner
+    handoff = Handoff(at, old, new, Phase.WARMING, now, strict=settings.strict)
+    return Bundle(f"{at}: from {old} to {new}", (view.same(key), view.same(view.keys.assignment(at))),
+                  (Put(key, codec.dump_handoff(handoff)),))
+
+
+# -- around it -------------------------------------------------------------------------------------------
+
+
+def tidy(view: View, targets: Targets, now: float) -> Iterator[Bundle]:
+    """Replicas, drained consumers, cool-downs that are over."""
+    for name in sorted(targets.replicas.keys() | view.replicas.keys()):
+        yield from _replicas(view, name, targets.replicas.get(name, ()))
+    for name, entry in sorted(view.consumers.items()):
+        if entry.value.status is Status.DRAINING and not has_more(view, name):
+            key = view.keys.consumer(name)
+            yield Bundle(f"{name}: drained", (view.same(key),), (Delete(key),))
+    for (at, name), until in sorted(view.cooldowns.items()):
+        if until.value <= now:
+            key = view.keys.cooldown(at, name)
+            yield Bundle(f"{at}: {name} may be asked again", (view.same(key),), (Delete(key),))
+
+
+def _replicas(view: View, name: str, wanted: tuple[TopicPartition, ...]) -> Iterator[Bundle]:
+    key = view.keys.replicas(name)
+    if name not in view.consumers or not wanted:
+        if key in view.raw:
+            yield Bundle(f"{name}: no replicas", (view.same(key),), (Delete(key),))
+    elif name not in view.replicas or view.replicas[name].value != wanted:
+        yield Bundle(f"{name}: replicas", (view.same(key),), (Put(key, codec.dump_partitions(wanted)),))

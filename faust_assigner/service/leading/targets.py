@@ -1,0 +1,128 @@
+"""Where every partition belongs: the view of the store, through our planner.
+
+All topics are balanced together; only topics that a consumer declares co-partitioned travel together. A
+partition on its way counts as its new owner's already, so that a plan does not change its mind half way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from faust_assigner.grouper import bonds
+from faust_assigner.model import Member
+from faust_assigner.planner import Plan, plan
+from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.records import KEEPS_REPLICAS, Consumer
+from faust_assigner.service.view import View
+
+
+@dataclass(frozen=True)
+class Targets:
+    """``owner`` of each partition that has one; ``replicas`` by consumer, for those that keep them."""
+
+    owner: Mapping[TopicPartition, str]
+    replicas: Mapping[str, tuple[TopicPartition, ...]]
+
+
+def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
+    """Partition -> whose it is, or is about to be; only those in ``names``."""
+    found = {at: entry.value.owner for at, entry in view.assignments.items() if entry.value.owner in names}
+    for at, entry in view.handoffs.items():
+        handoff = entry.value
+        if handoff.phase is not Phase.COMPLETE and handoff.failed is None and handoff.new_owner in names:
+            found[at] = handoff.new_owner
+    return found
+
+
+def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
+    """Topic -> all topics that travel with it, itself included: declared together, and of one count."""
+    roots = bonds(topics for entry in view.consumers.values() for topics in entry.value.co_partitioned)
+    crews: dict[tuple[str, int], list[str]] = {}
+    for topic in sorted(view.topics):
+        count = view.topics[topic].value.partition_count
+        crews.setdefault((roots.get(topic, topic), count), []).append(topic)
+    return {topic: tuple(crew) for crew in crews.values() for topic in crew}
+
+
+def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[TopicPartition, ...]:
+    """The partitions that travel with one, itself included."""
+    return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
+
+
+def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: float) -> Targets:
+    """The plan for ``consumers``; ``now`` (unix seconds) decides which cool-downs count.
+
+    Cost: that of :func:`faust_assigner.plan`, plus one pass over all partitions.
+    """
+    if not consumers:
+        return Targets({}, {})
+    by_name = {consumer.name: consumer for consumer in consumers}
+    mine = claimants(view, by_name)
+    counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
+    made = plan(
+        _members(consumers, counts, mine), counts, changelogs=counts, replicas=replicas,
+        weights=_weights(consumers, counts) or None,
+        co_partitioned=sorted({tuple(sorted(set(topics))) for c in consumers for topics in c.co_partitioned}),
+    )
+    owner = {TopicPartition(topic, number): name for name in made.member_ids
+             for topic, numbers in made.actives(name).items() for number in numbers}
+    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}
+    _avoid(owner, barred, by_name, mine, bound_topics(view))
+    return Targets(owner, _replicas(made, by_name))
+
+
+def _members(
+    consumers: Sequence[Consumer], counts: Mapping[str, int], mine: Mapping[TopicPartition, str]
+) -> list[Member]:
+    everything = tuple(sorted(counts))
+    actives: dict[str, dict[str, list[int]]] = {consumer.name: {} for consumer in consumers}
+    for at in sorted(mine):
+        actives[mine[at]].setdefault(at.topic, []).append(at.partition)
+    return [Member(c.name, c.topics or everything, actives=actives[c.name], rack_id=c.rack,
+                   standbys={topic: list(numbers) for topic, numbers in c.holds.items()},
+                   capacity=c.capacity, generation=0)
+            for c in consumers]
+
+
+def _weights(consumers: Sequence[Consumer], counts: Mapping[str, int]) -> dict[tuple[str, int], float]:
+    """The highest word counts, where consumers know different things."""
+    found: dict[tuple[str, int], float] = {}
+    for consumer in consumers:
+        for at, weight in consumer.weights.items():
+            if 0 <= at.partition < counts.get(at.topic, 0) and 0 <= weight < float("inf"):
+                found[at.topic, at.partition] = max(weight, found.get((at.topic, at.partition), 0.0))
+    return found
+
+
+def _avoid(
+    owner: dict[TopicPartition, str], barred: Collection[tuple[TopicPartition, str]],
+    consumers: Mapping[str, Consumer], mine: Mapping[TopicPartition, str],
+    bound: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Another consumer where the target cools down: the least loaded; if there is none, it after all."""
+    load = dict.fromkeys(consumers, 0)
+    for name in owner.values():
+        load[name] += 1
+    for at in sorted(at for at, name in barred if owner.get(at) == name and mine.get(at) != name):
+        name = owner[at]
+        crew = [other for other in crew_of(at, bound) if owner.get(other) == name]
+        if (at, name) not in barred or mine.get(at) == name:
+            continue
+        load[name] -= len(crew)
+        others = [
+            other for other, consumer in consumers.items()
+            if all((one, other) not in barred and consumer.wants(one.topic) for one in crew)]
+        holder = mine.get(at)
+        best = min(others, default=name,
+                   key=lambda other: (load[other] / consumers[other].capacity, other != holder, other))
+        stays = holder in others and load[best] + len(crew) > load[holder]
+        chosen = holder if stays and holder is not None else best
+        owner.update(dict.fromkeys(crew, chosen))
+        load[chosen] += len(crew)
+
+
+def _replicas(made: Plan, consumers: Mapping[str, Consumer]) -> dict[str, tuple[TopicPartition, ...]]:
+    return {name: tuple(TopicPartition(topic, number) for topic, numbers in made.standbys(name).items()
+                        for number in numbers)
+            for name in made.member_ids if KEEPS_REPLICAS in consumers[name].capabilities}

@@ -1,0 +1,334 @@
+"""One instance of the service: what the network layer drives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.clock import Clock, SystemClock
+from faust_assigner.service.commands import Command
+from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable, WrongCaller
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.keys import Keys, checked_consumer, checked_topic
+from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
+from faust_assigner.service.leading.election import Election, Leadership
+from faust_assigner.service.leading.moves import planned
+from faust_assigner.service.leading.rebalancer import Rebalancer
+from faust_assigner.service.metrics import Metrics, NoMetrics
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import (
+    Action,
+    Assigned,
+    Consumer,
+    Ended,
+    Leader,
+    OpenHandoff,
+    PlannedMove,
+    Status,
+    TopicConfig,
+)
+from faust_assigner.service.serving.acks import ATTEMPTS, Acks
+from faust_assigner.service.serving.sessions import Sessions
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Delete, Put, Store, unchanged
+from faust_assigner.service.tasks import ended, first
+from faust_assigner.service.view import Change, has_more, waits_in_vain
+
+__all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
+
+#: Of one consumer, so that nobody fills the store: more is refused.
+MAX_CLAIMS = 100_000
+
+
+class CommandStream(Protocol):
+    """What :meth:`AssignerNode.register` gives. Iterating ends when the stream does; see ``ended``."""
+
+    consumer_name: str
+    session: str
+    ended: Ended | None
+
+    @property
+    def lives_s(self) -> float:
+        """Seconds for which nobody else is given what the consumer owns. A consumer that does not hear from
+        this instance for so long, counted from when it asked, stops processing; and what it hears counts
+        only once it has taken this stream's first message: older ones said other things are its own."""
+
+    def __aiter__(self) -> AsyncIterator[Command]: ...
+
+    async def __anext__(self) -> Command: ...
+
+    async def expire(self) -> None:
+        """The consumer gives no sign of life: its registration ends now."""
+
+    async def close(self) -> None:
+        """The consumer is not connected any more. Its registration lives on until its lease expires, so that
+        it finds its partitions when it is back in time."""
+
+
+class AssignerNode:
+    """One instance: start it, register consumers, pass on what they say, stop it.
+
+    ``node_id`` names it in the leader's key. ``topics`` are written at the start where they are new.
+    ``count_partitions`` asks Kafka; without it only ``topics`` and what is in the store are known.
+    Every method raises :class:`ServiceRefused` (see errors) for what may not be and ``StoreError`` where the
+    store does not answer; a caller may repeat any of them: all are idempotent.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: ServiceSettings,
+        *,
+        node_id: str,
+        topics: Mapping[str, int] | None = None,
+        count_partitions: CountPartitions | None = None,
+        clock: Clock | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.settings = settings
+        self.node_id = node_id
+        self.keys = Keys(settings.prefix)
+        self._store = store
+        self._clock = clock = clock or SystemClock()
+        self._metrics = metrics = metrics or NoMetrics()
+        self._mirror = Mirror(store, self.keys, clock, reconcile_s=settings.reconcile_s)
+        self._catalogue = Catalogue(store, self.keys, settings, clock, self._mirror, topics or {},
+                                    count_partitions)
+        self._acks = Acks(store, self.keys, clock)
+        self._sessions = Sessions(store, self.keys, settings, clock, self._mirror, metrics, node_id)
+        self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
+        self._election = Election(store, self.keys, settings, clock, node_id, self._lead, self._vacant)
+        self._vacancy = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._mirror.listeners += [self._sessions.heard, self._rebalancer.heard, self._heard]
+
+    async def start(self) -> None:
+        """Write the topics, follow the store, run for leader. Returns when this instance can serve."""
+        await self._mirror.load()
+        await self._catalogue.write()
+        loop = asyncio.get_running_loop()
+        works = {"follow": self._mirror.follow(), "reconcile": self._mirror.reconcile(),
+                 "election": self._election.run()}
+        self._tasks = [loop.create_task(work, name=f"{self.node_id}: {name}") for name, work in works.items()]
+
+    async def _lead(self, term: Leadership) -> None:
+        """One term."""
+        self._metrics.leading(True)
+        refresh = asyncio.get_running_loop().create_task(self._catalogue.refresh(term), name="refresh")
+        try:
+            await self._rebalancer.lead(term)
+        finally:
+            self._metrics.leading(False)
+            await ended(refresh)
+
+    async def _vacant(self) -> None:
+        """Until the leader's key was seen to go, or it is time to try again."""
+        self._vacancy.clear()
+        await first(self._vacancy.wait(), self._clock.sleep(self.settings.election_retry_s))
+
+    def _heard(self, changes: Sequence[Change]) -> None:
+        if any(change.kind == "leaders" and change.after is None for change in changes):
+            self._vacancy.set()
+
+    async def stop(self) -> None:
+        """Close all streams (``Ended.STOPPING``), resign, stop. Consumers keep their registrations."""
+        await self._sessions.stop()
+        for task in reversed(self._tasks):
+            await ended(task)
+        self._tasks.clear()
+        await self._election.resign()
+
+    @property
+    def serving(self) -> bool:
+        """Started, and the store answered within two thirds of the leader's TTL: the health of a relay."""
+        quiet_s = self._clock.monotonic() - self._mirror.heard_at
+        return bool(self._tasks) and quiet_s < max(self.settings.leader_ttl_s, 3 * self.settings.reconcile_s)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this instance is the leader and sure of it: the health of a leader."""
+        return self._election.leads
+
+    async def register(self, consumer: Consumer) -> CommandStream:
+        """Let a consumer in (``status``, ``registered_at`` and ``session`` are set here). A living stream of
+        the same name on any instance ends as REPLACED."""
+        checked_consumer(consumer.name)
+        _check_claims(consumer)
+        for topic in consumer.topics:
+            await self._catalogue.need(checked_topic(topic))
+        return await self._sessions.register(consumer)
+
+    async def partition_ready(
+        self, consumer_name: str, at: TopicPartition, *, handoff_id: int | None = None, identity: str = "",
+    ) -> None:
+        """The new owner is warm. ``handoff_id`` may be left out by the original's clients."""
+        self._check_identity(consumer_name, identity)
+        await self._acks.ready(consumer_name, at, handoff_id)
+
+    async def partition_released(
+        self, consumer_name: str, at: TopicPartition, *, handoff_id: int | None = None,
+        offset: int | None = None, identity: str = "",
+    ) -> None:
+        """The old owner let go; in strict mode it has drained and ``offset`` is the next one to process."""
+        self._check_identity(consumer_name, identity)
+        await self._acks.released(consumer_name, at, handoff_id, offset)
+
+    async def warm_failed(
+        self, consumer_name: str, at: TopicPartition, *, reason: str, handoff_id: int | None = None,
+        identity: str = "",
+    ) -> None:
+        """The new owner cannot warm the partition: another one is chosen for a while."""
+        self._check_identity(consumer_name, identity)
+        await self._acks.failed(consumer_name, at, handoff_id, reason)
+
+    async def progress(
+        self, consumer_name: str, at: TopicPartition, fraction: float, *, handoff_id: int | None = None,
+        identity: str = "",
+    ) -> None:
+        """How far the new owner is, 0..1; too many of them are ignored."""
+        self._check_identity(consumer_name, identity)
+        await self._acks.progress(consumer_name, at, handoff_id, fraction)
+
+    async def holds(
+        self, consumer_name: str, replicas: Mapping[str, Sequence[int]], *, identity: str = "",
+    ) -> None:
+        """What the consumer keeps warm by now: topic -> partitions."""
+        self._check_identity(consumer_name, identity)
+        held = {checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()}
+        await self._change_consumer(consumer_name, lambda consumer: replace(consumer, holds=held))
+
+    async def deregister(self, consumer_name: str, *, identity: str = "") -> Action:
+        """The consumer wants to stop. An unknown one may: it has nothing.
+
+        WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
+        """
+        self._check_identity(consumer_name, identity)
+        try:
+            return await self.drain(consumer_name)
+        except NotFound:
+            return Action.SHUTDOWN_NOW
+
+    # -- for operators -------------------------------------------------------------------------------
+
+    async def drain(self, consumer_name: str) -> Action:
+        """As :meth:`deregister`, by an operator. Raises ``NotFound``."""
+        revision = await self._change_consumer(
+            checked_consumer(consumer_name), lambda consumer: replace(consumer, status=Status.DRAINING))
+        # The leader decides by the same view: what is assigned from here on is not assigned to this one.
+        await self._mirror.reached(revision)
+        entry = self._mirror.view.consumers.get(consumer_name)
+        if entry is None:
+            return Action.SHUTDOWN_NOW
+        if has_more(self._mirror.view, consumer_name):
+            # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
+            in_vain = waits_in_vain(self._mirror.view, consumer_name)
+            return Action.SHUTDOWN_NOW if in_vain else Action.WAIT_FOR_DRAIN
+        gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
+        return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
+
+    async def _change_consumer(self, name: str, change: Callable[[Consumer], Consumer]) -> int:
+        """The revision of the change, or of what was so before. Raises NotFound."""
+        key = self.keys.consumer(name)
+        for _ in range(ATTEMPTS):
+            kv = await self._store.get(key)
+            if kv is None:
+                raise NotFound(f"no consumer {name}")
+            before = codec.load_consumer(kv.value)
+            if (after := change(before)) == before:
+                return kv.mod_revision
+            put = Put(key, codec.dump_consumer(after), kv.lease)
+            result = await self._store.txn([unchanged(kv)], [put])
+            if result.succeeded:
+                return result.revision
+        raise StoreUnavailable(f"{name} changed {ATTEMPTS} times meanwhile")
+
+    def _check_identity(self, name: str, identity: str) -> None:
+        """Who registered under an identity is believed under that one alone."""
+        entry = self._mirror.view.consumers.get(checked_consumer(name))
+        if entry is not None and entry.value.identity and entry.value.identity != identity:
+            raise WrongCaller(f"{name} is registered by another identity")
+
+    async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> None:
+        """Give a hand-off up; its new owner is not asked again for a while."""
+        await self._acks.abort(at, handoff_id)
+
+    async def set_topic(self, topic: str, partition_count: int) -> None:
+        """A topic of the service, or its new count."""
+        await self._catalogue.set(checked_topic(topic), partition_count)
+
+    async def consumers(self) -> tuple[Consumer, ...]:
+        """All that are registered, by name."""
+        view = self._mirror.view
+        return tuple(view.consumers[name].value for name in sorted(view.consumers))
+
+    async def assignments(self) -> tuple[Assigned, ...]:
+        """All partitions that are somebody's, by topic and number."""
+        view = self._mirror.view
+        return tuple(view.assignments[at].value for at in sorted(view.assignments))
+
+    async def handoffs(self) -> tuple[OpenHandoff, ...]:
+        """All hand-offs under way, by topic and number."""
+        view, now = self._mirror.view, self._clock.wall()
+        return tuple(OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
+                     for _, entry in sorted(view.handoffs.items()))
+
+    async def topics(self) -> tuple[TopicConfig, ...]:
+        """The topics of the service, by name."""
+        view = self._mirror.view
+        return tuple(view.topics[topic].value for topic in sorted(view.topics))
+
+    async def leader(self) -> Leader | None:
+        """Who leads."""
+        entry = self._mirror.view.leader
+        return entry.value if entry else None
+
+    async def plan(
+        self, *, without: Sequence[str] = (), extra: Sequence[Consumer] = (),
+    ) -> tuple[PlannedMove, ...]:
+        """A dry run: what the leader would move now, were some consumers gone and some more there."""
+        for consumer in extra:
+            checked_consumer(consumer.name)
+            _check_claims(consumer)
+        gone = {*without, *(consumer.name for consumer in extra)}
+        there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
+        targets = self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name), self._clock.wall())
+        return tuple(planned(self._mirror.view, targets, without)) if targets else ()
+
+    def watch(self) -> AsyncIterator[Change]:
+        """For operators' screens: every change of an assignment, a hand-off or a consumer, as its record."""
+        return _watched(self._mirror)
+
+
+def _check_claims(consumer: Consumer) -> None:
+    """Raises ``BadRequest`` for what a consumer may not say of itself."""
+    if not 0 < consumer.capacity < float("inf"):
+        raise BadRequest(f"{consumer.name}: capacity must be above 0, got {consumer.capacity!r}")
+    if any(not 0 <= weight < float("inf") for weight in consumer.weights.values()):
+        raise BadRequest(f"{consumer.name}: weights must be 0 or more")
+    for topics in (consumer.topics, *consumer.co_partitioned, tuple(consumer.holds)):
+        for topic in topics:
+            checked_topic(topic)
+    claims = len(consumer.weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
+    if claims > MAX_CLAIMS:
+        raise BadRequest(f"{consumer.name} says {claims} things of itself, {MAX_CLAIMS} are taken")
+
+
+async def _watched(mirror: Mirror) -> AsyncIterator[Change]:
+    """Every change from now on; one that is not read in time is dropped with all before it."""
+    queue: asyncio.Queue[Change] = asyncio.Queue()
+
+    def heard(changes: Sequence[Change]) -> None:
+        for change in changes:
+            queue.put_nowait(change)
+
+    mirror.listeners.append(heard)
+    try:
+        while True:
+            yield await queue.get()
+    finally:
+        with contextlib.suppress(ValueError):
+            mirror.listeners.remove(heard)

@@ -1,0 +1,375 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DeregisterAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHUTDOWN_NOW: _ClassVar[DeregisterAction]
+    WAIT_FOR_DRAIN: _ClassVar[DeregisterAction]
+SHUTDOWN_NOW: DeregisterAction
+WAIT_FOR_DRAIN: DeregisterAction
+
+class TopicPartition(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class TopicGroup(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionWeight(_message.Message):
+    __slots__ = ("partition", "weight")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    weight: float
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., weight: _Optional[float] = ...) -> None: ...
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    COPARTITIONED_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    topic: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    copartitioned: _containers.RepeatedCompositeFieldContainer[TopicGroup]
+    rack: str
+    capacity: float
+    weights: _containers.RepeatedCompositeFieldContainer[PartitionWeight]
+    replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    heartbeats: bool
+    keeps_replicas: bool
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ...) -> None: ...
+
+class AssignmentCommand(_message.Message):
+    __slots__ = ("assignment", "warm", "release", "abort_warm", "standby")
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    WARM_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    ABORT_WARM_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    assignment: AssignmentUpdate
+    warm: WarmPartition
+    release: ReleasePartition
+    abort_warm: AbortWarm
+    standby: StandbyUpdate
+    def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("partition", "epoch", "start_offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    epoch: int
+    start_offset: int
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class AssignmentUpdate(_message.Message):
+    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms")
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    LIVES_MS_FIELD_NUMBER: _ClassVar[int]
+    assigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    unassigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    snapshot: bool
+    grants: _containers.RepeatedCompositeFieldContainer[Grant]
+    more: bool
+    session_id: str
+    lives_ms: int
+    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ...) -> None: ...
+
+class WarmPartition(_message.Message):
+    __slots__ = ("partition", "current_owner", "handoff_id", "strict")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_OWNER_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    current_owner: str
+    handoff_id: int
+    strict: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., current_owner: _Optional[str] = ..., handoff_id: _Optional[int] = ..., strict: _Optional[bool] = ...) -> None: ...
+
+class ReleasePartition(_message.Message):
+    __slots__ = ("partition", "new_owner", "handoff_id", "strict")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NEW_OWNER_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    new_owner: str
+    handoff_id: int
+    strict: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., new_owner: _Optional[str] = ..., handoff_id: _Optional[int] = ..., strict: _Optional[bool] = ...) -> None: ...
+
+class AbortWarm(_message.Message):
+    __slots__ = ("partition", "handoff_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    handoff_id: int
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
+
+class StandbyUpdate(_message.Message):
+    __slots__ = ("standbys",)
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
+    standbys: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    def __init__(self, standbys: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class PartitionReadyRequest(_message.Message):
+    __slots__ = ("consumer_name", "partition", "handoff_id")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    partition: TopicPartition
+    handoff_id: int
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
+
+class PartitionReadyResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PartitionReleasedRequest(_message.Message):
+    __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    FINAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    partition: TopicPartition
+    handoff_id: int
+    final_offset: int
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ...) -> None: ...
+
+class PartitionReleasedResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeregisterRequest(_message.Message):
+    __slots__ = ("consumer_name",)
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+
+class DeregisterResponse(_message.Message):
+    __slots__ = ("action",)
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    action: DeregisterAction
+    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
+
+class WarmFailedRequest(_message.Message):
+    __slots__ = ("consumer_name", "partition", "handoff_id", "reason")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    partition: TopicPartition
+    handoff_id: int
+    reason: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class WarmFailedResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReportProgressRequest(_message.Message):
+    __slots__ = ("consumer_name", "partition", "handoff_id", "progress")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    partition: TopicPartition
+    handoff_id: int
+    progress: float
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ...) -> None: ...
+
+class ReportProgressResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("consumer_name", "session_id")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    session_id: str
+    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("known", "lives_ms")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    LIVES_MS_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    lives_ms: int
+    def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ...) -> None: ...
+
+class ReportReplicasRequest(_message.Message):
+    __slots__ = ("consumer_name", "replicas")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class ReportReplicasResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStateRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Consumer(_message.Message):
+    __slots__ = ("consumer_name", "status", "topics", "rack", "capacity", "registered_at", "replicas")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    status: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    rack: str
+    capacity: float
+    registered_at: float
+    replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    def __init__(self, consumer_name: _Optional[str] = ..., status: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class Assignment(_message.Message):
+    __slots__ = ("partition", "owner", "epoch", "start_offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    owner: str
+    epoch: int
+    start_offset: int
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class Handoff(_message.Message):
+    __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OLD_OWNER_FIELD_NUMBER: _ClassVar[int]
+    NEW_OWNER_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    old_owner: str
+    new_owner: str
+    phase: str
+    handoff_id: int
+    age_s: float
+    progress: float
+    strict: bool
+    released: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., phase: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ...) -> None: ...
+
+class Topic(_message.Message):
+    __slots__ = ("topic", "partition_count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_count: int
+    def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
+
+class State(_message.Message):
+    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more")
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    HANDOFFS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    leader: str
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
+    assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
+    handoffs: _containers.RepeatedCompositeFieldContainer[Handoff]
+    more: bool
+    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("consumer_name",)
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+
+class DrainResponse(_message.Message):
+    __slots__ = ("action",)
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    action: DeregisterAction
+    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
+
+class AbortHandoffRequest(_message.Message):
+    __slots__ = ("partition", "handoff_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    handoff_id: int
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
+
+class AbortHandoffResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PlanRequest(_message.Message):
+    __slots__ = ("without", "extra")
+    WITHOUT_FIELD_NUMBER: _ClassVar[int]
+    EXTRA_FIELD_NUMBER: _ClassVar[int]
+    without: _containers.RepeatedScalarFieldContainer[str]
+    extra: _containers.RepeatedCompositeFieldContainer[RegisterRequest]
+    def __init__(self, without: _Optional[_Iterable[str]] = ..., extra: _Optional[_Iterable[_Union[RegisterRequest, _Mapping]]] = ...) -> None: ...
+
+class Move(_message.Message):
+    __slots__ = ("partition", "from_owner", "to_owner")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_OWNER_FIELD_NUMBER: _ClassVar[int]
+    TO_OWNER_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    from_owner: str
+    to_owner: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., from_owner: _Optional[str] = ..., to_owner: _Optional[str] = ...) -> None: ...
+
+class PlanResponse(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[Move]
+    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ...) -> None: ...

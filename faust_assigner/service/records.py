@@ -1,0 +1,111 @@
+"""What lies in the store besides hand-offs, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from faust_assigner.service.handoff import Handoff, TopicPartition
+
+
+class Status(Enum):
+    """A consumer's; the names are those of the wire."""
+
+    READY = "Ready"
+    DRAINING = "Draining"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumer:
+    """A registered consumer. Living is whose key is there: the key is bound to a lease.
+
+    ``topics``         the topics it wants; empty: every topic of the service
+    ``co_partitioned`` sets of topics that must travel together, partition by partition
+    ``holds``          topic -> partitions it keeps a warm replica of
+    ``weights``        what the partitions it knows cost, 1.0 is ordinary
+    ``identity``       who the channel says it is; "" where channels say nothing
+    ``session``        one registration: a second one of the same name is another
+    """
+
+    name: str
+    status: Status = Status.READY
+    registered_at: float = 0.0
+    topics: tuple[str, ...] = ()
+    capacity: float = 1.0
+    rack: str | None = None
+    weights: Mapping[TopicPartition, float] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
+    co_partitioned: tuple[tuple[str, ...], ...] = ()
+    holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    identity: str = ""
+    session: str = ""
+
+    def wants(self, topic: str) -> bool:
+        """Whether it subscribes to the topic."""
+        return not self.topics or topic in self.topics
+
+
+#: A consumer with this capability is given replicas to keep warm, where the service has ``replicas``.
+KEEPS_REPLICAS = "replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Whose a partition is, since which epoch; ``offset`` is where the owner before stopped."""
+
+    at: TopicPartition
+    owner: str
+    epoch: int = 0
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic of the service."""
+
+    topic: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads."""
+
+    holder: str
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHandoff:
+    """A hand-off with its id (the revision that created it) and how long it has been under way, seconds."""
+
+    handoff: Handoff
+    handoff_id: int
+    age_s: float
+
+
+class Action(Enum):
+    """What a consumer that deregisters is to do."""
+
+    SHUTDOWN_NOW = 0
+    WAIT_FOR_DRAIN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """A move of a dry run: ``old_owner`` is ``None`` for an orphan, which is given at once."""
+
+    at: TopicPartition
+    old_owner: str | None
+    new_owner: str
+
+
+class Ended(Enum):
+    """Why a stream is over."""
+
+    REPLACED = "another stream of the same name has taken its place"
+    LEASE_LOST = "the registration could not be kept alive: stop processing and register again"
+    DRAINED = "nothing is left to hand over: shut down"
+    CLOSED = "the consumer closed it"
+    STOPPING = "this instance is stopping: register with another one"

@@ -1,0 +1,1 @@
+"""The service's outer side: gRPC, who may call, health, metrics, signals."""

@@ -1,0 +1,93 @@
+"""The RPCs of an operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.auth import Door
+from faust_assigner.service.server.convert import consumer_of, move_of, partition_of, states
+from faust_assigner.service.server.servicer import spoken
+
+#: Changes within so many seconds are told together.
+TOGETHER_S: Final = 0.2
+
+
+class AdminServicer:
+    """``kafka_assigner.v1.KafkaAssignerAdmin``: for administrators, or everybody where nobody is asked."""
+
+    def __init__(self, node: AssignerNode, door: Door) -> None:
+        self._node = node
+        self._door = door
+
+    async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
+        """The state now."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            for part in await self._state():
+                yield part
+
+    async def WatchState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
+        """The state now and after every change, until the caller has seen enough."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            changed = asyncio.Event()
+            following = asyncio.create_task(self._follow(changed))
+            try:
+                while True:
+                    changed.clear()
+                    for part in await self._state():
+                        yield part
+                    await changed.wait()
+                    await asyncio.sleep(TOGETHER_S)
+                    if following.done():
+                        await following
+                        return
+            finally:
+                following.cancel()
+
+    async def _follow(self, changed: asyncio.Event) -> None:
+        try:
+            async for _ in self._node.watch():
+                changed.set()
+        finally:
+            changed.set()
+
+    async def _state(self) -> list[pb.State]:
+        leader = await self._node.leader()
+        return list(states(leader.holder if leader else "", await self._node.topics(),
+                           await self._node.consumers(), await self._node.assignments(),
+                           await self._node.handoffs()))
+
+    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.DrainResponse:
+        """Exclude a consumer from targets."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            action = await self._node.drain(request.consumer_name)
+        return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value))
+
+    async def AbortHandoff(self, request: pb.AbortHandoffRequest, context: Any) -> pb.AbortHandoffResponse:
+        """Give a handoff up."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            await self._node.abort_warm(partition_of(request.partition),
+                                        handoff_id=request.handoff_id or None)
+        return pb.AbortHandoffResponse()
+
+    async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
+        """A topic and its partition count."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            await self._node.set_topic(request.topic, request.partition_count)
+        return pb.SetTopicResponse()
+
+    async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
+        """What a rebalance would move."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            moves = await self._node.plan(without=list(request.without),
+                                          extra=list(map(consumer_of, request.extra)))
+        return pb.PlanResponse(moves=map(move_of, moves))

@@ -1,0 +1,130 @@
+"""The node's values as messages, and requests as the node's values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from faust_assigner.service.commands import AbortWarm, Assignment, Command, Release, Replicas, Warm
+from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.records import (
+    KEEPS_REPLICAS,
+    Assigned,
+    Consumer,
+    OpenHandoff,
+    PlannedMove,
+    TopicConfig,
+)
+
+#: Partitions in one message; a larger assignment, or state, comes in parts.
+PART: Final = 10_000
+
+
+def message_of(at: TopicPartition) -> pb.TopicPartition:
+    """A partition as a message."""
+    return pb.TopicPartition(topic=at.topic, partition=at.partition)
+
+
+def partition_of(message: pb.TopicPartition) -> TopicPartition:
+    """A message's partition. Raises BadRequest where it names no topic."""
+    if not message.topic:
+        raise BadRequest("the request names no partition")
+    return TopicPartition(message.topic, message.partition)
+
+
+def by_topic(partitions: Iterable[pb.TopicPartition]) -> dict[str, tuple[int, ...]]:
+    """Topic -> partition numbers, ascending."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for one in partitions:
+        found[one.topic].add(one.partition)
+    return {topic: tuple(sorted(numbers)) for topic, numbers in sorted(found.items())}
+
+
+def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consumer:
+    """What a consumer asks for; an empty ``topic`` and no ``topics`` mean all topics of the service."""
+    topics = {*request.topics, *([request.topic] if request.topic else [])}
+    return Consumer(
+        name=request.consumer_name, topics=tuple(sorted(topics)), capacity=request.capacity or 1.0,
+        rack=request.rack or None, identity=identity,
+        weights={partition_of(said.partition): said.weight for said in request.weights},
+        capabilities=(KEEPS_REPLICAS,) if request.keeps_replicas else (),
+        co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
+        holds=by_topic(request.replicas))
+
+
+def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
+    """A command as the messages it takes: one, or several for a large assignment."""
+    match command:
+        case Assignment():
+            yield from _assignment(command)
+        case Warm():
+            yield pb.AssignmentCommand(warm=pb.WarmPartition(
+                partition=message_of(command.at), current_owner=command.current_owner,
+                handoff_id=command.handoff_id, strict=command.strict))
+        case Release():
+            yield pb.AssignmentCommand(release=pb.ReleasePartition(
+                partition=message_of(command.at), new_owner=command.new_owner,
+                handoff_id=command.handoff_id, strict=command.strict))
+        case AbortWarm():
+            yield pb.AssignmentCommand(abort_warm=pb.AbortWarm(
+                partition=message_of(command.at), handoff_id=command.handoff_id))
+        case Replicas():
+            yield pb.AssignmentCommand(standby=pb.StandbyUpdate(
+                standbys=map(message_of, command.partitions)))
+
+
+def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
+    given = command.assigned
+    for start in range(0, len(given), PART) or (0,):
+        part = given[start : start + PART]
+        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(
+            assigned=[message_of(owned.at) for owned in part],
+            unassigned=map(message_of, command.unassigned) if start == 0 else (),
+            snapshot=command.full and start == 0, more=command.full and start + PART < len(given),
+            grants=[pb.Grant(partition=message_of(owned.at), epoch=owned.epoch, start_offset=owned.offset)
+                    for owned in part]))
+
+
+def move_of(move: PlannedMove) -> pb.Move:
+    """A move of a dry run."""
+    return pb.Move(partition=message_of(move.at), from_owner=move.old_owner or "", to_owner=move.new_owner)
+
+
+def states(leader: str, topics: Sequence[TopicConfig], consumers: Sequence[Consumer],
+           assignments: Sequence[Assigned], handoffs: Sequence[OpenHandoff]) -> Iterator[pb.State]:
+    """The whole state, in parts."""
+    first = pb.State(
+        leader=leader,
+        topics=[pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics],
+        consumers=map(_consumer, consumers), handoffs=map(_handoff, handoffs))
+    for start in range(0, len(assignments), PART) or (0,):
+        state = first if start == 0 else pb.State(leader=leader)
+        state.assignments.extend(map(_assigned, assignments[start : start + PART]))
+        state.more = start + PART < len(assignments)
+        yield state
+
+
+def _consumer(one: Consumer) -> pb.Consumer:
+    return pb.Consumer(consumer_name=one.name, status=one.status.value, topics=one.topics,
+                       rack=one.rack or "", capacity=one.capacity, registered_at=one.registered_at,
+                       replicas=_flat(one.holds))
+
+
+def _flat(partitions: Mapping[str, Sequence[int]]) -> list[pb.TopicPartition]:
+    return [pb.TopicPartition(topic=topic, partition=number)
+            for topic, numbers in sorted(partitions.items()) for number in numbers]
+
+
+def _assigned(one: Assigned) -> pb.Assignment:
+    return pb.Assignment(partition=message_of(one.at), owner=one.owner, epoch=one.epoch,
+                         start_offset=one.offset)
+
+
+def _handoff(one: OpenHandoff) -> pb.Handoff:
+    said = one.handoff
+    return pb.Handoff(partition=message_of(said.at), old_owner=said.old_owner, new_owner=said.new_owner,
+                      phase=said.phase.value, handoff_id=one.handoff_id, age_s=one.age_s,
+                      progress=said.progress, strict=said.strict, released=said.released)

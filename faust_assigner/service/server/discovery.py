@@ -1,0 +1,60 @@
+"""How many partitions a topic has: asked of Kafka when somebody wants the topic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+
+from faust_assigner.service.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+
+class KafkaTopics:
+    """Asks Kafka's metadata; connects at the first question, and again after a failure."""
+
+    def __init__(self, bootstrap: str, *, timeout_s: float = 10.0) -> None:
+        self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
+        self._client: Any = None
+        self._turn = asyncio.Lock()
+
+    async def count(self, topic: str) -> int | None:
+        """Its partitions; None where there is no such topic. Raises StoreUnavailable."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    return await self._count(topic)
+            except Exception as error:
+                await self._drop()
+                raise StoreUnavailable(f"Kafka at {self._bootstrap} did not say how many partitions {topic} "
+                                       f"has: {type(error).__name__}: {error}") from error
+
+    async def _count(self, topic: str) -> int | None:
+        if self._client is None:
+            client = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, client_id="faust-assigner")
+            try:
+                await client.start()
+            except BaseException:
+                await client.close()
+                raise
+            self._client = client
+        # The list first: to ask for one topic by its name may create it.
+        if topic not in await self._client.list_topics():
+            return None
+        found = await self._client.describe_topics([topic])
+        return next((len(one["partitions"]) for one in found
+                     if one["topic"] == topic and not one["error_code"]), None)
+
+    async def close(self) -> None:
+        """End the connection."""
+        async with self._turn:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()

@@ -1,0 +1,83 @@
+"""What Prometheus is told; labels are few and fixed, and carry no key and no value of the store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+PHASES: Final = ("Warming", "Ready", "Complete")
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LONG: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+
+class PrometheusMetrics:
+    """The node's counts, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        there: Any = {"namespace": "faust_assigner", "subsystem": "service", "registry": self.registry}
+        self._leader = Gauge("leader", "1 while this instance leads", **there)
+        self._streams = Gauge("streams", "consumers connected to this instance", **there)
+        self._handoffs = Gauge("handoffs", "handoffs under way, by phase", ["phase"], **there)
+        self._oldest = Gauge("handoff_oldest_seconds", "age of the oldest handoff under way", **there)
+        self._ended = Histogram("handoff_seconds", "how long handoffs took, by outcome", ["outcome"],
+                                buckets=_LONG, **there)
+        self._rebalances = Counter("rebalances", "plans of the leader", **there)
+        self._moves = Counter("moves", "moves that plans asked for", **there)
+        self._planning = Histogram("rebalance_seconds", "how long planning and writing took",
+                                   buckets=_SECONDS, **there)
+        self._calls = Histogram("store_seconds", "how long the store took, by operation", ["operation"],
+                                buckets=_SECONDS, **there)
+        self._errors = Counter("store_errors", "calls the store did not answer well",
+                               ["operation", "error"], **there)
+        self._resyncs = Counter("streams_resynced", "streams that overflowed and got a fresh assignment",
+                                **there)
+        self.handoffs({}, 0.0)
+
+    @contextlib.contextmanager
+    def served(self, host: str, port: int) -> Iterator[int]:
+        """Answer ``/metrics`` there meanwhile; the port. Raises OSError."""
+        server, thread = start_http_server(port, host, self.registry)
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def leading(self, leads: bool) -> None:
+        """Whether this instance leads."""
+        self._leader.set(leads)
+
+    def handoffs(self, by_phase: Mapping[str, int], oldest_s: float) -> None:
+        """The handoffs under way; phases that are not named have none."""
+        for phase in PHASES:
+            self._handoffs.labels(phase).set(by_phase.get(phase, 0))
+        self._oldest.set(oldest_s)
+
+    def handoff_ended(self, outcome: str, took_s: float) -> None:
+        """One ended."""
+        self._ended.labels(outcome).observe(took_s)
+
+    def rebalanced(self, moves: int, took_s: float) -> None:
+        """The leader planned."""
+        self._rebalances.inc()
+        self._moves.inc(moves)
+        self._planning.observe(took_s)
+
+    def store_call(self, operation: str, took_s: float, error: str | None) -> None:
+        """A call of the store."""
+        self._calls.labels(operation).observe(took_s)
+        if error is not None:
+            self._errors.labels(operation, error).inc()
+
+    def stream_resynced(self, consumer_name: str) -> None:
+        """A stream overflowed; the consumer's name is no label, for there may be very many."""
+        self._resyncs.inc()
+
+    def streams(self, count: int) -> None:
+        """How many are connected."""
+        self._streams.set(count)

@@ -1,0 +1,76 @@
+"""``faust-assigner serve``: one instance until SIGTERM or SIGINT, then a clean stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.server.discovery import KafkaTopics
+from faust_assigner.service.server.metrics import PrometheusMetrics
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.server import AssignerServer
+from faust_assigner.service.store.base import Store
+from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.memory import MemoryStore
+
+
+def serve(options: Options, say: Callable[[str], None]) -> None:
+    """Run one instance until a signal ends it. Raises ConfigError, OSError, StoreError before it listens."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(_serve(options, say))
+
+
+async def _serve(options: Options, say: Callable[[str], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(options) as (port, metrics_port):
+        host = options.said["bind"][0]
+        if metrics_port:
+            say(f"metrics on http://{options.said['metrics'][0]}:{metrics_port}/metrics")
+        say(f"listening on {host}:{port}")
+        await stop.wait()
+        say("stopping")
+
+
+@contextlib.asynccontextmanager
+async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
+    """An instance that serves; its port and that of its metrics, 0 without."""
+    said = options.said
+    async with contextlib.AsyncExitStack() as ends:
+        metrics = PrometheusMetrics()
+        metrics_port = 0
+        if said["metrics"]:
+            metrics_port = ends.enter_context(metrics.served(*said["metrics"]))
+        store = _open_store(options, metrics, ends)
+        kafka = KafkaTopics(said["kafka"]) if said["kafka"] else None
+        if kafka is not None:
+            ends.push_async_callback(kafka.close)
+        node = AssignerNode(
+            store, options.settings, node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
+            topics=said["topic"], count_partitions=kafka.count if kafka else None, metrics=metrics)
+        outer = AssignerServer(node, options)
+        await node.start()
+        ends.push_async_callback(outer.stop)
+        yield await outer.start(), metrics_port
+
+
+def _open_store(options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack) -> Store:
+    """etcd where there is one, else memory."""
+    said = options.said
+    if not said["etcd"]:
+        return MemoryStore()
+    ca, certificate, key = (said[name].read_bytes() if said[name] else None
+                            for name in ("etcd_ca", "etcd_cert", "etcd_key"))
+    access = EtcdAccess(endpoints=said["etcd"], ca=ca, certificate=certificate, key=key,
+                        user=said["etcd_user"] or None, password=said["etcd_password"] or None)
+    store = EtcdStore(access, observe=metrics.store_call)
+    ends.push_async_callback(store.close)
+    return store

@@ -1,0 +1,106 @@
+"""The gRPC server around one node: limits, TLS, health, reflection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import (
+    add_KafkaAssignerAdminServicer_to_server,
+    add_KafkaAssignerServicer_to_server,
+)
+from faust_assigner.service.server.admin_servicer import AdminServicer
+from faust_assigner.service.server.health import Health
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.servicer import ConsumerServicer
+
+#: A request: the longest is a registration with a weight for each of many thousand partitions.
+REQUEST_BYTES: Final = 4 * 2**20
+MESSAGE_BYTES: Final = 16 * 2**20
+METADATA_BYTES: Final = 16 * 2**10
+STREAMS_PER_CONNECTION: Final = 128
+IDLE_MS: Final = 300_000
+HANDSHAKE_MS: Final = 10_000
+STOP_GRACE_S: Final = 2.0
+
+
+def channel_options(consumer_ttl_s: float) -> list[tuple[str, Any]]:
+    """Limits, and pings by which a peer that is gone without a word is found within half a time to live."""
+    every_ms = max(1_000, int(consumer_ttl_s * 1000 / 4))
+    return [
+        ("grpc.so_reuseport", 0),  # a second instance on the port is a mistake, not a second listener
+        ("grpc.max_receive_message_length", REQUEST_BYTES),
+        ("grpc.max_send_message_length", MESSAGE_BYTES),
+        ("grpc.max_metadata_size", METADATA_BYTES),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+        ("grpc.max_connection_idle_ms", IDLE_MS),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        ("grpc.keepalive_time_ms", every_ms),
+        ("grpc.keepalive_timeout_ms", every_ms),
+        ("grpc.http2.ping_timeout_ms", every_ms),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ]
+
+
+class AssignerServer:
+    """Listens for consumers and operators of one node; the node is started and stopped by its owner."""
+
+    def __init__(self, node: AssignerNode, options: Options) -> None:
+        self._node = node
+        self._options = options
+        self._health = Health(node)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: grpc.aio.Server = grpc.aio.server(
+            options=channel_options(options.settings.consumer_ttl_s),
+            maximum_concurrent_rpcs=options.said["max_calls"])
+        door = options.door()
+        add_KafkaAssignerServicer_to_server(ConsumerServicer(node, door, time.monotonic), self._server)
+        add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
+        reflection.enable_server_reflection(
+            (*(service.full_name for service in pb.DESCRIPTOR.services_by_name.values()),
+             health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+
+    async def start(self) -> int:
+        """Listen; the port. Raises OSError where the address is taken or not this machine's."""
+        host, port = self._options.said["bind"]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            taken = self._listen(address)
+        except RuntimeError as error:
+            raise OSError(f"{address} cannot be listened on: it is taken, or not this machine's") from error
+        await self._health.look()
+        await self._server.start()
+        self._tasks = [asyncio.create_task(self._health.follow(), name="assigner-health")]
+        return taken
+
+    def _listen(self, address: str) -> int:
+        said = self._options.said
+        if not said["tls_cert"]:
+            return self._server.add_insecure_port(address)
+        client_ca = said["tls_client_ca"]
+        return self._server.add_secure_port(address, grpc.ssl_server_credentials(
+            [(said["tls_key"].read_bytes(), said["tls_cert"].read_bytes())],
+            client_ca.read_bytes() if client_ca else None, require_client_auth=client_ca is not None))
+
+    async def stop(self) -> None:
+        """Turn unhealthy, let the node end its streams, then close what is left, within STOP_GRACE_S."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._health.servicer.enter_graceful_shutdown()
+        stopping = asyncio.create_task(self._server.stop(STOP_GRACE_S))
+        await self._node.stop()
+        await stopping

@@ -1,0 +1,132 @@
+"""What consumers say of a hand-off: checked against who they are, which hand-off they mean and where it is.
+
+Saying a thing twice is saying it once. Each answer is one transaction on the hand-off's own revision, so that
+none brings back a hand-off that is gone, and none takes one back that has moved on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.clock import Clock
+from faust_assigner.service.errors import NotFound, StoreUnavailable, WrongCaller, WrongPhase
+from faust_assigner.service.handoff import (
+    Handoff,
+    Happening,
+    State,
+    TopicPartition,
+    advanced,
+    state_of,
+    step,
+)
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.store.base import Delete, Put, Store, Write, unchanged
+
+ATTEMPTS = 20
+#: Seconds between two reports of progress on one hand-off that are written down.
+PROGRESS_EVERY_S = 5.0
+
+_S, _H = State, Happening
+#: States in which an answer has been taken already: it is taken again and changes nothing.
+SAID: dict[Happening, frozenset[State]] = {
+    _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
+    _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
+    _H.GAVE_UP: frozenset({_S.FAILED}),
+}
+
+#: What to write for a hand-off; ``None``: nothing, it has been said.
+Decide = Callable[[Handoff], "Handoff | State | None"]
+
+
+class Acks:
+    """Answers to hand-offs, from any instance."""
+
+    def __init__(self, store: Store, keys: Keys, clock: Clock) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._reported: dict[tuple[TopicPartition, str], float] = {}
+
+    async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
+        """The new owner is warm. Raises NotFound, WrongCaller or WrongPhase."""
+        await self._answer(name, at, handoff_id, Happening.WARM, lambda h: _said(h, Happening.WARM))
+
+    async def released(
+        self, name: str, at: TopicPartition, handoff_id: int | None, offset: int | None
+    ) -> None:
+        """The old owner let go. Raises as :meth:`ready`."""
+        await self._answer(name, at, handoff_id, Happening.LET_GO,
+                           lambda h: _said(h, Happening.LET_GO, offset=offset))
+
+    async def failed(self, name: str, at: TopicPartition, handoff_id: int | None, reason: str) -> None:
+        """The new owner cannot. Raises as :meth:`ready`."""
+        await self._answer(name, at, handoff_id, Happening.GAVE_UP,
+                           lambda h: _said(h, Happening.GAVE_UP, reason=reason[:500] or "no reason given"))
+
+    async def abort(self, at: TopicPartition, handoff_id: int | None) -> None:
+        """An operator gives it up. Raises NotFound or WrongPhase."""
+        await self._answer(None, at, handoff_id, Happening.GAVE_UP,
+                           lambda h: _said(h, Happening.GAVE_UP, reason="given up by an operator"))
+
+    async def progress(
+        self, name: str, at: TopicPartition, handoff_id: int | None, fraction: float
+    ) -> None:
+        """How far it is, written down every few seconds at most."""
+        now = self._clock.monotonic()
+        if now - self._reported.get((at, name), -float("inf")) < PROGRESS_EVERY_S:
+            return
+        recent = {pair: when for pair, when in self._reported.items() if now - when < PROGRESS_EVERY_S}
+        self._reported = recent | {(at, name): now}
+        said = min(max(fraction, 0.0), 1.0)
+        await self._answer(name, at, handoff_id, Happening.WARM,
+                           lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None)
+
+    async def _answer(
+        self, name: str | None, at: TopicPartition, handoff_id: int | None, happening: Happening,
+        decide: Decide,
+    ) -> None:
+        key = self._keys.handoff(at)
+        for _ in range(ATTEMPTS):
+            kv = await self._store.get(key)
+            if kv is None:
+                await self._afterwards(name, at, happening)
+                return
+            handoff = codec.load_handoff(kv.value)
+            if handoff_id is not None and handoff_id != kv.create_revision:
+                raise WrongPhase(f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}")
+            _check_caller(handoff, name, happening)
+            after = decide(handoff)
+            if after is None:
+                return
+            write: Write = Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
+            if (await self._store.txn([unchanged(kv)], [write])).succeeded:
+                return
+        raise StoreUnavailable(f"{at}: the hand-off changed {ATTEMPTS} times meanwhile")
+
+    async def _afterwards(self, name: str | None, at: TopicPartition, happening: Happening) -> None:
+        """No hand-off: the answer came before, if what it leads to is the case."""
+        kv = await self._store.get(self._keys.assignment(at))
+        owner = None if kv is None else codec.load_assigned(kv.value, kv.mod_revision).owner
+        owns = owner is not None and owner == name
+        if name is None or owner is None or owns != (happening is Happening.WARM):
+            raise NotFound(f"{at}: no hand-off")
+
+
+def _check_caller(handoff: Handoff, name: str | None, happening: Happening) -> None:
+    expected = handoff.old_owner if happening is Happening.LET_GO else handoff.new_owner
+    if name is not None and name != expected:
+        raise WrongCaller(f"{handoff.at}: {expected} is asked, not {name}")
+
+
+def _said(
+    handoff: Handoff, happening: Happening, *, offset: int | None = None, reason: str = ""
+) -> Handoff | State | None:
+    state = state_of(handoff)
+    if state in SAID[happening]:
+        return None
+    after = step(state, happening, strict=handoff.strict)
+    if after is None:
+        raise WrongPhase(f"{handoff.at}: {happening.value}, but the hand-off is {state.value}")
+    return after[0] if after[0] is State.GONE else advanced(handoff, after[0], offset=offset, reason=reason)

@@ -1,0 +1,110 @@
+"""From what changed in the store to what consumers are told. Pure: a view and its changes in, commands out.
+
+Told is what follows from the state, not from the event: where changes were missed, the difference is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Replicas, Warm
+from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition, state_of
+from faust_assigner.service.records import Assigned
+from faust_assigner.service.view import Change, Entry, View
+
+Told = tuple[str, Command]
+
+
+def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
+    """(consumer, command) for changes that ``view`` has already; one assignment for each consumer."""
+    gained: dict[str, list[Owned]] = {}
+    lost: dict[str, list[TopicPartition]] = {}
+    others: list[Told] = []
+    for change in changes:
+        if change.kind == "assignments":
+            _assignment(view, change, gained, lost)
+        elif change.kind == "handoffs":
+            others += _handoff(view, change, gained, lost)
+        elif change.kind == "replicas":
+            others.append((change.name, Replicas(change.after.value if change.after else ())))
+    for name in sorted(gained.keys() | lost.keys()):
+        assigned = {owned.at: owned for owned in gained.get(name, ())}
+        unassigned = sorted(set(lost.get(name, ())) - assigned.keys())
+        yield name, Assignment(tuple(assigned[at] for at in sorted(assigned)), tuple(unassigned))
+    yield from others
+
+
+def _owned(assigned: Assigned) -> Owned:
+    return Owned(assigned.at, assigned.epoch, assigned.offset)
+
+
+def _assignment(
+    view: View, change: Change, gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+) -> None:
+    before: Assigned | None = change.before.value if change.before else None
+    after: Assigned | None = change.after.value if change.after else None
+    if after is not None:
+        gained.setdefault(after.owner, []).append(_owned(after))
+    if before is None or (after is not None and after.owner == before.owner):
+        return
+    entry = view.handoffs.get(change.name)
+    # An old owner that is asked to release lets go by itself.
+    if entry is None or entry.value.old_owner != before.owner or entry.value.phase is not Phase.COMPLETE:
+        lost.setdefault(before.owner, []).append(change.name)
+
+
+def _handoff(
+    view: View, change: Change, gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+) -> Iterator[Told]:
+    before: Entry[Handoff] | None = change.before
+    after: Entry[Handoff] | None = change.after
+    if before is not None and (after is None or after.kv.create_revision != before.kv.create_revision):
+        yield from _ended(view, before, gained, lost)
+        before = None
+    if after is not None:
+        known = state_of(before.value) if before else None
+        if known is not state_of(after.value):
+            yield from _asked(after)
+
+
+def _asked(entry: Entry[Handoff]) -> Iterator[Told]:
+    """What the state of a hand-off asks of its two consumers."""
+    handoff, handoff_id = entry.value, entry.kv.create_revision
+    state = state_of(handoff)
+    if state is State.WARMING:
+        yield handoff.new_owner, Warm(handoff.at, handoff.old_owner, handoff_id, handoff.strict)
+    elif state in (State.RELEASING, State.COMPLETE):
+        yield handoff.old_owner, Release(handoff.at, handoff.new_owner, handoff_id, state is State.RELEASING)
+
+
+def _ended(
+    view: View, entry: Entry[Handoff], gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+) -> Iterator[Told]:
+    handoff = entry.value
+    assigned = view.assignments.get(handoff.at)
+    owner = assigned.value.owner if assigned else None
+    if owner == handoff.new_owner:
+        lost.setdefault(handoff.old_owner, []).append(handoff.at)
+        return
+    yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)
+    # A strict old owner was asked to release and may have: it is to go on.
+    if assigned and owner == handoff.old_owner and handoff.strict and handoff.phase is Phase.READY:
+        gained.setdefault(owner, []).append(_owned(assigned.value))
+
+
+def snapshot(view: View, name: str) -> Iterator[Command]:
+    """Everything a consumer has to know: its full assignment, even when empty, and what it is asked for.
+
+    A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
+    said of it may be under way, and it must not go on with what it has said it let go. Cost: one pass over
+    all assignments and hand-offs.
+    """
+    leaving = {at for at, entry in view.handoffs.items()
+               if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY}
+    owned = [_owned(entry.value) for at, entry in sorted(view.assignments.items())
+             if entry.value.owner == name and at not in leaving]
+    yield Assignment(tuple(owned), full=True)
+    for _, handoff in sorted(view.handoffs.items()):
+        yield from (command for told, command in _asked(handoff) if told == name)
+    if name in view.replicas:
+        yield Replicas(view.replicas[name].value)

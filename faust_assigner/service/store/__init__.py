@@ -1,0 +1,1 @@
+"""Where the service keeps its state: one interface, in memory or in etcd."""

@@ -1,0 +1,353 @@
+"""The store in etcd: its v3 API over gRPC, as thin as can be, with a deadline on every call.
+
+A watch is made again by its caller, from the revision after the last one it saw. Endpoints are tried in turn:
+a call that finds one unavailable is the last one there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.service.errors import (
+    Compacted,
+    LeaseLost,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+    TooManyOperations,
+)
+from faust_assigner.service.store.base import (
+    MAX_OPERATIONS,
+    Batch,
+    Compare,
+    Event,
+    Field,
+    KeyValue,
+    Lease,
+    Listing,
+    Put,
+    TxnResult,
+    Write,
+)
+from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+
+T = TypeVar("T")
+
+MAX_MESSAGE_BYTES = 64 << 20
+#: Keys of one page of a listing; all pages are of one revision.
+PAGE = 2_000
+
+#: With ping_timeout a silent partition is noticed in 13 s; keepalive_timeout alone takes over a minute.
+CHANNEL_OPTIONS = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+_TARGETS = {
+    Field.VALUE: (pb.Compare.VALUE, "value"), Field.VERSION: (pb.Compare.VERSION, "version"),
+    Field.MOD_REVISION: (pb.Compare.MOD, "mod_revision"), Field.LEASE: (pb.Compare.LEASE, "lease"),
+    Field.CREATE_REVISION: (pb.Compare.CREATE, "create_revision"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EtcdAccess:
+    """How to reach etcd: ``HOST:PORT`` or ``http(s)://HOST:PORT`` each; PEM bytes for TLS; a user for auth.
+
+    ``deadline_s`` of every call. With ``https``, or with ``ca``, the connection is TLS.
+    """
+
+    endpoints: tuple[str, ...]
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    deadline_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise ConfigError("no endpoint of etcd is given")
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("a client certificate of etcd needs its key, and a key its certificate")
+        if len({endpoint.partition("://")[0] for endpoint in self.endpoints if "://" in endpoint}) > 1:
+            raise ConfigError(f"endpoints of etcd are http or https, not both: {self.endpoints}")
+
+    @property
+    def secure(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.ca is not None or any(endpoint.startswith("https://") for endpoint in self.endpoints)
+
+    def channel(self, number: int) -> grpc.aio.Channel:
+        """A channel to one of the endpoints."""
+        address = self.endpoints[number % len(self.endpoints)].partition("://")[2]
+        address = address or self.endpoints[number % len(self.endpoints)]
+        if not self.secure:
+            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
+        return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+class EtcdStore:
+    """One connection at a time. ``observe`` hears of every call: its name, seconds, the error's name."""
+
+    def __init__(
+        self, access: EtcdAccess, *, observe: Callable[[str, float, str | None], None] | None = None,
+    ) -> None:
+        self._access = access
+        self._observe = observe or (lambda name, took_s, error: None)
+        self._number = 0
+        self._channel: grpc.aio.Channel | None = None
+        self._retired: list[grpc.aio.Channel] = []
+        self._token: str | None = None
+        self._closed = False
+
+    # -- reads ---------------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> KeyValue | None:
+        """The key now."""
+        found = await self._call("KV/Range", pb.RangeRequest(key=key.encode()), pb.RangeResponse)
+        return _kv(found.kvs[0]) if found.kvs else None
+
+    async def list(self, prefix: str) -> Listing:
+        """Everything under ``prefix``, page by page of the first page's revision."""
+        items: list[KeyValue] = []
+        start, end, revision = prefix.encode(), _end_of(prefix.encode()), 0
+        while True:
+            page = await self._call("KV/Range", pb.RangeRequest(
+                key=start, range_end=end, limit=PAGE, revision=revision), pb.RangeResponse)
+            revision = revision or page.header.revision
+            items += map(_kv, page.kvs)
+            if not page.more:
+                return Listing(revision, tuple(items))
+            start = page.kvs[-1].key + b"\0"
+
+    async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
+        """Changes from ``start_revision`` on."""
+        request = pb.WatchRequest(create_request=pb.WatchCreateRequest(
+            key=prefix.encode(), range_end=_end_of(prefix.encode()), start_revision=start_revision,
+            fragment=True))
+        loop = asyncio.get_running_loop()
+        call = self._method("Watch/Watch", pb.WatchResponse, streaming=True)(metadata=await self._metadata())
+        held: list[Event] = []
+        try:
+            await call.write(request)
+            # The first answer has a deadline; later it may be quiet, the channel's pings watch over it.
+            async with asyncio.timeout_at(loop.time() + self._access.deadline_s):
+                response = await call.read()
+            while response is not grpc.aio.EOF:
+                if response.canceled:
+                    raise self._cancelled(response, start_revision)
+                held += map(_event, response.events)
+                if held and not response.fragment:
+                    # Not the header's revision: while the watch catches up that is ahead of the events.
+                    batch, held = Batch(held[-1].revision, tuple(held)), []
+                    yield batch
+                response = await call.read()
+            raise StoreUnavailable("the watch ended")
+        except (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as error:
+            raise self._failed(error) from None
+        finally:
+            await _settled(call)
+
+    def _cancelled(self, response: Any, start_revision: int) -> StoreError:
+        if response.compact_revision:
+            return Compacted(start_revision, response.compact_revision)
+        self._token = None
+        return StoreUnavailable(f"the watch was cancelled: {response.cancel_reason or 'no reason given'}")
+
+    # -- writes --------------------------------------------------------------------------------------
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """All or nothing."""
+        for operations in (compares, writes):
+            if len(operations) > MAX_OPERATIONS:
+                raise TooManyOperations(len(operations), MAX_OPERATIONS)
+        if len({write.key for write in writes}) < len(writes):
+            raise ValueError("a transaction writes a key twice")
+        request = pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, writes))
+        done = await self._call("KV/Txn", request, pb.TxnResponse)
+        return TxnResult(done.succeeded, done.header.revision)
+
+    async def compact(self, revision: int) -> None:
+        """Forget the history before ``revision``; compacted already is no error."""
+        try:
+            await self._call("KV/Compact", pb.CompactionRequest(revision=revision), pb.CompactionResponse)
+        except Compacted:
+            return
+
+    # -- leases --------------------------------------------------------------------------------------
+
+    async def grant(self, ttl_s: float) -> Lease:
+        """A new lease; etcd counts whole seconds, and may grant more than was asked for."""
+        request = pb.LeaseGrantRequest(TTL=max(math.ceil(ttl_s), 1))
+        granted = await self._call("Lease/LeaseGrant", request, pb.LeaseGrantResponse)
+        if granted.error:
+            raise StoreError(f"no lease: {granted.error}")
+        return Lease(granted.ID, float(granted.TTL))
+
+    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
+        """Renew once, on a stream of its own, so that one that hangs holds up no other."""
+        deadline_s = min(self._access.deadline_s, timeout_s or self._access.deadline_s)
+        began, error = asyncio.get_running_loop().time(), None
+        call = self._method("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse, streaming=True)(
+            metadata=await self._metadata(), timeout=deadline_s)
+        try:
+            await call.write(pb.LeaseKeepAliveRequest(ID=lease_id))
+            answer = await call.read()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as failed:
+            error = self._failed(failed)
+            raise error from None
+        finally:
+            await _settled(call)
+            took_s = asyncio.get_running_loop().time() - began
+            self._observe("Lease/LeaseKeepAlive", took_s, type(error).__name__ if error else None)
+        if answer is grpc.aio.EOF:
+            raise StoreUnavailable("the keepalive ended")
+        # etcd says so with a time to live of 0, not with an error.
+        if answer.TTL <= 0:
+            raise LeaseLost(lease_id)
+        return float(answer.TTL)
+
+    async def revoke(self, lease_id: int) -> None:
+        """End it."""
+        try:
+            await self._call("Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease_id), pb.LeaseRevokeResponse)
+        except LeaseLost:
+            return
+
+    # -- the connection ------------------------------------------------------------------------------
+
+    async def version(self) -> str:
+        """etcd's version."""
+        status = await self._call("Maintenance/Status", pb.StatusRequest(), pb.StatusResponse)
+        return str(status.version)
+
+    async def _call(self, path: str, request: Any, response: type[T]) -> T:
+        began, error = asyncio.get_running_loop().time(), None
+        try:
+            answer: T = await self._method(path, response)(
+                request, timeout=self._access.deadline_s, metadata=await self._metadata())
+            return answer
+        except grpc.aio.AioRpcError as failed:
+            error = self._failed(failed, request)
+            raise error from None
+        finally:
+            took_s = asyncio.get_running_loop().time() - began
+            self._observe(path, took_s, type(error).__name__ if error else None)
+
+    def _method(self, path: str, response: type[Any], *, streaming: bool = False) -> Any:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        if self._channel is None:
+            self._channel = self._access.channel(self._number)
+        kind = self._channel.stream_stream if streaming else self._channel.unary_unary
+        return kind(f"/etcdserverpb.{path}", request_serializer=lambda message: message.SerializeToString(),
+                    response_deserializer=response.FromString)
+
+    async def _metadata(self) -> tuple[tuple[str, str], ...]:
+        """A token, where there is a user."""
+        if self._access.user is None:
+            return ()
+        if self._token is None:
+            request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password or "")
+            method = self._method("Auth/Authenticate", pb.AuthenticateResponse)
+            try:
+                answer = await method(request, timeout=self._access.deadline_s)
+            except grpc.aio.AioRpcError as failed:
+                raise self._failed(failed) from None
+            self._token = answer.token
+        return (("token", self._token),)
+
+    def _failed(self, error: Exception, request: Any = None) -> StoreError:
+        """etcd's answer as one of ours; another endpoint is next where this one did not answer."""
+        if not isinstance(error, grpc.aio.AioRpcError):
+            self._turn()
+            return StoreUnavailable(str(error) or "no answer in time")
+        code, details = error.code(), error.details() or ""
+        if code is grpc.StatusCode.NOT_FOUND and "lease" in details:
+            return LeaseLost(_lease_of(request))
+        if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
+            return Compacted(getattr(request, "revision", 0), 0)
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "space" in details:
+            return QuotaExceeded(details)
+        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED) or "token" in details:
+            self._token = None
+            return StoreError(f"etcd refuses: {details}")
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            self._turn()
+        return StoreUnavailable(f"{code.name}: {details}")
+
+    def _turn(self) -> None:
+        """The next endpoint from now on; calls under way end on the old channel."""
+        if len(self._access.endpoints) > 1 and self._channel is not None:
+            self._number += 1
+            self._retired.append(self._channel)
+            self._channel, self._token = None, None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        for channel in (*self._retired, self._channel):
+            if channel is not None:
+                await channel.close()
+        self._retired, self._channel = [], None
+
+
+async def _settled(call: Any) -> None:
+    """Cancel a stream. gRPC ends it in a task of its own, at its poller's next event, and tells nobody."""
+    call.cancel()
+    await asyncio.sleep(0.005)
+
+
+def _kv(kv: Any) -> KeyValue:
+    key = kv.key.decode("utf-8", "replace")
+    return KeyValue(key, kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
+
+
+def _event(event: Any) -> Event:
+    kv = _kv(event.kv)
+    return Event(kv.key, kv.mod_revision, kv if event.type == pb.Event.PUT else None)
+
+
+def _compare(compare: Compare) -> Any:
+    target, name = _TARGETS[compare.field]
+    expected: dict[str, Any] = {name: compare.expected}
+    return pb.Compare(result=pb.Compare.EQUAL, target=target, key=compare.key.encode(), **expected)
+
+
+def _operation(write: Write) -> Any:
+    if isinstance(write, Put):
+        put = pb.PutRequest(key=write.key.encode(), value=write.value, lease=write.lease)
+        return pb.RequestOp(request_put=put)
+    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=write.key.encode()))
+
+
+def _end_of(prefix: bytes) -> bytes:
+    """The first key that does not begin with ``prefix`` any more."""
+    for i in range(len(prefix) - 1, -1, -1):
+        if prefix[i] < 0xFF:
+            return prefix[:i] + bytes([prefix[i] + 1])
+    return b"\0"
+
+
+def _lease_of(request: Any) -> int:
+    """The lease a request named."""
+    if isinstance(request, pb.TxnRequest):
+        return next((op.request_put.lease for op in request.success if op.request_put.lease), 0)
+    return int(getattr(request, "ID", 0))

@@ -1,0 +1,30 @@
+"""Tasks that are ended by whoever started them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Cancel the task and wait for its end; what it failed with is logged."""
+    task.cancel()
+    while not task.done():
+        await asyncio.wait([task])
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("%s failed", task.get_name(), exc_info=error)
+
+
+async def first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them returns; the others are cancelled."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            await ended(task)

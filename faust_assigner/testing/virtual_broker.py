@@ -1,0 +1,130 @@
+"""The embedded broker with a clock in the test's hand, and with faults: sessions end when the test says so.
+
+>>> with VirtualBroker() as broker:
+...     before = broker.now_ms
+...     broker.advance(60_000)
+...     broker.now_ms - before
+60000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.node import Node
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import LeaveGroup, Leaver
+from faust_assigner.coordinator.group import GroupView
+from faust_assigner.testing.faults import Faults, with_faults
+
+START_MS: Final = 1_700_000_000_000
+
+
+class VirtualBroker:
+    """``with VirtualBroker() as broker``: clients connect to ``broker.bootstrap`` as to any other.
+
+    Group timers (sessions, rebalances, initial delays) go by the virtual clock alone. Clients live in real
+    time: a heartbeat interval is as long as ever, but 45 s of silence are one ``advance(45_000)``.
+    Members are named by the client id their owner chose.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        self._now_ms = START_MS
+        self._broker = EmbeddedBroker(settings=settings, clock=lambda: self._now_ms)
+        self._faults = Faults()
+
+    def __enter__(self) -> Self:
+        self._broker.__enter__()
+        self._broker.call(lambda node: with_faults(self._broker.server, self._faults))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._broker.__exit__(kind, error, trace)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port`` for clients."""
+        return self._broker.bootstrap
+
+    @property
+    def broker(self) -> EmbeddedBroker:
+        """The broker itself."""
+        return self._broker
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """The broker's time, milliseconds since 1970."""
+        return self._now_ms
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass; every timer due by then rings at its own time, in order."""
+
+        def ring(node: Node) -> None:
+            node.ring_until(self._now_ms + milliseconds, self._set)
+
+        self._broker.call(ring)
+
+    def _set(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> GroupView | None:
+        """A group as an administrator sees it, or None."""
+
+        def look(node: Node) -> GroupView | None:
+            group = node.groups.get(group_id)
+            return group.describe() if group is not None else None
+
+        return self._broker.call(look)
+
+    def member_ids(self, group_id: str) -> dict[str, str]:
+        """Member ids by client id; empty for a group nobody knows."""
+        view = self.group(group_id)
+        return {m.client_id: m.member_id for m in view.members} if view is not None else {}
+
+    def expire(self, group_id: str, client_id: str) -> None:
+        """Put a member out as if its session had ended. Raises KeyError where there is none."""
+        member_id = self.member_ids(group_id)[client_id]
+        errors: list[Code] = []
+        self._broker.call(
+            lambda node: node.groups.ask(
+                group_id,
+                lambda token: LeaveGroup(token, (Leaver(member_id, reason="expired by a test"),)),
+                lambda reply: errors.append(reply.error),
+            )
+        )
+        assert errors == [Code.NONE], errors
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def kill(self, client_id: str) -> None:
+        """Cut a client off for good, without a word to the group, as SIGKILL does."""
+        self._tell(lambda faults: faults.kill(client_id))
+
+    def stall(self, client_id: str) -> None:
+        """Let a client's requests wait until :meth:`resume`, as SIGSTOP or a full network would."""
+        self._tell(lambda faults: faults.stall(client_id))
+
+    def resume(self, client_id: str) -> None:
+        """Serve what waited, in order."""
+        self._tell(lambda faults: faults.resume(client_id))
+
+    def lose_response(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
+        """Carry out the next request of a client (of that API), and lose the answer with its connection."""
+        self._tell(lambda faults: faults.lose(client_id, api_key, times))
+
+    @property
+    def responses_lost(self) -> int:
+        """How many answers were lost so far."""
+        return self._faults.lost
+
+    def _tell(self, fault: Callable[[Faults], None]) -> None:
+        self._broker.call(lambda node: fault(self._faults))

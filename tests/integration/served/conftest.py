@@ -1,0 +1,35 @@
+"""etcd for the service's stories, and the two stores each of them runs on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from faust_assigner.testing.etcd import EtcdServer, etcd_server
+
+_PREFIXES = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """One etcd for all stories that leave it well."""
+    with etcd_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The flags that say where the state is: in memory, or in etcd under a prefix of the test's own."""
+    if request.param == "memory":
+        return ()
+    server: EtcdServer = request.getfixturevalue("etcd")
+    return on(server)
+
+
+def on(server: EtcdServer) -> tuple[str, ...]:
+    """The flags of a new group in this etcd."""
+    prefix = f"/kafka-assigner/t{os.getpid()}-{next(_PREFIXES)}/"
+    return ("--etcd", f"http://{server.endpoint}", "--prefix", prefix)

@@ -1,0 +1,56 @@
+"""Topics that the service is not told of: Kafka is asked for their counts when somebody wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.service.errors import NotFound, StoreUnavailable
+from faust_assigner.service.server.discovery import KafkaTopics
+from tests.support.assigner import QUICK, Consumer, calls_ended, consumers, instances, settled
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """With one topic of six partitions."""
+    with EmbeddedBroker(settings={"num.partitions": 3}) as one:
+        admin = AdminClient({"bootstrap.servers": one.bootstrap})
+        for created in admin.create_topics([NewTopic("shop.orders", 6, 1)]).values():
+            created.result(10)
+        yield one
+
+
+async def test_a_topic_is_counted_and_none_is_created(broker: EmbeddedBroker) -> None:
+    """To ask for a topic that is not there does not make it."""
+    topics = KafkaTopics(broker.bootstrap)
+    try:
+        assert await topics.count("shop.orders") == 6
+        assert await topics.count("unheard") is None
+        assert await topics.count("unheard") is None
+    finally:
+        await topics.close()
+
+
+async def test_a_kafka_that_is_silent_is_asked_again() -> None:
+    """What it does not say is not known: the call fails and may be repeated."""
+    topics = KafkaTopics("127.0.0.1:1", timeout_s=2)
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1 did not say how many partitions orders has"):
+        await topics.count("orders")
+    await topics.close()
+
+
+@pytest.mark.processes
+async def test_a_consumer_brings_its_topic(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    """Kafka's dotted names too; a topic that Kafka does not have is refused."""
+    with instances(tmp_path, *QUICK, "--kafka", broker.bootstrap) as (service,):
+        members = [Consumer(service.target, name, topics=["shop.orders"]) for name in "ab"]
+        async with consumers(*members):
+            await settled(members, [3, 3])
+            stranger = Consumer(service.target, "c", topics=["unheard"])
+            with pytest.raises(NotFound, match="unheard"):
+                await stranger.client.run(stranger)
+        await calls_ended()

@@ -1,0 +1,242 @@
+"""What happens to etcd, and what the service makes of it: killed, stopped, full, compacted, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.service.errors import QuotaExceeded, StoreError, StoreUnavailable
+from faust_assigner.service.records import Ended
+from faust_assigner.service.store.base import Put
+from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from tests.support.service import Bench, eventually
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture
+def own_etcd() -> Iterator[EtcdServer]:
+    """One that may be harmed."""
+    with etcd_server(options=("--quota-backend-bytes", str(4 << 20))) as server:
+        yield server
+
+
+def opener(server: EtcdServer) -> EtcdStore:
+    """A connection to it."""
+    return EtcdStore(EtcdAccess(endpoints=(server.endpoint,), deadline_s=1.0))
+
+
+async def grown(b: Bench, server: EtcdServer) -> None:
+    """Two instances, a consumer at each, six partitions."""
+    node, other = await b.node({"t": 6}, store=opener(server)), await b.node(store=opener(server))
+    await b.consumer(node, "a")
+    await b.consumer(other, "b")
+    await b.settles(3, 3)
+
+
+async def closed(b: Bench) -> None:
+    """The connections are the test's."""
+    for node in b.nodes:
+        await node._store.close()
+
+
+async def reconnecting(b: Bench) -> None:
+    """What a client does: whose stream has ended registers again."""
+    for helper in b.helpers:
+        while helper.ended in (Ended.LEASE_LOST, Ended.REPLACED) or helper._task is None:
+            await helper.disconnect()
+            try:
+                await helper.connect()
+                helper.ended = None
+            except StoreError:
+                await asyncio.sleep(0.2)
+
+
+async def test_etcd_killed_and_started_again(own_etcd: EtcdServer) -> None:
+    """Short of the leases nobody moves; beyond them everybody fences itself, comes back and converges."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        before = b.owners()
+        own_etcd.kill()
+        await asyncio.sleep(0.5)
+        own_etcd.start()
+        await asyncio.sleep(2.0)
+        await reconnecting(b)
+        await b.settles(3, 3)
+        assert b.owners() == before
+        own_etcd.kill()
+        await eventually(lambda: not any(node.leads for node in b.nodes), "all fenced")
+        await eventually(lambda: all(h.ended is Ended.LEASE_LOST for h in b.helpers))
+        own_etcd.start()
+        await reconnecting(b)
+        await b.settles(3, 3)
+        await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
+    await closed(b)
+
+
+async def test_etcd_that_hangs_is_noticed_by_deadlines(own_etcd: EtcdServer) -> None:
+    """SIGSTOP: no call waits longer than its deadline, the leader fences itself, and goes on afterwards."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        own_etcd.send(signal.SIGSTOP)
+        with pytest.raises(StoreUnavailable):
+            await b.nodes[0]._store.get("/x")
+        await eventually(lambda: not any(node.leads for node in b.nodes))
+        own_etcd.send(signal.SIGCONT)
+        await reconnecting(b)
+        await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
+        await reconnecting(b)
+        await b.settles(3, 3)
+    await closed(b)
+
+
+async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
+    """While consumers come and go."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        admin = opener(own_etcd)
+        for number in range(3):
+            await admin.compact((await admin.list("/")).revision)
+            helper = await b.consumer(b.nodes[number % 2], f"x{number}")
+            await eventually(lambda helper=helper: helper.owned)  # type: ignore[misc]
+        await b.settles(2, 1, 1, 1, 1)
+        await admin.close()
+    await closed(b)
+
+
+async def test_etcd_over_its_quota_is_read_and_not_written(own_etcd: EtcdServer) -> None:
+    """The error says so; room made, and it goes on."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        admin = opener(own_etcd)
+        with pytest.raises(QuotaExceeded):
+            await filled(admin)
+        assert (await admin.list("/g/assignments/")).items
+        own_etcd.tool("del", "--prefix", "/fill/")
+        await admin.compact((await admin.list("/g/")).revision)
+        own_etcd.tool("defrag")
+        own_etcd.tool("alarm", "disarm")
+        await reconnecting(b)
+        await b.consumer(b.nodes[0], "c")
+        await reconnecting(b)
+        await b.settles(2, 2, 2)
+        await admin.close()
+    await closed(b)
+
+
+async def filled(store: EtcdStore) -> None:
+    """More than there is room for."""
+    for number in range(100):
+        await store.txn([], [Put(f"/fill/{number}", b"x" * 200_000)])
+
+
+async def test_a_leader_whose_lease_is_revoked_leads_no_more(own_etcd: EtcdServer) -> None:
+    """An operator's hand; another term begins."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        leader = await b.nodes[0].leader()
+        assert leader is not None
+        own_etcd.tool("lease", "revoke", f"{leader.lease_id:x}")
+        await eventually(lambda: (b.nodes[0]._mirror.view.leader or leader) != leader
+                         and b.nodes[0]._mirror.view.leader.value.lease_id != leader.lease_id)
+        await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
+        await b.settles(3, 3)
+    await closed(b)
+
+
+async def test_the_next_endpoint_is_tried_where_one_does_not_answer(own_etcd: EtcdServer) -> None:
+    """The first of the two listens to nobody."""
+    store = EtcdStore(EtcdAccess(endpoints=("127.0.0.1:1", own_etcd.endpoint), deadline_s=1.0))
+    with pytest.raises(StoreUnavailable):
+        await store.get("/x")
+    assert await store.get("/x") is None
+    assert (await store.version()).startswith("3.")
+    await store.close()
+
+
+async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
+    """Without it, or with a wrong one, nothing is answered; the token is renewed by itself."""
+    for command in (("user", "add", "root:pw"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
+        own_etcd.tool(*command)
+    nobody = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,)))
+    wrong = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,), user="root", password="no"))
+    right = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,), user="root", password="pw"))
+    for store in (nobody, wrong):
+        with pytest.raises(StoreError):
+            await store.txn([], [Put("/x", b"1")])
+    revision = (await right.txn([], [Put("/x", b"1")])).revision
+    right._token = "expired"
+    with pytest.raises(StoreError):
+        await right.get("/x")
+    kv = await right.get("/x")
+    assert kv is not None
+    assert kv.mod_revision == revision
+    assert "pw" not in repr(right._access)
+    for store in (nobody, wrong, right):
+        await store.close()
+
+
+def certificates(folder: Path) -> None:
+    """A CA, a server's and a client's certificate, as PEM files."""
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    now = datetime.datetime.now(datetime.UTC)
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test ca")])
+
+    def write(name: str, key: ec.EllipticCurvePrivateKey, subject: x509.Name, *, is_ca: bool) -> None:
+        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        hour = datetime.timedelta(hours=1)
+        made = (x509.CertificateBuilder().subject_name(subject).issuer_name(ca_name)
+                .public_key(key.public_key()).serial_number(x509.random_serial_number())
+                .not_valid_before(now - hour).not_valid_after(now + hour)
+                .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+                .add_extension(x509.SubjectAlternativeName(names), critical=False)
+                .sign(ca_key, hashes.SHA256()))
+        (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        (folder / f"{name}.key").write_bytes(key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+    write("ca", ca_key, ca_name, is_ca=True)
+    for name in ("server", "client"):
+        key = ec.generate_private_key(ec.SECP256R1())
+        write(name, key, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), is_ca=False)
+
+
+async def test_mutual_tls(tmp_path: Path) -> None:
+    """With our certificate it answers, without one it does not, nor to a client that trusts another CA."""
+    certificates(tmp_path)
+    options = ["--cert-file", "server.pem", "--key-file", "server.key", "--client-cert-auth",
+               "--trusted-ca-file", "ca.pem"]
+    options = [str(tmp_path / o) if o.endswith((".pem", ".key")) else o for o in options]
+    ca, certificate, key = ((tmp_path / n).read_bytes() for n in ("ca.pem", "client.pem", "client.key"))
+    with etcd_server(options=options, scheme="https") as server:
+        endpoints = (f"https://{server.endpoint}",)
+        right = EtcdStore(EtcdAccess(endpoints=endpoints, ca=ca, certificate=certificate, key=key))
+        assert (await right.version()).startswith("3.")
+        for access in (EtcdAccess(endpoints=endpoints, ca=ca), EtcdAccess(endpoints=endpoints)):
+            store = EtcdStore(access)
+            with pytest.raises(StoreUnavailable):
+                await store.version()
+            await store.close()
+        await right.close()
+
+
+def test_access_that_contradicts_itself_is_refused() -> None:
+    """Before anything is connected."""
+    for wrong in ({"endpoints": ()}, {"endpoints": ("a:1",), "certificate": b"x"},
+                  {"endpoints": ("http://a:1", "https://b:1")}):
+        with pytest.raises(ConfigError):
+            EtcdAccess(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,227 @@
+"""Planted bugs of warm-ups and of late starters, in the planner and around it."""
+
+from __future__ import annotations
+
+from tests.mutants import Mutant
+
+_WARMUP, _STICKY, _PREVIOUS = (f"faust_assigner/{name}.py" for name in ("warmup", "sticky", "previous"))
+_PLANNER, _NUMBERS = "faust_assigner/planner.py", "faust_assigner/actives/numbers.py"
+_FOLLOW_UP, _POSITIONS = (f"faust_assigner/app/round/{name}.py" for name in ("follow_up", "positions"))
+_PROPERTY = "tests/property/warm/test_warmups.py::test_"
+_BOUND = f"{_PROPERTY}the_target_is_reached_in_as_many_rounds_as_are_promised"
+_JOIN = f"{_PROPERTY}a_joins_tasks_come_when_they_are_warm"
+_GIVEN_UP = f"{_PROPERTY}of_one_that_never_catches_up_another_task_is_asked_for"
+_EXCHANGED = f"{_PROPERTY}what_was_given_up_is_exchanged_for_another_of_its_owner"
+_SHORT = f"{_PROPERTY}less_than_the_acceptable_lag_is_no_reason_to_wait"
+_WIRE = "tests/unit/wire/test_positions.py::test_"
+_ASKS = "tests/unit/app/round/test_follow_up.py::test_"
+_SAID = "tests/unit/app/round/test_positions.py::test_"
+_LATE = "tests/property/warm/test_late_starters.py::test_"
+
+MUTANTS = (
+    Mutant(
+        story="work moves before its state",
+        file=_WARMUP,
+        old="self.lag(g, number, member) <= self.policy.acceptable_recovery_lag\n",
+        new="self.lag(g, number, member) >= 0\n",
+        red=(_JOIN, _SHORT),
+    ),
+    Mutant(
+        story="exactly as far behind as is acceptable is too far",
+        file=_WARMUP,
+        old="self.lag(g, number, member) <= self.policy.acceptable_recovery_lag\n",
+        new="self.lag(g, number, member) < self.policy.acceptable_recovery_lag\n",
+        red=(_SHORT,),
+    ),
+    Mutant(
+        story="an owner that restores itself is taken for the end of its changelog",
+        file=_WARMUP,
+        old="            np.maximum.at(end, row, self._at(topic, number[row], holder))\n",
+        new="",
+        red=(f"{_PROPERTY}the_end_is_the_furthest_that_anybody_has_come",),
+    ),
+    Mutant(
+        story="a member that tells nothing is waited for, for good",
+        file=_WARMUP,
+        old="        measured = self.tells[member] & self.tells[before]\n",
+        new="        measured = self.tells[before]\n",
+        red=(f"{_PROPERTY}what_cannot_be_measured_is_not_waited_for[target]",),
+    ),
+    Mutant(
+        story="one member warms up everything at a time",
+        file=_WARMUP,
+        old="< self.policy.max_per_member]",
+        new="< self.policy.max_per_group]",
+        red=(_JOIN,),
+    ),
+    Mutant(
+        story="the group warms up everything at a time",
+        file=_WARMUP,
+        old="[: self.policy.max_per_group]\n",
+        new="\n",
+        red=(f"{_BOUND}[3-churn-6]",),
+    ),
+    Mutant(
+        story="long tables come before short ones",
+        file=_WARMUP,
+        old="        order = np.lexsort((off, self._lags(off, target), ~begun))\n",
+        new="        order = np.lexsort((off, ~begun))\n",
+        red=(f"{_PROPERTY}of_two_on_one_member_the_shorter_comes_first",),
+    ),
+    Mutant(
+        story="what is begun is dropped for what is shorter",
+        file=_STICKY,
+        old="    if promises and (promised := previous.awaited != NOBODY).any():\n",
+        new="    if (promised := previous.awaited != previous.awaited).any():\n",
+        red=(f"{_PROPERTY}what_was_promised_is_asked_for_again",),
+    ),
+    Mutant(
+        story="a long one is dropped for a short one each time",
+        file=_WARMUP,
+        old="        order = np.lexsort((off, self._lags(off, target), ~begun))\n",
+        new="        order = np.lexsort((off, self._lags(off, target)))\n",
+        red=(f"{_PROPERTY}the_begun_keep_their_place_beside_the_short",),
+    ),
+    Mutant(
+        story="a task moves to a copy that is far behind, though another has caught up",
+        file=_NUMBERS,
+        old="        first[may] = caught_up(number[may], member[may])\n",
+        new="",
+        red=(f"{_PROPERTY}of_copies_those_that_have_caught_up_are_moved_onto",),
+    ),
+    Mutant(
+        story="one that never catches up is waited for, for good",
+        file=_WARMUP,
+        old="        overdue = self._overdue\n",
+        new="        overdue: set[tuple[int, int]] = set()\n",
+        red=(_EXCHANGED,),
+    ),
+    Mutant(
+        story="what was given up is still awaited",
+        file=_WARMUP,
+        old="            waits[task] &= target[task] != m\n",
+        new="            pass\n",
+        red=(_GIVEN_UP,),
+    ),
+    Mutant(
+        story="a task is exchanged for one that was given up before",
+        file=_WARMUP,
+        old="            mine = mine[[(t, m) not in overdue for t in mine.tolist()]]\n",
+        new="",
+        red=(_EXCHANGED,),
+    ),
+    Mutant(
+        story="this round forgets what waits",
+        file="faust_assigner/promotion.py",
+        old="np.where(waiting, previous.owner, target)\n",
+        new="target.copy()\n",
+        red=(_JOIN, f"{_BOUND}[3-join-6]"),
+    ),
+    Mutant(
+        story="after a death, replicas warm up for a target that the next round does not have",
+        file=_PLANNER,
+        old="    if (lost & (owner != target)).any():\n",
+        new="    if False:\n",
+        red=(f"{_BOUND}[3-die-6]",),
+    ),
+    Mutant(
+        story="a warm-up takes the place of a standby",
+        file=_PLANNER,
+        old="np.where(far, owner, target), replicas)\n",
+        new="target, replicas)\n",
+        red=(_JOIN,),
+    ),
+    Mutant(
+        story="a spare is dropped for a replica on its way",
+        file=_PREVIOUS,
+        old="        copy_was_standby=was_standby & (awaited[task] != member),\n",
+        new="        copy_was_standby=was_standby,\n",
+        red=(f"{_PROPERTY}standbys_stay_while_warm_ups_are_under_way",),
+    ),
+    Mutant(
+        story="of two that may have the odd task, the one with more copies gets it, not the promised one",
+        file="faust_assigner/actives/counts.py",
+        old="        lucky = np.lexsort((-warm[0], lands, at_home, stays))[: extra[0]]\n",
+        new="        lucky = np.lexsort((-warm[0], at_home, stays))[: extra[0]]\n",
+        red=(f"{_PROPERTY}all_that_was_promised_comes_though_counts_could_be_others",),
+    ),
+    Mutant(
+        story="offsets that fall from one partition to the next are read wrong",
+        file="faust_assigner/wire/positions.py",
+        old="np.where(value & 1, -((value + 1) >> 1), value >> 1)\n",
+        new="value >> 1\n",
+        red=(f"{_WIRE}random_positions_come_back",),
+    ),
+    Mutant(
+        story="a member with nothing is taken for one that cannot tell",
+        file="faust_assigner/wire/join.py",
+        old="    if data.positions is not None:\n",
+        new="    if data.positions:\n",
+        red=(f"{_WIRE}they_travel_in_a_join_and_older_members_say_none",
+             "tests/unit/app/round/test_warming.py::test_a_joins_partitions_come_when_their_state_is_there"),
+    ),
+    Mutant(
+        story="without warm-ups a round is asked for while standbys are behind",
+        file=_FOLLOW_UP,
+        old="            self.deadline_s is not None and bool(done)",
+        new="            bool(done)",
+        red=(f"{_ASKS}without_warm_ups_one_waits_for_all",),
+    ),
+    Mutant(
+        story="each round gives a slow one all the time again",
+        file=_FOLLOW_UP,
+        old="{tp: self._first.get(tp, now) for tp in awaited.tps}",
+        new="dict.fromkeys(awaited.tps, now)",
+        red=(f"{_ASKS}a_deadline_runs_over_rounds",),
+    ),
+    Mutant(
+        story="a round that changes nothing is asked for again and again",
+        file=_FOLLOW_UP,
+        old="min(2 * self._slower, MOST_PATIENCE) if in_vain else 1\n",
+        new="1\n",
+        red=(f"{_ASKS}a_round_that_changed_nothing_makes_the_next_one_later",),
+    ),
+    Mutant(
+        story="under exactly_once a changelog seems to end at the last commit",
+        file=_POSITIONS,
+        old="        for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):\n",
+        new="        for tp, (_, offset) in ():\n",
+        red=(f"{_SAID}what_is_written_and_not_yet_committed_counts",),
+    ),
+    Mutant(
+        story="old files are taken for state of this group",
+        file=_POSITIONS,
+        old=" and p in held[topic]}:\n",
+        new="}:\n",
+        red=(f"{_SAID}what_this_member_does_not_hold_is_not_told",),
+    ),
+    Mutant(
+        story="work waits, and nobody asks for the round that ends it",
+        file="faust_assigner/app/round/warming.py",
+        old=" or read_or_default(app, table.FOLLOW_UP_S) <= 0:\n",
+        new=":\n",
+        red=("tests/unit/app/round/test_warming.py::test_without_warm_ups_all_move_at_once",),
+    ),
+    Mutant(
+        story="what others owned before a stop is forgotten when a worker starts late",
+        file="faust_assigner/app/round/member.py",
+        old="    before = former()\n",
+        new="    before = former() if memory.answer is None else Former()\n",
+        red=("tests/unit/app/round/test_late_starters.py::test_who_starts_late_finds_its_partitions_again",),
+    ),
+    Mutant(
+        story="late starters get any tasks that are warm",
+        file=_NUMBERS,
+        old="    if first.any() or (home is not None and (home != NOBODY).any()):\n",
+        new="    if first.any():\n",
+        red=(f"{_LATE}late_starters_are_met_as_the_oracle_would[0-30]",
+             "tests/property/warm/test_homing.py::test_larger_cases_are_as_good_as_the_oracles"),
+    ),
+    Mutant(
+        story="one that was given something since is believed about the dead",
+        file=_PREVIOUS,
+        old="np.where((dates >= generations)[was], was, NOBODY)\n",
+        new="was\n",
+        red=(f"{_LATE}who_was_given_something_since_says_nothing_of_the_dead",),
+    ),
+)

@@ -1,0 +1,253 @@
+"""What is promised when the group changes its protocol, when time takes members, and when topics change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, DeleteGroup, JoinGroup, LeaveGroup
+from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.protocol import read_assignment, read_subscription
+from tests.property.consumer_sim import rules
+from tests.property.consumer_sim.model import Known, Model, must, pairs
+from tests.property.consumer_sim.promises import Promises
+from tests.property.consumer_sim.seen import Seen, SeenMember
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A classic group just before an event: its members as far as the protocol tells."""
+
+    members: Mapping[str, Known]
+    assigned: Mapping[str, Mapping[str, tuple[int, ...]]]
+    generation: int
+    is_consumers: bool
+    readable: bool
+
+
+class Conversions(Promises):
+    """Judges what touches both protocols."""
+
+    def snapshot(self, group: Group | None) -> Snapshot | None:
+        """What must be known of a classic group, should the event convert it."""
+        if not isinstance(group, ClassicGroup):
+            return None
+        spoken = group.protocol_name or group.roster.select_protocol()
+        members, assigned, readable = {}, {}, True
+        for m in group.roster:
+            said, given = read_subscription(m.metadata(spoken)), read_assignment(m.assignment)
+            if said is None or given is None:
+                readable = False
+                continue
+            names = tuple(p.name for p in m.protocols)
+            members[m.member_id] = Known(
+                True, m.instance_id, frozenset(said.topics), "", m.rebalance_timeout_ms, m.session_timeout_ms,
+                None, names,
+            )  # fmt: skip
+            assigned[m.member_id] = given
+        consumers = group.protocol_type == "consumer"
+        return Snapshot(members, assigned, group.generation, consumers, readable)
+
+    def judge_all(
+        self, event: Any, before: Seen, after: Seen, replies: Mapping[int, fx.Reply], now: int, cat: Catalogue
+    ) -> None:
+        """A request to a consumer group that stays one."""
+        must(not self._must_downgrade(event), "it should have become a classic group", event)
+        founds = isinstance(event, JoinGroup) and not self.model.members
+        if founds:
+            must(self._expect_founding(event) is not Code.NONE, "an empty group takes any protocol", event)
+            return
+        self.judge(event, before, after, replies, now, cat)
+
+    def _expect_founding(self, event: JoinGroup) -> Code:
+        if not 6_000 <= event.session_timeout_ms <= 1_800_000:
+            return Code.INVALID_SESSION_TIMEOUT
+        if not event.protocols or not event.protocol_type:
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        return Code.UNKNOWN_MEMBER_ID if event.member_id else Code.NONE
+
+    # -- upgrade ---------------------------------------------------------------------------------
+
+    def expect_upgrade(self, event: ConsumerGroupHeartbeat, was: Snapshot) -> Code:
+        """What a ConsumerGroupHeartbeat to a classic group is answered."""
+        error = rules.is_malformed(event)
+        if error is not Code.NONE:
+            return error
+        fits = len(was.members) <= self.setting.max_size
+        allowed = not was.members or (self.setting.policy.upgrades and was.is_consumers and fits)
+        if event.member_epoch != 0 or not was.readable or not allowed:
+            return Code.GROUP_ID_NOT_FOUND
+        replaces = any(k.instance == event.instance_id for k in was.members.values() if k.instance)
+        full = (
+            len(was.members) >= self.setting.max_size and event.member_id not in was.members and not replaces
+        )
+        return Code.GROUP_MAX_SIZE_REACHED if full else Code.NONE
+
+    def upgraded(
+        self,
+        event: Any,
+        was: Snapshot | None,
+        after: Seen,
+        replies: Mapping[int, fx.Reply],
+        now: int,
+        cat: Catalogue,
+    ) -> None:
+        """A classic group is a consumer group now: everybody is where the last assignment put it."""
+        assert was is not None
+        joins = isinstance(event, ConsumerGroupHeartbeat) and self.expect_upgrade(event, was) is Code.NONE
+        must(joins, "nothing allowed this upgrade", event, self.setting.policy)
+        others = {t: r for t, r in replies.items() if t != event.token}
+        told = all(getattr(r, "error", None) is Code.REBALANCE_IN_PROGRESS for r in others.values())
+        must(told, "who was parked is told to come again", others)
+        taken: set[Any] = set()
+        before: dict[str, SeenMember] = {}
+        epoch = max(was.generation, 1)  # 0 would mean joining
+        for member_id, given in was.assigned.items():
+            has = pairs(cat.partitions_of(given)) - taken
+            taken |= has
+            since = dict.fromkeys(has, epoch)
+            before[member_id] = SeenMember(epoch, epoch, "stable", has, frozenset(), has, since)
+        self.model.members = dict(was.members)
+        self.model.computed_at = None
+        for member_id, known in self.model.members.items():
+            known.held = before[member_id].assigned
+            known.set("session", now + known.session_ms)
+        seen = Seen(before, epoch, epoch, {})
+        own = {event.token: replies[event.token]}
+        self.judge(event, seen, after, own, now, cat)
+
+    def in_classic(self, event: Any, was: Snapshot | None, replies: Mapping[int, fx.Reply]) -> None:
+        """A classic group stayed one."""
+        self.model.members.clear()
+        if isinstance(event, ConsumerGroupHeartbeat) and was is not None:
+            expected, reply = self.expect_upgrade(event, was), replies[event.token]
+            must(
+                expected is not Code.NONE,
+                "it should have become a consumer group",
+                event,
+                self.setting.policy,
+            )
+            must(reply.error is expected, "B3: the error", reply.error.name, expected.name, event)
+
+    # -- downgrade -------------------------------------------------------------------------------
+
+    def _leavers(self, event: Any) -> set[str]:
+        """Who a request lets go, if it is well formed and admitted."""
+        if isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch == -1:
+            known = event.member_id in self.model.members
+            fits = (
+                event.instance_id is None or self.model.instances().get(event.instance_id) == event.member_id
+            )
+            well = rules.is_malformed(event) is Code.NONE
+            return {event.member_id} if known and fits and well else set()
+        if isinstance(event, LeaveGroup):
+            found = [rules.leaver(who, self.model) for who in event.leavers]
+            return {member_id for member_id, code in found if code is Code.NONE}
+        return set()
+
+    def _must_downgrade(self, event: Any) -> bool:
+        if not self.setting.policy.downgrades:
+            return False
+        model, gone = self.model, self._leavers(event)
+        if isinstance(event, JoinGroup) and model.members:
+            holder = model.instances().get(event.instance_id) if event.instance_id is not None else None
+            if holder is None or event.member_id or rules.join(event, model, self.setting) is not Code.NONE:
+                return False
+            return _leaves_classic(model, {holder}) or (
+                len(model.members) == 1 and not model.members[holder].classic
+            )
+        return _leaves_classic(model, gone)
+
+    def downgraded(
+        self, event: Any, before: Seen, group: Group | None, replies: Mapping[int, fx.Reply]
+    ) -> None:
+        """A consumer group is a classic one now, or gone."""
+        if group is None:
+            must(isinstance(event, DeleteGroup) and not before.members, "it was dropped", event)
+            self.model = Model()
+            return
+        founded = isinstance(event, JoinGroup) and not before.members
+        must(
+            founded or self._must_downgrade(event),
+            "nothing allowed this downgrade",
+            event,
+            self.setting.policy,
+        )
+        must(
+            founded or replies[event.token].error is Code.NONE, "the answer of who brought it about", replies
+        )
+        arrived = set()
+        gone = self._leavers(event)
+        if isinstance(event, JoinGroup) and not founded:
+            gone = {self.model.instances()[str(event.instance_id)]}
+            arrived = {event.new_member_id}
+        if not founded:
+            self._check_classic(before, group, gone, arrived)
+        self.model.members.clear()
+
+    def downgraded_by_time(self, before: Seen, group: Group | None, now: int) -> None:
+        """The last member of KIP-848 was silent for too long."""
+        may = self.model.may_expire(now)
+        staying = {m.member_id for m in group.describe().members} if group is not None else set()
+        gone = before.members.keys() - staying
+        allowed = self.setting.policy.downgrades and gone <= may and _leaves_classic(self.model, set(gone))
+        must(allowed, "nothing allowed this downgrade", gone, may)
+        self.model.members.clear()
+
+    def _check_classic(self, before: Seen, group: Group, gone: set[str], arrived: set[str]) -> None:
+        view = group.describe()
+        expected = (before.members.keys() - gone) | arrived
+        must(
+            {m.member_id for m in view.members} == expected,
+            "the members of the classic group",
+            view,
+            expected,
+        )
+        must(
+            view.epoch >= before.epoch,
+            "B1: the generation is below the group epoch",
+            view.epoch,
+            before.epoch,
+        )
+
+    # -- time and topics -------------------------------------------------------------------------
+
+    def expired(self, before: Seen, after: Seen, now: int, *, dirty: bool) -> None:
+        """Timers rang: those went whose time was over, nobody else, and the epoch rose for each."""
+        gone = before.members.keys() - after.members.keys()
+        must(
+            gone <= self.model.may_expire(now), "it was removed too early", gone - self.model.may_expire(now)
+        )
+        stays = self.model.must_expire(now) - gone
+        must(not stays, "B10: its time is over", stays)
+        rise, first = after.epoch - before.epoch, before.target_epoch == 0
+        must(len(gone) <= rise <= len(gone) + dirty + first, "expired members raise the epoch", gone, rise)
+        for member_id in gone:
+            del self.model.members[member_id]
+
+    def topics_changed(self, before: Seen, after: Seen, old: Catalogue, new: Catalogue) -> None:
+        """The epoch rises exactly when a topic that somebody reads is another one now."""
+        must(after.members.keys() == before.members.keys(), "topics changed the members")
+        rise, changed = after.epoch - before.epoch, self._facts(old) != self._facts(new)
+        first = before.target_epoch == 0 and self.setting.inline_size == 0
+        must(rise == (changed and bool(before.members)) or first, "topics and the group epoch", rise, changed)
+
+    def _facts(self, catalogue: Catalogue) -> dict[str, int]:
+        names = {n for k in self.model.members.values() for n in k.names}
+        regexes = {k.regex for k in self.model.members.values() if k.regex}
+        return {n: topic.partitions for n, topic in catalogue.by_name.items()
+                if n in names or any(re2.fullmatch(r, n) for r in regexes)}  # fmt: skip
+
+
+def _leaves_classic(model: Model, gone: set[str]) -> bool:
+    """Whether only classic members stay, and somebody who goes was none."""
+    staying = [k for m, k in model.members.items() if m not in gone]
+    modern = any(not model.members[m].classic for m in gone)
+    return bool(staying) and modern and all(k.classic for k in staying)

@@ -1,0 +1,13 @@
+"""What a broken promise is."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+def must(holds: object, promise: str, *facts: object) -> None:
+    """Raise Violation unless it holds."""
+    if not holds:
+        raise Violation(f"{promise}: {' '.join(map(repr, facts))}")

@@ -1,0 +1,293 @@
+"""A consumer in the simulator: it warms, releases, commits, breaks, comes back, and sometimes lies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
+from faust_assigner.service.errors import ServiceRefused, StoreError
+from faust_assigner.service.handoff import Happening, TopicPartition
+from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.records import Action, Consumer, Ended
+from tests.property.service_sim.process import Process
+from tests.property.service_sim.sink import Sink
+
+T = TypeVar("T")
+HEARTBEAT_S = 0.5
+PATIENCE_S = 6.0
+
+
+class Broken(Exception):
+    """The connection to the instance broke."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer of a consumer and what came of it: refused, or not."""
+
+    at: TopicPartition
+    name: str
+    happening: Happening
+    handoff_id: int
+    sent: float
+    answered: float
+    refused: bool
+
+
+@dataclass
+class Instance:
+    """An instance of the service, as a consumer finds it."""
+
+    node: AssignerNode
+    process: Process
+
+
+@dataclass(eq=False)
+class SimConsumer:
+    """``stuck``: it never gets warm; ``failing``: it says that it cannot; ``mute``: it never releases."""
+
+    name: str
+    process: Process
+    draw: random.Random
+    sink: Sink
+    instances: list[Instance]
+    heard: list[Said]
+    warm_s: float = 0.3
+    stuck: bool = False
+    failing: bool = False
+    mute: bool = False
+    declares: tuple[tuple[str, ...], ...] = ()
+    owned: dict[TopicPartition, int] = field(default_factory=dict)
+    fence_at: float = 0.0
+    gone: bool = False
+    drain: bool = False
+    stream: CommandStream | None = None
+    _break: asyncio.Event = field(default_factory=asyncio.Event)
+    _jobs: list[asyncio.Task[None]] = field(default_factory=list)
+
+    # -- what it does ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Live."""
+        self._job(self._life())
+        self._job(self._work())
+
+    def _job(self, work: object) -> None:
+        self._jobs = [job for job in self._jobs if not job.done()]
+        job = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        job.add_done_callback(_tell)
+        self._jobs.append(job)
+
+    def crash(self) -> None:
+        """SIGKILL."""
+        self.gone = True
+        self.owned.clear()
+        for job in self._jobs:
+            job.cancel()
+        if self.stream is not None:
+            closing, self.stream = self.stream, None
+            self._jobs = [asyncio.get_running_loop().create_task(closing.close())]
+
+    def reconnect(self) -> None:
+        """The connection breaks."""
+        self._break.set()
+
+    def processing(self) -> list[TopicPartition]:
+        """What it works on now: what is its own, while it is sure of it, awake and alive."""
+        if self.gone or self.process.paused or self.process.monotonic() >= self.fence_at:
+            return []
+        return sorted(self.owned)
+
+    async def _work(self) -> None:
+        while True:
+            await self.process.sleep(0.2)
+            for at in self.processing():
+                if not self.sink.commit(at, self.owned[at]):
+                    self.owned.pop(at, None)
+
+    async def _life(self) -> None:
+        while not self.gone:
+            instance = self.draw.choice(self.instances)
+            self._break.clear()
+            with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
+                await self._connected(instance)
+            if not self.gone:
+                await self.process.sleep(self.draw.choice((0.05, 0.3, 1.0)))
+
+    async def _connected(self, instance: Instance) -> None:
+        stream = self.stream = await self._registered(instance)
+        beating: asyncio.Task[None] | None = None
+        broken = asyncio.get_running_loop().create_task(_any(self._break, instance.process.dead))
+        try:
+            if self.drain:
+                self._job(self._leave(instance))
+            while True:
+                reading = asyncio.get_running_loop().create_task(_next(stream))
+                await asyncio.wait([reading, broken], return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    reading.cancel()
+                    raise Broken
+                command = reading.result()
+                await instance.process.runs()
+                await self.process.runs()
+                await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
+                if self._break.is_set() or instance.process.dead.is_set():
+                    raise Broken
+                if command is None:
+                    break
+                self._obey(instance, command)
+                if beating is None:
+                    # Only now: a new session says nothing of what an older one was told.
+                    beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
+            if stream.ended is Ended.DRAINED:
+                self.gone = True
+                self.owned.clear()
+        finally:
+            if beating is not None:
+                beating.cancel()
+            broken.cancel()
+            self.stream = None
+            if not instance.process.dead.is_set():
+                self._job(stream.close())
+
+    async def _registered(self, instance: Instance) -> CommandStream:
+        """A stream; one that we do not live to see, or that comes too late, is closed by its instance."""
+        opened: list[CommandStream] = []
+
+        async def register() -> CommandStream:
+            wishes = Consumer(name=self.name, co_partitioned=self.declares)
+            opened.append(await instance.node.register(wishes))
+            return opened[0]
+
+        try:
+            return await self._call(instance, register)
+        except BaseException:
+            for stream in opened:
+                asyncio.get_running_loop().create_task(stream.close())
+            raise
+
+    async def _beat(self, instance: Instance, stream: CommandStream) -> None:
+        """Ask how long the registration surely lives, counted from when we asked."""
+        while True:
+            sent = self.process.monotonic()
+            with contextlib.suppress(Broken, TimeoutError):
+                lives = await self._call(instance, lambda: _value(stream.lives_s))
+                self.fence_at = max(self.fence_at, sent + lives)
+            await self.process.sleep(HEARTBEAT_S)
+
+    def _obey(self, instance: Instance, command: Command) -> None:
+        if isinstance(command, Assignment):
+            if command.full:
+                self.owned = {}
+            for at in command.unassigned:
+                self.owned.pop(at, None)
+            for owned in command.assigned:
+                self._own(owned)
+        elif isinstance(command, Warm):
+            self._job(self._warm(instance, command))
+        elif isinstance(command, Release) and not self.mute:
+            self._job(self._release(instance, command))
+        elif isinstance(command, AbortWarm):
+            pass
+
+    def _own(self, owned: Owned) -> None:
+        if self.processing() or self.process.monotonic() < self.fence_at:
+            self.sink.begins(owned)
+        self.owned[owned.at] = owned.epoch
+
+    async def _warm(self, instance: Instance, warm: Warm) -> None:
+        if self.stuck:
+            return
+        await self.process.sleep(self.warm_s)
+        if self.failing:
+            await self._say(instance, warm.at, warm.handoff_id, Happening.GAVE_UP)
+        else:
+            await self._say(instance, warm.at, warm.handoff_id, Happening.WARM)
+
+    async def _release(self, instance: Instance, release: Release) -> None:
+        self.owned.pop(release.at, None)  # drained: from here on it is not processed
+        offset = self.sink.offset.get(release.at, 0)
+        await self.process.sleep(self.draw.choice((0.0, 0.1, 0.5)))
+        await self._say(instance, release.at, release.handoff_id, Happening.LET_GO, offset=offset)
+
+    async def _leave(self, instance: Instance) -> None:
+        with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
+            action = await self._call(instance, lambda: instance.node.deregister(self.name))
+            if action is Action.SHUTDOWN_NOW:
+                self.crash()
+
+    # -- what it says ---------------------------------------------------------------------------------
+
+    async def _say(self, instance: Instance, at: TopicPartition, handoff_id: int, happening: Happening,
+                   *, offset: int | None = None) -> None:
+        """Say it until it was answered; sometimes twice, and from another instance."""
+        for attempt in range(8):
+            where = instance if attempt == 0 else self.draw.choice(self.instances)
+            try:
+                refused = await self.say(where, at, handoff_id, happening, offset=offset)
+            except (Broken, StoreError, TimeoutError):
+                await self.process.sleep(self.draw.choice((0.1, 0.5)))
+                continue
+            if refused or self.draw.random() < 0.9:
+                return
+
+    async def say(self, instance: Instance, at: TopicPartition, handoff_id: int, happening: Happening,
+                  *, offset: int | None = None, name: str | None = None) -> bool:
+        """Once; whether it was refused."""
+        name, sent = name or self.name, self.process.monotonic()
+        node = instance.node
+        calls: dict[Happening, Callable[[], Awaitable[None]]] = {
+            Happening.WARM: lambda: node.partition_ready(name, at, handoff_id=handoff_id),
+            Happening.LET_GO: lambda: node.partition_released(name, at, handoff_id=handoff_id, offset=offset),
+            Happening.GAVE_UP: lambda: node.warm_failed(name, at, reason="no", handoff_id=handoff_id),
+        }
+        refused = False
+        try:
+            await self._call(instance, calls[happening])
+        except ServiceRefused:
+            refused = True
+        self.heard.append(Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused))
+        return refused
+
+    async def _call(self, instance: Instance, call: Callable[[], Awaitable[T]]) -> T:
+        """There and back; the instance may be dead, or stop meanwhile."""
+        await self.process.runs()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
+            if instance.process.dead.is_set():
+                raise Broken
+            await instance.process.runs()
+            answer = await call()
+            await instance.process.runs()
+            await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
+        await self.process.runs()
+        if instance.process.dead.is_set():
+            raise Broken
+        return answer
+
+
+def _tell(job: asyncio.Task[None]) -> None:
+    """A job that failed is not overlooked."""
+    if not job.cancelled() and (error := job.exception()) is not None:
+        job.get_loop().call_exception_handler({"message": "a consumer failed", "exception": error})
+
+
+async def _next(stream: CommandStream) -> Command | None:
+    try:
+        return await stream.__anext__()
+    except StopAsyncIteration:
+        return None
+
+
+async def _any(*events: asyncio.Event) -> None:
+    while not any(event.is_set() for event in events):
+        await asyncio.sleep(0.05)
+
+
+async def _value(value: T) -> T:
+    return value

@@ -1,0 +1,340 @@
+"""One run: instances, consumers, the store, and what happens to them; the promises at every step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.handoff import Happening, TopicPartition
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.settings import ServiceSettings
+from tests.property.service_sim.acts import Act, Setting
+from tests.property.service_sim.book import must
+from tests.property.service_sim.consumer import Instance, Said, SimConsumer
+from tests.property.service_sim.linear import check_history
+from tests.property.service_sim.process import FarStore, Process
+from tests.property.service_sim.promises import Promises, WatchedStore
+from tests.property.service_sim.sink import Sink
+
+MAX_CONSUMERS = 6
+STEP_S = 0.25
+
+
+@dataclass(eq=False)
+class Running(Instance):
+    """An instance and its network."""
+
+    far: FarStore
+    starting: asyncio.Task[None]
+
+
+class World:
+    """One run's state; ``do`` carries out an act, ``settle`` waits for what must come when faults stop."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.draw = random.Random(setting.seed ^ 0x5EED)
+        self.settings = ServiceSettings(
+            prefix="/g/", consumer_ttl_s=6.0, consumer_keepalive_s=1.0, leader_ttl_s=4.0,
+            leader_keepalive_s=1.0, election_retry_s=1.0, debounce_s=1.0, handoff_timeout_s=15.0,
+            cooldown_s=10.0, reconcile_s=3.0, strict=setting.strict, channel=setting.channel,
+            max_handoffs=setting.limit * 4, max_handoffs_per_consumer=setting.limit)
+        self.outside = Process("outside")
+        self.promises = Promises(self.settings, self.outside)
+        self.store = WatchedStore(clock=self.outside)
+        self.store.promises = self.promises
+        self.sink = Sink(strict=setting.strict)
+        self.instances: list[Running] = []
+        self.consumers: list[SimConsumer] = []
+        self.said: list[Said] = []
+        self.counts = {"t": setting.partitions, "one.more": 2}
+        if setting.pairs:
+            self.counts["twin"] = setting.partitions
+        self.names = 0
+        self._later: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> None:
+        """The instances start."""
+        for number in range(self.setting.nodes):
+            self.instances.append(self._instance(f"n{number}"))
+        await asyncio.sleep(1.0)
+
+    def _instance(self, name: str) -> Running:
+        process = Process(name, skew_s=self.draw.choice((0.0, 0.0, 1.5, -1.5)))
+        far = FarStore(self.store, process, random.Random(self.draw.random()), self.promises.sent,
+                       self.promises.renewed)
+        node = AssignerNode(far, self.settings, node_id=name, topics=dict(self.counts), clock=process)
+        loop = asyncio.get_running_loop()
+        return Running(node, process, far, loop.create_task(_started(node, process), name=name))
+
+    # -- acts -----------------------------------------------------------------------------------------
+
+    async def do(self, act: Act) -> None:
+        """One act, and the time after it."""
+        handler = getattr(self, f"_{act.kind}")
+        await handler(act)
+        await self.passes(act.wait)
+
+    async def passes(self, seconds: float) -> None:
+        """Time; the promises that must hold at every moment are looked at in small steps."""
+        while True:
+            self.check()
+            if seconds <= 0:
+                return
+            await asyncio.sleep(min(seconds, STEP_S))
+            seconds -= STEP_S
+
+    def check(self) -> None:
+        """C2 and C4, now; and what was broken meanwhile."""
+        if self.promises.broken is not None:
+            raise self.promises.broken
+        if self.setting.strict:
+            self.sink.check(self.consumers)
+        leading = [i.node for i in self.instances if not i.process.paused and i.node.leads]
+        must(len(leading) <= 1, "C4 one leader at a time", [node.node_id for node in leading])
+        leader = self.promises.view.leader
+        for node in leading:
+            must(leader is not None and leader.value.holder == node.node_id,
+                 "C4 it leads while its key is there", node.node_id, leader)
+
+    def _one(self, act: Act) -> SimConsumer | None:
+        living = [consumer for consumer in self.consumers if not consumer.gone]
+        return living[act.who % len(living)] if living else None
+
+    def _node(self, act: Act) -> Running:
+        """Half of the time the one that leads."""
+        leaders = [i for i in self.instances if i.node.leads]
+        if leaders and act.who % 2:
+            return leaders[0]
+        return self.instances[act.who // 2 % len(self.instances)]
+
+    async def _nothing(self, act: Act) -> None:
+        pass
+
+    async def _join(self, act: Act) -> None:
+        self.consumers = [consumer for consumer in self.consumers if not consumer.gone]
+        if len(self.consumers) >= MAX_CONSUMERS:
+            return
+        self.names += 1
+        consumer = SimConsumer(f"c{self.names}", Process(f"c{self.names}"), random.Random(self.draw.random()),
+                               self.sink, self.instances, self.said,  # type: ignore[arg-type]
+                               warm_s=(0.05, 0.3, 1.5, 4.0)[act.who % 4],
+                               declares=(("t", "twin"),) if self.setting.pairs else ())
+        self.consumers.append(consumer)
+        consumer.start()
+
+    async def _crash(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.crash()
+
+    async def _stall(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.process.pause()
+            self._after(act.seconds, consumer.process.go_on)
+
+    async def _reconnect(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.reconnect()
+
+    async def _leave(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.drain = True
+            consumer.reconnect()
+
+    async def _stuck(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.stuck = not consumer.stuck
+
+    async def _failing(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.failing = not consumer.failing
+
+    async def _mute(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.mute = not consumer.mute
+
+    async def _pause(self, act: Act) -> None:
+        process = self._node(act).process
+        process.pause()
+        self._after(act.seconds, process.go_on)
+
+    async def _cut(self, act: Act) -> None:
+        far = self._node(act).far
+        far.cut = True
+        self._after(act.seconds, lambda: setattr(far, "cut", False))
+
+    async def _lossy(self, act: Act) -> None:
+        far = self._node(act).far
+        far.loss = 0.3
+        self._after(act.seconds, lambda: setattr(far, "loss", 0.0))
+
+    async def _kill(self, act: Act) -> None:
+        """An instance dies; another process of the same place starts a while later."""
+        old = self._node(act)
+        place = self.instances.index(old)
+        old.process.dead.set()
+        await _killed(old)
+        old.process.go_on()  # whoever waits for it finds it dead
+        self.names += 1
+        self.instances[place] = self._instance(f"n{place}-{self.names}")
+
+    async def _coup(self, act: Act) -> None:
+        """The leader stops for longer than its lease, somebody else leads, it wakes up with its old plans."""
+        for instance in self.instances:
+            if instance.node.leads:
+                instance.process.pause()
+                self._after(self.settings.leader_ttl_s + 2.0, instance.process.go_on)
+
+    async def _skew(self, act: Act) -> None:
+        self._node(act).process.skew_s = (act.who % 7 - 3.0)
+
+    async def _compact(self, act: Act) -> None:
+        await self.store.compact(self.store.revision)
+
+    async def _grow(self, act: Act) -> None:
+        self.counts["t"] = min(self.counts["t"] + 1, 14)
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(3.0):
+                await self._node(act).node.set_topic("t", self.counts["t"])
+
+    async def _drain(self, act: Act) -> None:
+        if consumer := self._one(act):
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(3.0):
+                    await self._node(act).node.drain(consumer.name)
+
+    async def _abort(self, act: Act) -> None:
+        if found := sorted(self.promises.view.handoffs):
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(3.0):
+                    await self._node(act).node.abort_warm(found[act.who % len(found)])
+
+    async def _lie(self, act: Act) -> None:
+        """C5: an answer from the wrong one, of an old hand-off, too early, or of none."""
+        consumer = self._one(act)
+        if consumer is None:
+            return
+        known = sorted(self.promises.began_at)
+        at, handoff_id = known[act.who % len(known)] if known else (TopicPartition("t", 0), 1)
+        happening = (Happening.WARM, Happening.LET_GO, Happening.GAVE_UP)[act.who % 3]
+        instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
+        entry = self.promises.view.handoffs.get(at)
+        if happening is Happening.LET_GO and entry is not None and entry.value.old_owner == name:
+            name = "c0"  # whoever says truly that it has drained, and goes on, harms itself
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(3.0):
+                await consumer.say(instance, at, handoff_id + act.who % 2 - act.who % 5 // 4, happening,
+                                   offset=self.sink.offset.get(at, 0), name=name)
+
+    def _after(self, seconds: float, then: object) -> None:
+        async def later() -> None:
+            await asyncio.sleep(seconds)
+            then()  # type: ignore[operator]
+
+        self._later.append(asyncio.get_running_loop().create_task(later()))
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """When faults stop: owners within TTLs and debounce (C6), an end to all hand-offs (C7), balance."""
+        for task in self._later:
+            task.cancel()
+        for instance in self.instances:
+            instance.process.go_on()
+            instance.far.cut, instance.far.loss, instance.process.skew_s = False, 0.0, 0.0
+        for consumer in self.consumers:
+            consumer.process.go_on()
+        s = self.settings
+        await self.passes(s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0)
+        if self.promises.ready_names():
+            must(not self.promises.unowned(), "C6 nothing unowned while somebody lives",
+                 self.promises.unowned(), sorted(self.promises.ready_names()))
+        await self.passes(s.handoff_timeout_s)
+        must(not self.promises.overdue(), "C7 every hand-off ends", self.promises.overdue())
+        for consumer in self.consumers:
+            consumer.stuck = consumer.failing = consumer.mute = False
+            consumer.warm_s = 0.3
+        for _ in range(60):
+            await self.passes(2.0)
+            if self._settled():
+                break
+        else:
+            must(False, "the group converges", self.promises.view.handoffs, self._loads())
+        await self.passes(s.reconcile_s + 2.0)
+        await self._check_copies()
+        check_history(self.promises, self.said)
+
+    def _loads(self) -> dict[str, int]:
+        names = self.promises.ready_names()
+        loads = dict.fromkeys(sorted(names), 0)
+        for entry in self.promises.view.assignments.values():
+            loads[entry.value.owner] = loads.get(entry.value.owner, 0) + 1
+        return loads
+
+    def _settled(self) -> bool:
+        """Balanced, nothing under way, nobody draining, and consumers own what the store says."""
+        loads = self._loads()
+        if not self.promises.ready_names():
+            return not self.promises.view.assignments and not self.promises.view.handoffs
+        if self.promises.view.handoffs or len(loads) != len(self.promises.ready_names()):
+            return False
+        all_of_them = len(list(self.promises.view.partitions()))
+        if self.promises.parted():
+            return False
+        spread = max(loads.values()) - min(loads.values())
+        if spread > (2 if self.setting.pairs else 1) or sum(loads.values()) != all_of_them:
+            return False
+        return all(set(consumer.owned) == {
+            at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}
+            for consumer in self.consumers if not consumer.gone)
+
+    async def _check_copies(self) -> None:
+        """C8: every instance's copy is what the store holds, but for what is on its way."""
+        for instance in self.instances:
+            for _ in range(8):
+                truth = {key: kv.mod_revision for key, kv in self.store._keys.items()}
+                copy = {key: kv.mod_revision for key, kv in instance.node._mirror.view.raw.items()}
+                if copy == truth:
+                    break
+                await self.passes(STEP_S)
+            must(copy == truth, "C8 copies are complete", instance.node.node_id,
+                 set(copy.items()) ^ set(truth.items()))
+
+    async def end(self) -> None:
+        """Stop everything that still runs."""
+        for task in self._later:
+            task.cancel()
+        for consumer in self.consumers:
+            consumer.crash()
+        for instance in self.instances:
+            instance.process.go_on()
+            await _killed(instance)
+        await asyncio.sleep(0.1)
+        await self.store.close()
+
+
+async def _started(node: AssignerNode, process: Process) -> None:
+    """Start, as often as it takes."""
+    while True:
+        try:
+            await node.start()
+            return
+        except ServiceRefused:
+            raise
+        except Exception:
+            await process.sleep(0.5)
+
+
+async def _killed(instance: Running) -> None:
+    """SIGKILL: its tasks end where they are, and nothing is said to anybody."""
+    node = instance.node
+    tasks: Sequence[asyncio.Task[None]] = [instance.starting, *node._tasks, *node._sessions._keeping.values()]
+    node._tasks, node._sessions._keeping = [], {}
+    node._mirror.listeners.clear()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

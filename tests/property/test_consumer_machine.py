@@ -1,0 +1,86 @@
+"""Consumer groups, classic members inside, migration: B1-B10 hold (tests/mutants: what this finds)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.coordinator.consumer import heartbeat
+from tests.property.consumer_sim import Violation, run
+from tests.property.consumer_sim.exhaustive import Search
+from tests.support.examples import examples
+
+CI_SEEDS = examples(2_000, 300)
+
+
+def test_random_lives_keep_every_promise() -> None:
+    """A fixed slice of seeds; `make sim-consumer SEEDS=n` runs more."""
+    stables = sum(run(seed) for seed in range(CI_SEEDS))
+    assert stables > 5 * CI_SEEDS, "the runs must actually reach stable groups"
+
+
+@given(st.integers(min_value=10**6, max_value=10**12))
+@settings(max_examples=examples(60, 20), deadline=None)
+def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
+    """Fresh seeds in every run; a failure prints its own."""
+    run(seed, steps=40)
+
+
+def test_every_life_of_two_members_keeps_every_promise() -> None:
+    """Two members, two partitions, three epochs: all states there are."""
+    assert Search(members=2, partitions=2, epochs=3).run() > 1_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_every_life_of_three_members_keeps_every_promise() -> None:
+    """Three members, two partitions, three epochs: all states there are."""
+    assert Search(members=3, partitions=2, epochs=3).run() > 20_000
+
+
+def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
+    """Else the seed that a failure prints would show nothing."""
+    told = (
+        "from tests.property.consumer_sim.world import World\n"
+        "for seed in range(60):\n"
+        "    world = World(seed)\n"
+        "    for _ in range(60): world.step()\n"
+        "    print(world.acts, sorted(world.trial.disk.items(), key=repr))\n"
+    )
+    lives = [
+        subprocess.run(
+            [sys.executable, "-c", told],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert len(lives[0]) > 100_000
+    assert _without_sets(lives[0]) == _without_sets(lives[1])
+
+
+def _without_sets(told: str) -> str:
+    """A frozenset prints in the order of hashes; its content is compared with the rest of the life."""
+    return re.sub(r"frozenset\(\{([^}]*)\}\)", lambda m: " ".join(sorted(m[1].split(", "))), told)
+
+
+def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a machine that never fences: a few acts of many, the answers, what is wrong with the last."""
+    monkeypatch.setattr(heartbeat, "check_epoch", lambda stood, received, owned: None)
+    with pytest.raises(Violation) as broken:
+        sum(run(seed) for seed in range(CI_SEEDS))
+    head, acts, *transcript = str(broken.value).splitlines()
+    kept, drawn = map(int, re.findall(r"\d+", acts))
+    assert re.match(r"seed \d+: B3: the error", head)
+    assert kept < max(drawn / 2, 4)
+    assert transcript[-1].strip().startswith("!! B3: the error")

@@ -1,0 +1,383 @@
+"""The broker dies at every write of a group's life, in both protocols and between them; everybody goes on.
+
+Twice each: before the write, and after it but before its answer. No partition is ever held twice, no epoch
+goes back, and no member has to join again that would not have to in Kafka (B1, B2, B4, B8).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.storage.store import MemoryStore, Range
+from faust_assigner.coordinator.catalogue import Catalogue, Topic
+from faust_assigner.coordinator.classic import GroupLimits
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    ConsumerGroupHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    Request,
+    SyncGroup,
+    Token,
+)
+from faust_assigner.coordinator.settings import ConsumerLimits
+
+TOPIC_ID = b"0123456789abcdef"
+Owned = frozenset[int]
+ROUNDS = 12  # of everybody's heartbeats, after each act
+OUT = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
+
+
+class Killed(Exception):
+    """The process is gone; nobody hears anything more of it."""
+
+
+class MortalStore(MemoryStore):
+    """Counts writes, and dies at one of them."""
+
+    def __init__(self, at: int | None, *, after: bool) -> None:
+        super().__init__()
+        self.at, self.after, self.writes = at, after, 0
+
+    def write(
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+    ) -> None:
+        """Whole or not at all; the answer to it is lost either way."""
+        self.writes += 1
+        dies = self.writes == self.at
+        if not dies or self.after:
+            super().write(puts, deletes, ranges=ranges)
+        if dies:
+            raise Killed
+
+
+class Client:
+    """A member of either protocol: what it believes, and what it does next."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.epoch = 0
+        self.owned: Owned = frozenset()
+        self.put_out = 0
+        self.rejoins = True
+        self.is_blocked = False  # its instance id is still held, by its own join that nobody answered
+
+    def own(self, owned: Owned) -> None:
+        """It has these now, at once; nobody else may."""
+        self.owned = owned
+        for other in self.world.clients.values():
+            twice = owned & other.owned if other is not self else frozenset()
+            assert not twice, f"{self.name} and {other.name} both hold {sorted(twice)}"
+
+    def advance(self, epoch: int) -> None:
+        """The broker says where it stands."""
+        assert epoch >= self.epoch, f"{self.name} was at {self.epoch} and is told {epoch}"
+        self.epoch = epoch
+
+    def start_over(self) -> None:
+        """Put out: it gives everything up."""
+        self.put_out += 1
+        self.epoch, self.owned, self.rejoins = 0, frozenset(), True
+
+    def beat(self) -> None:
+        """Its next request."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Its last one."""
+        raise NotImplementedError
+
+
+class New(Client):
+    """Speaks the consumer protocol."""
+
+    def __init__(self, world: World, name: str, instance: str | None = None) -> None:
+        super().__init__(world, name)
+        self.instance = instance
+        self.tells_all = True  # as clients do at first, and after an answer that never came
+
+    def beat(self) -> None:
+        """A heartbeat with what it has."""
+        owned = {TOPIC_ID: tuple(sorted(self.owned))} if self.owned else {}
+        reply = self.world.ask(
+            lambda token: ConsumerGroupHeartbeat(
+                token,
+                self.name,
+                self.epoch,
+                self.instance,
+                rebalance_timeout_ms=60_000 if self.tells_all else -1,
+                subscribed_topic_names=("a",) if self.tells_all else None,
+                owned=owned,
+            )
+        )
+        self.tells_all = reply is None or reply.error is not Code.NONE
+        if reply is None:
+            return
+        self.is_blocked = reply.error is Code.UNRELEASED_INSTANCE_ID
+        if reply.error in OUT:
+            self.start_over()
+        elif reply.error is Code.NONE:
+            self.advance(reply.member_epoch)
+            if reply.assignment is not None:
+                self.own(frozenset(reply.assignment.get(TOPIC_ID, ())))
+
+    def leave(self) -> None:
+        """Epoch -1, or -2 of a static member; again where the answer was lost."""
+        epoch = -1 if self.instance is None else -2
+        self.owned = frozenset()
+        while self.world.ask(lambda t: ConsumerGroupHeartbeat(t, self.name, epoch, self.instance)) is None:
+            pass
+
+
+class Old(Client):
+    """Speaks the classic protocol, eagerly: gives everything up before it joins again."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.member_id = ""
+        self.rejoins = True  # until it has its share of the generation
+        self.waiting: list[Any] | None = None
+        self.then: Callable[[Any], None] = lambda reply: None
+
+    def beat(self) -> None:
+        """Whatever is next: take a parked answer, join, sync, or a heartbeat."""
+        if self.waiting is not None:
+            if self.waiting:
+                self.waiting, (reply,) = None, self.waiting
+                self.then(reply)
+            return
+        if self.rejoins:
+            self._park(self._join, self._joined)
+        else:
+            reply = self.world.ask(lambda token: Heartbeat(token, self.member_id, self.epoch))
+            if reply is not None and reply.error is Code.REBALANCE_IN_PROGRESS:
+                self.owned, self.rejoins = frozenset(), True
+                self._park(self._join, self._joined)
+            elif reply is not None and reply.error in OUT:
+                self.start_over()
+
+    def forget_parked(self) -> None:
+        """The broker is gone, and with it what it owed."""
+        self.waiting = None
+
+    def _park(self, event: Callable[[Token], Request], then: Callable[[Any], None]) -> None:
+        self.waiting, self.then = [], then
+        self.world.send(event, self.waiting.append)
+        if self.waiting:
+            self.beat()
+
+    def _join(self, token: Token) -> JoinGroup:
+        metadata = ConsumerProtocolMemberMetadata(0, ["a"], b"").encode()
+        return JoinGroup(
+            token, self.member_id, self.name, (Protocol("range", metadata),), needs_known_id=True
+        )
+
+    def _joined(self, reply: Any) -> None:
+        if reply.error is Code.NONE:
+            self.member_id = reply.member_id
+            self.advance(reply.generation)
+            self.leads = [m.member_id for m in reply.members] if reply.leader == reply.member_id else []
+            self._park(self._sync, self._take_share)
+        elif reply.error is Code.MEMBER_ID_REQUIRED:
+            self.member_id = reply.member_id
+            self._park(self._join, self._joined)
+        elif reply.error in OUT:
+            self.member_id = ""
+            self.start_over()
+
+    def _sync(self, token: Token) -> SyncGroup:
+        shares = {}
+        for turn, member_id in enumerate(sorted(self.leads)):
+            numbers = list(range(self.world.partitions))[turn :: len(self.leads)]
+            shares[member_id] = ConsumerProtocolMemberAssignment(0, [("a", numbers)], b"").encode()
+        return SyncGroup(token, self.member_id, self.epoch, assignments=shares)
+
+    def _take_share(self, reply: Any) -> None:
+        if reply.error is Code.NONE:
+            self.rejoins = False
+            share = ConsumerProtocolMemberAssignment.decode(reply.assignment) if reply.assignment else None
+            numbers = [n for _, listed in share.assignment for n in listed] if share is not None else []
+            self.own(frozenset(numbers))
+        elif reply.error is Code.REBALANCE_IN_PROGRESS:
+            self._park(self._join, self._joined)
+        elif reply.error in OUT:
+            self.member_id = ""
+            self.start_over()
+
+    def leave(self) -> None:
+        """LeaveGroup."""
+        self.owned, self.waiting = frozenset(), None
+        while self.world.ask(lambda token: LeaveGroup(token, (Leaver(self.member_id),))) is None:
+            pass
+
+
+class World:
+    """One group on one broker that may die once, and its clients."""
+
+    def __init__(self, kill_at: int | None = None, *, after: bool = False) -> None:
+        self.store = MortalStore(kill_at, after=after)
+        self.now = 1_000
+        self.partitions = 4
+        self.clients: dict[str, Client] = {}
+        self.group_epoch = 0
+        self.deaths = 0
+        self._boot()
+
+    def _boot(self) -> None:
+        self.topics = Catalogue.of([Topic("a", TOPIC_ID, self.partitions)])
+        self.service = GroupService(
+            self.store,
+            GroupLimits(initial_rebalance_delay_ms=0),
+            lambda: self.now,
+            max_record_bytes=10**6,
+            alarm=lambda group, when: None,
+            counters=Counter(),
+            consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
+            catalogue=lambda: self.topics,
+        )
+        self._look()
+
+    def _look(self) -> None:
+        group = self.service.get("g")
+        if group is not None and group.state_name != "Dead":
+            epoch = group.describe().epoch
+            assert epoch >= self.group_epoch, f"the group was at {self.group_epoch} and is at {epoch}"
+            self.group_epoch = epoch
+
+    def _die(self) -> None:
+        self.deaths += 1
+        for client in self.clients.values():
+            if isinstance(client, Old):
+                client.forget_parked()
+        self._boot()
+
+    def send(self, event: Callable[[Token], Request], answer: Callable[[Any], None]) -> None:
+        """A request that may be parked; a broker that dies of it is started again."""
+        self.now += 1
+        try:
+            self.service.ask("g", event, answer)
+            self.service.tick("g")
+            self._look()
+        except Killed:
+            self._die()
+
+    def ask(self, event: Callable[[Token], Request]) -> Any:
+        """A request that is answered at once; None where the answer was lost."""
+        answers: list[Any] = []
+        deaths = self.deaths
+        self.send(event, answers.append)
+        return answers[0] if answers and deaths == self.deaths else None
+
+    # -- acts ------------------------------------------------------------------------------------
+
+    def join(self, client: Client) -> None:
+        """One more member."""
+        self.clients[client.name] = client
+
+    def leave(self, name: str) -> None:
+        """One less."""
+        self.clients.pop(name).leave()
+
+    def grow(self) -> None:
+        """The topic gets two partitions."""
+        self.partitions += 2
+        self.topics = Catalogue.of([Topic("a", TOPIC_ID, self.partitions)])
+        try:
+            for _ in self.service.catalogue_changed():
+                pass
+        except Killed:
+            self._die()
+
+    def settle(self) -> None:
+        """Everybody goes on until all partitions are somebody's."""
+        for _ in range(ROUNDS):
+            self._everybody()
+        while any(client.is_blocked for client in self.clients.values()):
+            self.now += 1_000  # in Kafka, too, only the session's end lets it in
+            self._everybody()
+        held = sorted(number for client in self.clients.values() for number in client.owned)
+        assert held == (list(range(self.partitions)) if self.clients else []), self.told()
+
+    def _everybody(self) -> None:
+        for client in list(self.clients.values()):
+            client.beat()
+
+    def told(self) -> str:
+        """Where everybody stands."""
+        group = self.service.get("g")
+        state = (group.group_type, group.state_name) if group is not None else None
+        return f"{state} " + ", ".join(f"{c.name}@{c.epoch}:{sorted(c.owned)}" for c in self.clients.values())
+
+
+def life(world: World) -> list[str]:
+    """Joins, leaves, a static bounce, growth, and a migration there and back; the group's type after each."""
+    types = []
+    acts: list[Callable[[], None]] = [
+        lambda: world.join(New(world, "one")),
+        lambda: world.join(New(world, "two")),
+        lambda: world.join(New(world, "still", "i")),
+        lambda: world.leave("still"),
+        lambda: world.join(New(world, "still-2", "i")),
+        lambda: world.leave("one"),
+        world.grow,
+        lambda: world.join(Old(world, "old")),
+        lambda: world.join(Old(world, "older")),
+        lambda: world.leave("two"),
+        lambda: _leave_for_good(world, "still-2"),
+        lambda: world.join(New(world, "next")),
+        lambda: world.leave("old"),
+        lambda: world.leave("older"),
+    ]
+    for number, act in enumerate(acts):
+        act()
+        if number != 3:  # the static member is away: what it has waits for it
+            world.settle()
+        group = world.service.get("g")
+        types.append(group.group_type if group is not None else "none")
+    return types
+
+
+def _leave_for_good(world: World, name: str) -> None:
+    client = world.clients[name]
+    assert isinstance(client, New)
+    world.clients.pop(name)
+    client.owned = frozenset()
+    while world.ask(lambda t: ConsumerGroupHeartbeat(t, name, -1, client.instance)) is None:
+        pass
+
+
+def test_the_life_itself_meets_everything() -> None:
+    """Without any death: upgraded and downgraded, nobody put out, and enough writes to die at."""
+    world = World()
+    types = life(world)
+    assert types == ["consumer"] * 10 + ["classic"] + ["consumer"] * 3
+    assert sum(client.put_out for client in world.clients.values()) == 0
+    assert world.store.writes == WRITES
+
+
+WRITES = 48  # of a life without a death
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "at", [pytest.param(at, marks=[pytest.mark.slow] * bool(at % 6)) for at in range(1, WRITES + 1)]
+)
+def test_a_death_at_any_write_is_survived(at: int, after: bool) -> None:
+    """Epochs and owners are checked at every answer; members of both protocols go on as they were."""
+    world = World(at, after=after)
+    life(world)
+    assert world.deaths == 1
+    assert sum(client.put_out for client in world.clients.values()) == 0

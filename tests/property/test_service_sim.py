@@ -1,0 +1,59 @@
+"""The assigner service under random lives keeps C1-C9 (tests/mutants: what this finds)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.service.leading import moves
+from faust_assigner.service.store.base import Compare
+from faust_assigner.service.view import View
+from tests.property.service_sim import Violation, run
+from tests.property.service_sim.acts import draw
+from tests.property.service_sim.run import play
+from tests.support.examples import examples
+
+SEEDS = examples(500, 45)
+
+
+def test_random_lives_keep_every_promise() -> None:
+    """A fixed slice of seeds; `make sim-service SEEDS=n` runs more."""
+    completed, aborted, commits, fenced, answers = map(
+        sum, zip(*(astuple(run(seed)) for seed in range(SEEDS)), strict=True))
+    assert min(completed, aborted, answers) > SEEDS, "hand-offs are completed, aborted and answered for"
+    assert commits > 100 * SEEDS
+    assert fenced > 0, "somebody commits late"
+
+
+@given(st.integers(min_value=10**6, max_value=10**12))
+@settings(max_examples=examples(40, 10), deadline=None)
+def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
+    """Fresh seeds in every run; a failure prints its own."""
+    run(seed, steps=40)
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_a_seed_is_the_same_life_each_time(seed: int) -> None:
+    """Else the seed that a failure prints would show nothing."""
+    assert play(*draw(seed, 25)) == play(*draw(seed, 25))
+
+
+def test_a_broken_promise_is_told_with_its_seed_and_the_acts_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a leader that forgets to compare whether a dead owner came back."""
+    def forgets(view: View, at: object) -> list[Compare]:
+        return []
+
+    monkeypatch.setattr(moves, "_of_owner", forgets)
+    monkeypatch.setattr(moves, "_is_orphan", lambda view, at: True)
+    with pytest.raises(Violation) as broken:
+        sum(run(seed).answers for seed in range(SEEDS))
+    head, _, acts, *told = str(broken.value).splitlines()
+    kept, drawn = map(int, re.findall(r"\d+", acts))
+    assert re.match(r"seed \d+: C2 ", head)
+    assert len(told) == kept < drawn

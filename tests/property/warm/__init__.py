@@ -1,0 +1,1 @@
+"""Where state goes before work does, and where it comes back to."""

@@ -1,0 +1,381 @@
+"""Warm-ups: state moves before work does, and the group arrives in a bounded number of rounds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import ceil
+from random import Random
+
+import numpy as np
+import pytest
+
+from faust_assigner import Member, Plan, plan
+from faust_assigner.invariants import check
+from faust_assigner.model import NOBODY
+from faust_assigner.warmup import WarmupPolicy
+
+LOGS = ("orders-log", "users-log")
+TOPICS = ("clicks", "orders", "orders-log", "users", "users-log")
+LONG = 1_000_000
+
+
+@dataclass
+class Fleet:
+    """Members and how far each has come in each changelog partition; all of these are ``LONG``."""
+
+    partitions: dict[str, int]
+    policy: WarmupPolicy
+    replicas: int = 1
+    members: dict[str, Member] = field(default_factory=dict)
+    has: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    stuck: set[str] = field(default_factory=set)
+    generation: int = 0
+
+    def join(self, *names: str, **more: object) -> None:
+        """New members, without anything."""
+        for name in names:
+            self.members[name] = Member(name, TOPICS, **more)  # type: ignore[arg-type]
+            self.has[name] = {log: {} for log in LOGS}
+
+    def leave(self, *names: str) -> None:
+        """Members that are gone."""
+        for name in names:
+            del self.members[name], self.has[name]
+
+    def change(self, name: str, **more: object) -> None:
+        """A member says something else from now on."""
+        self.members[name] = replace(self.members[name], **more)  # type: ignore[arg-type]
+
+    def round(self, catches_up: Callable[[str], float] = lambda _: 1.0) -> Plan:
+        """One round, and time enough for each member's new replicas to catch up as far as it says."""
+        said = [replace(m, positions=self.has[name]) for name, m in self.members.items()]
+        made = plan(said, self.partitions, replicas=self.replicas, changelogs=LOGS, warmups=self.policy)
+        if len(said) <= 8:
+            assert check(said, self.partitions, made, replicas=self.replicas, changelogs=LOGS,
+                         warmups=self.policy) == []
+        self.generation += 1
+        for name, m in self.members.items():
+            actives, spares = made.actives(name), made.standbys(name)
+            now: dict[str, dict[int, int]] = {}
+            for log in LOGS:
+                had, share = self.has[name][log], 0.0 if name in self.stuck else catches_up(name)
+                now[log] = {p: had.get(p, 0) + int((LONG - had.get(p, 0)) * share)
+                            for p in spares.get(log, ())}
+                now[log] |= dict.fromkeys(actives.get(log, ()), LONG)
+            self.has[name] = now
+            self.members[name] = replace(m, actives=actives, standbys=spares, awaited=made.awaited(name),
+                                         generation=self.generation)
+        return made
+
+
+def fleet(members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3,
+          groups: int = 3) -> Fleet:
+    """A settled fleet of ``members``."""
+    partitions = {"orders": 3 * members + 1, "orders-log": 3 * members + 1}
+    if groups > 1:
+        partitions |= {"clicks": members, "users": 2 * members, "users-log": 2 * members}
+    found = Fleet(partitions, WarmupPolicy(acceptable_recovery_lag=1000, max_per_member=per_member,
+                                           max_per_group=per_group), replicas)
+    found.join(*(f"m{m:03d}" for m in range(members)))
+    for _ in range(2 + ceil(5 * members / per_group)):
+        made = found.round()
+        if found.generation > 2 and not off_target(made):
+            return found
+    raise AssertionError("not settled")
+
+
+def off_target(made: Plan) -> int:
+    """Tasks that are to move later."""
+    assert made.onward is not None
+    return int(np.count_nonzero(made.flat_owner != made.onward.target))
+
+
+def join(found: Fleet, rng: Random) -> None:
+    """One or several new members."""
+    some = rng.randint(1, max(1, len(found.members) // 3))
+    found.join(*(f"n{rng.randrange(10**6):06d}" for _ in range(some)))
+
+
+def die(found: Fleet, rng: Random) -> None:
+    """One or several are gone."""
+    found.leave(*rng.sample(sorted(found.members), rng.randint(1, max(1, len(found.members) // 4))))
+
+
+def drain(found: Fleet, rng: Random) -> None:
+    """One is to be decommissioned: a capacity of next to nothing."""
+    found.change(rng.choice(sorted(found.members)), capacity=1e-6)
+
+
+def churn(found: Fleet, rng: Random) -> None:
+    """Several things at once."""
+    for event in rng.sample((join, die, drain), 2):
+        event(found, rng)
+
+
+@pytest.mark.parametrize("members", [3, 6, 12, 40, 200])
+@pytest.mark.parametrize("event", [join, die, drain, churn])
+@pytest.mark.parametrize("groups", [3, 1])
+def test_the_target_is_reached_in_as_many_rounds_as_are_promised(
+        event: Callable[[Fleet, Random], None], members: int, groups: int) -> None:
+    """ceil(D / W) + 1 rounds; each brings W tasks nearer, none cold, and then nothing moves any more."""
+    for seed in range(4 if members < 40 else 1):
+        rng = Random(f"{event.__name__} {members} {seed}")
+        per_member, per_group = (rng.randint(1, 4), rng.randint(1, 6)) if members < 40 else (8, 50)
+        found = fleet(members, replicas=rng.choice([0, 1, 2]), per_member=per_member, per_group=per_group,
+                      groups=groups)
+        event(found, rng)
+        made = found.round()
+        waits, least = off_target(made), min(per_member, per_group)
+        bound, took = ceil(waits / least) + 1, 1
+        while off_target(made):
+            before, made, took = off_target(made), found.round(), took + 1
+            assert off_target(made) <= max(0, before - least), (seed, took)
+            assert made.report()["cold_moves"] == 0
+            assert took <= bound, (seed, bound)
+        assert [found.round().moves for _ in range(2)] == [0, 0]
+
+
+def test_a_joins_tasks_come_when_they_are_warm() -> None:
+    """The newcomer has no stateful task at first, its stateless ones at once; owners keep the rest."""
+    found = fleet(4)
+    found.join("new")
+    first = found.round()
+    assert set(first.actives("new")) == {"clicks"} or not first.actives("new")
+    assert first.report()["cold_moves"] == 0
+    assert first.report()["waiting"] == off_target(first) > 0
+    assert sum(map(len, first.warmups("new").values())) == 2
+    second = found.round()
+    assert second.report()["cold_moves"] == 0
+    assert sum(map(len, second.actives("new").values())) > 0
+
+
+def test_who_is_slow_is_waited_for_and_what_it_has_begun_stays_begun() -> None:
+    """Half of the way each round: the same warm-ups until they are done."""
+    found = fleet(4)
+    found.join("new")
+    begun = found.round(lambda _: 0.5).warmups("new")
+    assert begun
+    while not (made := found.round(lambda _: 0.5)).moves:
+        assert made.warmups("new") == begun
+        assert found.generation < 30
+    assert all(set(ps) <= set(made.actives("new")[log]) for log, ps in begun.items())
+
+
+def test_a_lost_warm_up_is_begun_elsewhere() -> None:
+    """The newcomer dies while it catches up; another one takes its place."""
+    found = fleet(4)
+    found.join("new")
+    found.round(lambda _: 0.5)
+    found.leave("new")
+    gone = found.round()
+    assert (gone.moves, off_target(gone)) == (0, 0)
+    found.join("other")
+    assert found.round().warmups("other")
+    for _ in range(6):
+        made = found.round()
+    assert off_target(made) == 0
+    assert len(made.actives("other")["orders"]) >= 2
+
+
+def test_of_one_that_never_catches_up_another_task_is_asked_for() -> None:
+    """When its member says that it was waited for too long; in the end of none, and all stay."""
+    found = fleet(3, per_member=1, per_group=1)
+    found.join("stuck")
+    found.stuck.add("stuck")
+    tried, overdue = [], {log: set[int]() for log in LOGS}
+    for _ in range(40):
+        made = found.round()
+        assert made.actives("stuck").keys() <= {"clicks"}
+        awaited = made.awaited("stuck")
+        if not awaited:
+            break
+        tried.append(str(awaited))
+        for log, ps in awaited.items():
+            overdue[log] |= set(ps)
+        found.change("stuck", overdue={log: sorted(ps) for log, ps in overdue.items()})
+    assert len(set(tried)) == len(tried) > 1
+    assert not made.warmups("stuck")
+    found.stuck.clear()
+    found.change("stuck", overdue={})
+    for _ in range(12):
+        made = found.round()
+    assert off_target(made) == 0
+
+
+def test_the_nearest_to_done_comes_first() -> None:
+    """One warm-up at a time: of what was begun elsewhere, the one that is almost there."""
+    found = fleet(3, replicas=0, per_member=1, per_group=1)
+    found.join("new")
+    first = found.round(lambda _: 0.0)
+    wanted = [p for p, m in enumerate(first.target[2].tolist()) if first.member_ids[m] == "new"]
+    assert len(wanted) > 1
+    found.has["new"]["orders-log"] = {wanted[-1]: LONG - 5000}
+    found.change("new", standbys={"orders-log": [wanted[-1]]}, awaited={"orders-log": [wanted[-1]]})
+    assert found.round(lambda _: 0.0).warmups("new") == {"orders-log": [wanted[-1]]}
+
+
+def alone(ends: dict[int, int], *, begun: dict[int, int]) -> list[int]:
+    """One owner of four, one that joins and may have one warm-up: which it gets.
+
+    ``begun`` is how far it has come in those that it was promised.
+    """
+    members = [Member("a", ["t", "t-log"], actives={"t": range(4), "t-log": range(4)}, generation=1,
+                      positions={"t-log": ends}),
+               Member("b", ["t", "t-log"], standbys={"t-log": list(begun)}, awaited={"t-log": list(begun)},
+                      generation=1, positions={"t-log": begun})]
+    made = plan(members, {"t": 4, "t-log": 4}, changelogs={"t-log"},
+                warmups=WarmupPolicy(acceptable_recovery_lag=10, max_per_member=1))
+    return made.warmups("b").get("t-log", [])
+
+
+def test_the_begun_keep_their_place_beside_the_short() -> None:
+    """Else a long one is dropped for a short one each time, and never ends."""
+    assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={2: 5}) == [2]
+
+
+def test_what_was_promised_is_asked_for_again() -> None:
+    """Of copies equally far behind, the one that the last round began, whatever its number."""
+    ends = dict.fromkeys(range(3), LONG)
+    members = [Member("a", ["t", "t-log"], actives={"t": range(3), "t-log": range(3)}, generation=1,
+                      positions={"t-log": ends}),
+               Member("b", ["t", "t-log"], standbys={"t-log": range(3)}, awaited={"t-log": [1]}, generation=1,
+                      positions={"t-log": {0: 5, 1: 5, 2: 5}})]
+    made = plan(members, {"t": 3, "t-log": 3}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.awaited("b") == {"t-log": [1]}
+
+
+def test_all_that_was_promised_comes_though_counts_could_be_others() -> None:
+    """Two may have the odd task: the one for whom it was begun, not the one with more copies."""
+    def holds(*numbers: int) -> dict[str, list[int]]:
+        return {"t": list(numbers), "t-log": list(numbers)}
+
+    end = {"t-log": dict.fromkeys(range(17), LONG)}
+    members = [Member("a", ["t", "t-log"], actives=holds(*range(12)), generation=1, positions=end),
+               Member("x", ["t", "t-log"], actives=holds(*range(12, 17)), standbys={"t-log": [0]},
+                      awaited={"t-log": [0]}, generation=1, positions=end),
+               Member("y", ["t", "t-log"], standbys={"t-log": [1, 2, 3, 4]}, awaited={"t-log": [1, 2, 3, 4]},
+                      generation=1, positions={"t-log": dict.fromkeys(range(1, 5), LONG)})]
+    made = plan(members, {"t": 17, "t-log": 17}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.actives("x")["t"] == [0, *range(12, 17)]
+    assert made.actives("y")["t"] == [1, 2, 3, 4]
+    assert len(made.awaited("y")["t-log"]) == 1
+
+
+@pytest.mark.parametrize(("overdue", "next_"), [([], [2]), ([2], [0]), ([2, 0], [1]), ([0, 1, 2], [])])
+def test_what_was_given_up_is_exchanged_for_another_of_its_owner(overdue: list[int],
+                                                                 next_: list[int]) -> None:
+    """One that was not given up before; in the end none."""
+    members = [Member("a", ["t", "t-log"], actives={"t": range(3), "t-log": range(3)}, generation=1,
+                      positions={"t-log": dict.fromkeys(range(3), LONG)}),
+               Member("b", ["t", "t-log"], overdue={"t-log": overdue}, positions={})]
+    made = plan(members, {"t": 3, "t-log": 3}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.awaited("b").get("t-log", []) == made.warmups("b").get("t-log", []) == next_
+    assert made.moves == 0
+
+
+def test_of_two_on_one_member_the_shorter_comes_first() -> None:
+    """One of two to be moved, one warm-up at a time: what is left to read decides, not the number."""
+    assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={}) == [3]
+
+
+def test_the_end_is_the_furthest_that_anybody_has_come() -> None:
+    """An owner that restores itself is behind its own standby; another copy is as far behind as it is."""
+    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
+                      positions={"t-log": {0: 50, 1: 50}}),
+               Member("b", ["t", "t-log"], positions={}),
+               Member("c", ["t", "t-log"], standbys={"t-log": [0, 1]}, generation=1, capacity=1e-6,
+                      positions={"t-log": {0: LONG, 1: LONG}})]
+    made = plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert (made.moves, len(made.awaited("b")["t-log"])) == (0, 1)
+
+
+def test_standbys_stay_while_warm_ups_are_under_way() -> None:
+    """A replica on its way is no standby of before: no spare is dropped for it."""
+    found = fleet(5, replicas=1, per_member=4, per_group=4)
+    found.join("a-new-one")
+    first = found.round(lambda _: 0.5)
+    for _ in range(2):
+        made = found.round(lambda _: 0.1)
+        assert np.array_equal(made.flat_standby, first.flat_standby)
+
+
+@pytest.mark.parametrize("silent", ["owner", "target"])
+def test_what_cannot_be_measured_is_not_waited_for(silent: str) -> None:
+    """An older member says no positions: tasks go at once, as without warm-ups."""
+    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
+                      positions=None if silent == "owner" else {"t-log": {0: LONG, 1: LONG}}),
+               Member("b", ["t", "t-log"], positions=None if silent == "target" else {})]
+    made = plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.moves == 1
+    assert off_target(made) == 0
+
+
+def test_less_than_the_acceptable_lag_is_no_reason_to_wait() -> None:
+    """A short changelog is replayed faster than another round takes."""
+    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
+                      positions={"t-log": {0: 10_000, 1: 10_000}}), Member("b", ["t", "t-log"], positions={})]
+    assert plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy()).moves == 1
+    far = [replace(members[0], positions={"t-log": {0: 10_001, 1: 10_001}}), members[1]]
+    assert plan(far, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy()).moves == 0
+
+
+def test_of_copies_those_that_have_caught_up_are_moved_onto() -> None:
+    """Two standbys of the same member, one far behind: the task of the other moves, at once."""
+    end = dict.fromkeys(range(4), LONG)
+    members = [Member("a", ["t", "t-log"], actives={"t": range(4), "t-log": range(4)}, generation=1,
+                      positions={"t-log": end}),
+               Member("b", ["t", "t-log"], standbys={"t-log": range(4)}, generation=1,
+                      positions={"t-log": {0: 5, 1: LONG, 2: 7, 3: LONG - 3}})]
+    made = plan(members, {"t": 4, "t-log": 4}, replicas=1, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.actives("b") == {"t": [1, 3], "t-log": [1, 3]}
+    assert made.warmups("b") == {}
+
+
+def test_without_a_policy_nothing_is_different() -> None:
+    """Positions alone change no plan."""
+    found = fleet(4)
+    found.join("new")
+    said = [replace(m, positions=found.has[name]) for name, m in found.members.items()]
+    plain = list(found.members.values())
+    for made, other in ((plan(said, found.partitions, replicas=1, changelogs=LOGS),
+                         plan(plain, found.partitions, replicas=1, changelogs=LOGS)),):
+        assert np.array_equal(made.flat_owner, other.flat_owner)
+        assert np.array_equal(made.flat_standby, other.flat_standby)
+        assert made.awaited("new") == made.warmups("new") == {}
+
+
+def test_a_member_that_is_drained_and_still_full_overflows_nothing() -> None:
+    """Its load over its capacity is beyond any number of tasks."""
+    found = fleet(4)
+    found.change("m000", capacity=1e-6)
+    found.change("m001", capacity=1e6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.round()
+
+
+@pytest.mark.parametrize("junk", [
+    {"orders-log": 7}, {"orders-log": {0: "x", 1: -5, 2: 10**30, "a": 3}}, {"orders-log": ([0], [1])},
+    {3: 4}, 7, np.array([1, 2]), {"orders-log": ([0, [1]], [1])}, {"orders-log": (np.eye(2, dtype=int),) * 2},
+    {"orders-log": (object(), object())}, {"orders-log": (np.array(["a"]), np.array([1]))}, b"junk",
+    {"orders-log": (np.array([0.5]), np.array([1]))}, {"orders-log": (np.array([0, 1]), np.array([1]))},
+])
+def test_positions_that_are_none_do_no_harm(junk: object) -> None:
+    """Whatever a member says of itself."""
+    found = fleet(3)
+    found.join("new")
+    said = [replace(m, positions=found.has[name]) for name, m in found.members.items()]
+    said[0] = replace(said[0], positions=junk, awaited=junk, overdue=junk)  # type: ignore[arg-type]
+    made = plan(said, found.partitions, replicas=1, changelogs=LOGS, warmups=found.policy)
+    assert check(said, found.partitions, made, replicas=1, changelogs=LOGS, warmups=found.policy) == []
+    assert (made.flat_owner != NOBODY).all()
+
+
+@pytest.mark.parametrize("wrong", [{"acceptable_recovery_lag": -1}, {"max_per_member": 0},
+                                   {"max_per_group": 0}])
+def test_a_policy_that_would_never_end_is_refused(wrong: dict[str, int]) -> None:
+    """Without a warm-up nothing arrives."""
+    with pytest.raises(ValueError, match="limits of 1 or more"):
+        WarmupPolicy(**wrong)

@@ -1,0 +1,62 @@
+"""Every scenario of a consumer group plays as written; every Kafka test of such groups has an answer here."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.consumer_script import Scenario, played, scenarios
+
+FOLDER = Path(__file__).with_name("consumer_groups")
+TESTS = FOLDER.parents[1]
+FILES = {path.stem: list(scenarios(path.read_text())) for path in sorted(FOLDER.glob("*.txt"))}
+ALL = [(name, scenario) for name, found in FILES.items() for scenario in found]
+COVERAGE = FOLDER / "kafka_tests.csv"
+#: How many tests each suite has: none may be missing from the list.
+SUITES = {
+    "GroupMetadataManagerTest": 252,
+    "CurrentAssignmentBuilderTest": 14,
+    "ConsumerProtocolMigrationTest": 20,
+}
+
+
+@pytest.mark.parametrize(("file", "scenario"), ALL, ids=[f"{name}: {s.title}" for name, s in ALL])
+def test_a_scenario_plays_as_written(file: str, scenario: Scenario) -> None:
+    """Each command brings the answers that stand below it, and no others."""
+    assert played(scenario) == list(scenario.steps)
+
+
+def covered() -> list[tuple[str, str, str, str]]:
+    """Suite, test, kind of answer, answer."""
+    lines = [line for line in COVERAGE.read_text().splitlines() if line and not line.startswith("#")]
+    found = []
+    for line in lines:
+        suite, test, kind, answer = line.split(";", 3)
+        found.append((suite, test, kind, answer))
+    return found
+
+
+def test_every_test_of_kafka_is_answered_once() -> None:
+    """By name; the suites are as long as they are."""
+    names = [(suite, test) for suite, test, _, _ in covered()]
+    assert len(names) == len(set(names))
+    assert {suite: sum(s == suite for s, _ in names) for suite in SUITES} == SUITES
+
+
+def test_every_answer_to_a_test_of_kafka_exists() -> None:
+    """A scenario by file and title, a test of ours by file and name, or a reason why it does not apply."""
+    titles = {f"{name}: {scenario.title}" for name, scenario in ALL}
+    for suite, test, kind, answer in covered():
+        for part in (p.strip() for p in answer.split(" + ")):
+            if kind == "scenario":
+                assert part in titles, (suite, test, part)
+            elif kind == "test":
+                file, _, name = part.partition("::")
+                defined = {
+                    n.name for n in ast.walk(ast.parse((TESTS / file).read_text())) if hasattr(n, "name")
+                }
+                assert name in defined, (suite, test, part)
+            else:
+                assert (kind, len(part) > 20) == ("not applicable", True), (suite, test, kind, part)

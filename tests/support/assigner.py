@@ -1,0 +1,278 @@
+"""Instances of the assigner service as processes, and consumers that write down what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from faust_assigner.service.client import (
+    AbortWarm,
+    Access,
+    Assigned,
+    AssignerClient,
+    Lost,
+    Registration,
+    Release,
+    Retry,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.operator import Operator
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+#: Short times to live: a test waits for them.
+QUICK = ("--consumer-ttl", "3", "--leader-ttl", "3", "--election-retry", "0.3", "--debounce", "0.2")
+
+
+class Instance:
+    """One ``faust-assigner serve``, on a free port of loopback."""
+
+    def __init__(self, folder: Path, *arguments: str, bind: str = "127.0.0.1:0",
+                 environment: Mapping[str, str] | None = None) -> None:
+        self.log = folder / f"instance-{time.monotonic_ns()}.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "faust_assigner.cli", "serve", "--bind", bind, *arguments],
+                stdout=out, stderr=subprocess.STDOUT, cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})})
+
+    @property
+    def said(self) -> str:
+        """Its output so far."""
+        return self.log.read_text(errors="replace")
+
+    def wait(self, pattern: str = r"listening on (\S+)") -> str:
+        """What the pattern's first group matches in the output, once it does."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if found := re.search(pattern, self.said):
+                return found[1]
+            assert self.process.poll() is None, self.said[-4000:]
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern!r} in\n{self.said[-4000:]}")
+
+    @property
+    def target(self) -> str:
+        """Where consumers connect."""
+        return self.wait()
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+@contextlib.contextmanager
+def instances(folder: Path, *arguments: str, count: int = 1) -> Iterator[list[Instance]]:
+    """Several, ready; what still runs at the end is ended."""
+    running = [Instance(folder, *arguments) for _ in range(count)]
+    try:
+        for one in running:
+            one.wait()
+        yield running
+    finally:
+        for one in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.stop(signal.SIGTERM)
+
+
+class Sink:
+    """Where everybody writes: it knows the highest epoch of each partition and refuses lower ones.
+
+    ``together`` counts writes that were taken while another consumer had one under way under the same or a
+    higher epoch: none may be in strict mode.
+    """
+
+    def __init__(self) -> None:
+        self.epochs: dict[TopicPartition, int] = {}
+        self.writer: dict[TopicPartition, str] = {}
+        self.refused = 0
+        self.taken = 0
+        self.violations: list[str] = []
+
+    def write(self, name: str, partition: TopicPartition, epoch: int) -> bool:
+        """One record of a consumer; whether it was taken."""
+        if epoch < self.epochs.get(partition, 0):
+            self.refused += 1
+            return False
+        if epoch == self.epochs.get(partition) and self.writer[partition] != name:
+            self.violations.append(f"{partition}: {name} and {self.writer[partition]} under epoch {epoch}")
+        self.epochs[partition], self.writer[partition] = epoch, name
+        self.taken += 1
+        return True
+
+
+class Consumer:
+    """A consumer with its client; ``warm_s`` is how long it warms, ``fails`` what it cannot warm."""
+
+    def __init__(self, targets: str | Sequence[str], name: str, *, topics: Sequence[str] = (),
+                 warm_s: float = 0.0, fails: frozenset[TopicPartition] = frozenset(),
+                 registration: Registration | None = None, access: Access | None = None,
+                 release_s: float = 0.0) -> None:
+        self.client = AssignerClient(targets, name, topics=topics, registration=registration, access=access,
+                                     retry=Retry(first_s=0.05, most_s=0.5))
+        self.name = name
+        self.warm_s = warm_s
+        self.release_s = release_s
+        self.fails = fails
+        self.working: dict[TopicPartition, int] = {}  # with its epoch
+        self.warmed: list[TopicPartition] = []
+        self.told: list[object] = []
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> Consumer:
+        """Run in a task."""
+        self.task = asyncio.create_task(self.client.run(self), name=f"consumer-{self.name}")
+        return self
+
+    async def stop(self) -> None:
+        """End without a word: the registration lives on for its time to live."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        self.working = {}
+
+    async def leave(self) -> None:
+        """Hand everything over and end."""
+        await self.client.leave()
+        assert self.task is not None
+        await asyncio.wait_for(self.task, PATIENCE_S)
+
+    async def assigned(self, command: Assigned) -> None:
+        """Work on what is owned."""
+        self.told.append(command)
+        for partition in command.removed:
+            self.working.pop(partition, None)
+        self.working |= {grant.partition: grant.epoch for grant in command.added}
+
+    async def warm(self, command: Warm) -> None:
+        """Take some time."""
+        self.told.append(command)
+        if command.partition in self.fails:
+            raise OSError("its state cannot be read")
+        await asyncio.sleep(self.warm_s)
+        self.warmed.append(command.partition)
+
+    async def release(self, command: Release) -> int | None:
+        """Stop, after some time."""
+        self.told.append(command)
+        await asyncio.sleep(self.release_s)
+        self.working.pop(command.partition, None)
+        return 1000 + command.partition.partition
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Write it down."""
+        self.told.append(command)
+
+    async def standbys(self, command: Standbys) -> None:
+        """Write it down."""
+        self.told.append(command)
+
+    async def lost(self, command: Lost) -> None:
+        """Stop everything."""
+        self.told.append(command)
+        for partition in command.partitions:
+            self.working.pop(partition, None)
+
+    def write(self, sink: Sink) -> None:
+        """A record of each partition that it may work on."""
+        for partition, epoch in list(self.working.items()):
+            if self.client.may_work(partition):
+                sink.write(self.name, partition, epoch)
+
+
+@contextlib.asynccontextmanager
+async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consumer, ...]]:
+    """Started, and ended."""
+    for one in names_or_consumers:
+        one.start()
+    try:
+        yield names_or_consumers
+    finally:
+        await asyncio.gather(*(one.stop() for one in names_or_consumers))
+        await calls_ended()
+
+
+async def calls_ended() -> None:
+    """Cancelled calls end a moment later, in tasks of gRPC's own."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        if not [task for task in asyncio.all_tasks() if "_cython" in repr(task.get_coro())]:
+            return
+        await asyncio.sleep(0.01)
+
+
+def counts(members: Sequence[Consumer]) -> list[int]:
+    """How many partitions each works on, descending."""
+    return sorted((len(one.working) for one in members), reverse=True)
+
+
+def twice(members: Sequence[Consumer]) -> list[TopicPartition]:
+    """Partitions that more than one works on."""
+    owners = Counter(partition for one in members for partition in one.working)
+    return [partition for partition, count in owners.items() if count > 1]
+
+
+async def until(fact: Callable[[], bool], what: str = "", *, seconds: float = PATIENCE_S) -> float:
+    """Wait until ``fact()`` is true; how long it took."""
+    began = time.monotonic()
+    while not fact():
+        assert time.monotonic() - began < seconds, what or "it did not come true"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+async def settled(members: Sequence[Consumer], loads: Sequence[int], *, seconds: float = PATIENCE_S) -> float:
+    """Wait until these members work on so many partitions each, none on another's; how long it took."""
+    wanted = sorted(loads, reverse=True)
+
+    def fits() -> bool:
+        for one in members:
+            if one.task is not None and one.task.done():
+                one.task.result()
+        return counts(members) == wanted and not twice(members)
+
+    began = time.monotonic()
+    while not fits():
+        assert time.monotonic() - began < seconds, f"{counts(members)}, not {wanted}; twice: {twice(members)}"
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+async def state(target: str, access: Access | None = None) -> pb.State:
+    """What the service says is there."""
+    async with Operator(target, access) as operator:
+        return await operator.state()
+
+
+async def until_state(target: str, fact: Callable[[pb.State], bool], *,
+                      seconds: float = PATIENCE_S) -> pb.State:
+    """Wait until what the service says is there is so."""
+    deadline = time.monotonic() + seconds
+    while not fact(said := await state(target)):
+        assert time.monotonic() < deadline, said
+        await asyncio.sleep(0.05)
+    return said

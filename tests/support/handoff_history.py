@@ -1,0 +1,82 @@
+"""What etcd remembers of a story, checked against the rules of a handoff."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.handoff import Handoff, Phase
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.store.base import Event
+from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+
+#: C1: what may follow a phase, as long as the handoff is the same.
+FOLLOWS = {Phase.WARMING: {Phase.WARMING, Phase.READY}, Phase.READY: {Phase.READY, Phase.COMPLETE},
+           Phase.COMPLETE: {Phase.COMPLETE}}
+
+
+async def history(endpoint: str, prefix: str) -> list[Event]:
+    """Every change under the prefix since etcd began; nothing may have been compacted."""
+    store = EtcdStore(EtcdAccess(endpoints=(endpoint,)))
+    events: list[Event] = []
+    try:
+        last = max(kv.mod_revision for kv in (await store.list(prefix)).items)
+        async with asyncio.timeout(30), contextlib.aclosing(store.watch(prefix, 1)) as watch:
+            async for batch in watch:
+                events += batch.events
+                if batch.revision >= last:
+                    break
+    finally:
+        await store.close()
+    return events
+
+
+def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> list[str]:
+    """Where the history breaks a rule: C1 phases, C2 strict order, C3 the leader, C6 living owners."""
+    keys, found = Keys(prefix), []
+    handoffs: dict[str, tuple[int, Handoff]] = {}
+    owners: dict[str, str] = {}
+    consumers: set[str] = set()
+    leader: str | None = None
+    for event in events:
+        kind, names = keys.kind(event.key)
+        where = f"revision {event.revision}, {event.key}"
+        if event.key == keys.leader:
+            leader = None if event.kv is None else codec.load_leader(event.kv.value).holder
+        elif kind == "consumers":
+            (consumers.discard if event.kv is None else consumers.add)(names[0])
+        elif kind == "handoffs":
+            found += _handoff(handoffs, event, where, leader)
+        elif kind == "assignments":
+            if leader is None:
+                found.append(f"{where}: assigned while nobody leads")
+            before = owners.get(event.key)
+            if event.kv is None:
+                owners.pop(event.key, None)
+                continue
+            owner = codec.load_assigned(event.kv.value, event.kv.mod_revision).owner
+            owners[event.key] = owner
+            open_one = handoffs.get(event.key.replace("/assignments/", "/handoffs/"))
+            if strict and open_one and before in consumers and owner != before and not open_one[1].released:
+                found.append(f"{where}: given to {owner} before {before} released")
+    return found
+
+
+def _handoff(handoffs: dict[str, tuple[int, Handoff]], event: Event, where: str,
+             leader: str | None) -> list[str]:
+    before = handoffs.pop(event.key, None)
+    if event.kv is None:
+        return []
+    after = codec.load_handoff(event.kv.value)
+    handoffs[event.key] = (event.kv.create_revision, after)
+    if before is None or before[0] != event.kv.create_revision:
+        if leader is None:
+            return [f"{where}: begun while nobody leads"]
+        return [] if after.phase is Phase.WARMING else [f"{where}: begun as {after.phase.value}"]
+    if after.phase not in FOLLOWS[before[1].phase]:
+        return [f"{where}: {before[1].phase.value} became {after.phase.value}"]
+    if (after.old_owner, after.new_owner) != (before[1].old_owner, before[1].new_owner):
+        return [f"{where}: its consumers changed"]
+    return []

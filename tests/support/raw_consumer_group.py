@@ -1,0 +1,328 @@
+"""Members of the consumer protocol (KIP-848) by raw requests; what they are told, without what must differ.
+
+The same script runs on Apache Kafka and on ours: ids become names, partitions become ``topic:numbers``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tests.support.raw_client import RawClient
+
+NOT_YET = (14, 15, 16)  # a coordinator that is still starting
+GROUP_RESOURCE = 32
+SETTLED_AFTER = 3  # calm heartbeats in a row
+PATIENCE = 60  # heartbeats until a member must be settled
+TOLD_AFTER_S = 0.3  # Kafka tells its coordinator later; another epoch if it comes in between
+Told = tuple[Any, ...]
+
+
+def span(value: int) -> datetime.timedelta:
+    """Milliseconds for kio."""
+    return datetime.timedelta(milliseconds=value)
+
+
+class ConsumerScript:
+    """One group and its topics on one broker, with a log of everything that was said."""
+
+    def __init__(self, bootstrap: str, group: str = "", *, interval_ms: int = 0) -> None:
+        self.bootstrap = bootstrap
+        self.group = group or f"group-{uuid.uuid4().hex[:8]}"
+        self.client = RawClient(bootstrap, 30)
+        self.log: list[Told] = []
+        self.names: dict[uuid.UUID, str] = {}  # of topics, as the script calls them
+        self.real: dict[str, str] = {}
+        self.members: dict[str, str] = {}  # member id -> who
+        self.epochs: dict[str, int] = {}
+        self.owned: dict[str, list[dict[str, Any]]] = {}
+        self.first_epoch: int | None = None
+        self._await_coordinator()
+        change = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": str(interval_ms)}
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": [change]}
+        answer = self.client.call(44, 1, resources=[resource])
+        assert answer.responses[0].error_code == 0, answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.socket.close()
+
+    def _await_coordinator(self) -> None:
+        ghost = {"group_id": self.group, "generation_id": 1, "member_id": "ghost"}
+        while (
+            self.client.call(10, 3, key=self.group).error_code != 0
+            or self.client.call(12, 3, **ghost).error_code in NOT_YET
+        ):
+            time.sleep(0.1)
+
+    def since_first(self, epoch: int) -> int:
+        """An epoch, counted from the first this group told: Kafka's first is 2, nothing depends on it."""
+        return epoch if epoch <= 0 or self.first_epoch is None else epoch - self.first_epoch + 1
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int) -> None:
+        """A topic of the group's own; ``name`` is what the log calls it."""
+        self.real[name] = real = f"{self.group}-{name}"
+        wanted = {"name": real, "num_partitions": partitions, "replication_factor": 1}
+        answer = self.client.call(19, 7, topics=[wanted], timeout=span(10_000))
+        assert answer.topics[0].error_code == 0, answer
+        self.names[answer.topics[0].topic_id] = name
+        while self.client.call(3, 12, topics=[{"name": real}]).topics[0].error_code != 0:
+            time.sleep(0.05)
+        time.sleep(TOLD_AFTER_S)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """More partitions of one of them."""
+        wanted = {"name": self.real[name], "count": partitions, "assignments": None}
+        answer = self.client.call(37, 3, topics=[wanted], timeout=span(10_000))
+        assert answer.results[0].error_code == 0, answer
+        time.sleep(TOLD_AFTER_S)
+
+    def remove(self, name: str) -> None:
+        """Delete one of them."""
+        wanted = {"name": self.real[name], "topic_id": None}
+        answer = self.client.call(20, 6, topics=[wanted], timeout=span(10_000))
+        assert answer.responses[0].error_code == 0, answer
+        time.sleep(TOLD_AFTER_S)
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The id of one of them."""
+        return next(key for key, known in self.names.items() if known == name)
+
+    def shown(self, listed: Sequence[Any] | None) -> Any:
+        """Partitions as text, None for none given."""
+        if listed is None:
+            return None
+        return sorted(f"{self.names.get(t.topic_id, '?')}:{sorted(t.partitions)}" for t in listed)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def send(self, who: str, epoch: int, *, version: int = 1, **changes: Any) -> Any:
+        """One ConsumerGroupHeartbeat; ``who`` is the member's id too, apart from other runs'."""
+        member_id = changes.pop("member_id", f"{self.group}-{who}")
+        self.members.setdefault(member_id, who)
+        values = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch} | changes
+        values.setdefault("topic_partitions", None)
+        answer = self.client.call(68, version, **values)
+        if self.first_epoch is None and answer.member_epoch > 0:
+            self.first_epoch = answer.member_epoch
+        return answer
+
+    def joining(self, **changes: Any) -> dict[str, Any]:
+        """What a first heartbeat must have."""
+        names = changes.pop("topics", ["a"])
+        return {
+            "rebalance_timeout": span(30_000),
+            "subscribed_topic_names": [self.real.get(name, name) for name in names],
+            "topic_partitions": [],
+            **changes,
+        }
+
+    def beat(self, who: str, epoch: int, label: str = "", **changes: Any) -> Any:
+        """One heartbeat, logged."""
+        answer = self.send(who, epoch, **changes)
+        assignment = answer.assignment
+        self.log.append(
+            (
+                label or f"{who} at {self.since_first(epoch)}",
+                int(answer.error_code),
+                self.since_first(answer.member_epoch) if answer.error_code == 0 else "-",
+                self.members.get(answer.member_id or "", "an id of its own"),
+                int(answer.heartbeat_interval / span(1)),
+                self.shown(assignment.topic_partitions) if assignment is not None else None,
+            )
+        )
+        return answer
+
+    def settle(self, *whos: str, label: str = "settled", **changes: Any) -> None:
+        """Let these go on in turns, acknowledging what they are given, until nothing changes; log the end."""
+        calm = 0
+        for _ in range(PATIENCE):
+            before = (dict(self.epochs), {who: self.shown_owned(who) for who in whos})
+            for who in whos:
+                self.go_on(who, **changes)
+            after = (dict(self.epochs), {who: self.shown_owned(who) for who in whos})
+            calm = calm + 1 if after == before else 0
+            if calm >= SETTLED_AFTER:
+                break
+            time.sleep(0.05)
+        assert calm >= SETTLED_AFTER, f"{whos} do not settle: {self.log}"
+        self.log.append((label, [self.standing(who) for who in whos]))
+
+    def count_from(self, who: str) -> None:
+        """Take this member's epoch for the first: Kafka looks for a pattern's topics after it answered."""
+        self.log.clear()
+        self.first_epoch = self.epochs[who]
+
+    def standing(self, who: str) -> Told:
+        """A member's epoch and what it has."""
+        return who, self.since_first(self.epochs[who]), self.shown_owned(who)
+
+    def go_on(self, who: str, **changes: Any) -> Any:
+        """One heartbeat as a good client sends it: what it was given last, it has; what went, it gave up."""
+        epoch = self.epochs.get(who, 0)
+        first = self.joining(**changes) if epoch == 0 else {"topic_partitions": self.owned.get(who, [])}
+        answer = self.send(who, epoch, **first)
+        assert answer.error_code == 0, (who, epoch, answer)
+        self.epochs[who] = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned[who] = [
+                {"topic_id": t.topic_id, "partitions": list(t.partitions)}
+                for t in answer.assignment.topic_partitions
+            ]
+        return answer
+
+    def shown_owned(self, who: str) -> list[str]:
+        """What a member has, as text."""
+        owned = self.owned.get(who, ())
+        return sorted(f"{self.names[t['topic_id']]}:{sorted(t['partitions'])}" for t in owned)
+
+    # -- offsets and administration --------------------------------------------------------------
+
+    def commit(self, member: str, epoch: int, *, version: int = 9, label: str = "", **changes: Any) -> None:
+        """OffsetCommit of partition 0 of topic a; ``member`` is a member's name, or empty."""
+        topic = {"name": self.real["a"], "topic_id": self.topic_id("a")}
+        values = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": epoch,
+            "member_id": f"{self.group}-{member}" if member else "",
+            "topics": [{**topic, "partitions": [{"partition_index": 0, "committed_offset": 7}]}],
+        }
+        answer = self.client.call(8, version, **values | changes)
+        error = int(answer.topics[0].partitions[0].error_code)
+        self.log.append(
+            (label or f"commit v{version} by {member or 'nobody'} at {self.since_first(epoch)}", error)
+        )
+
+    def fetch_offsets(
+        self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False
+    ) -> None:
+        """OffsetFetch of the same."""
+        topic = {"name": self.real["a"], "topic_id": self.topic_id("a"), "partition_indexes": [0]}
+        member_id = f"{self.group}-{member}" if member else member
+        group = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch, "topics": [topic]}
+        answer = self.client.call(9, version, groups=[group], require_stable=stable).groups[0]
+        found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics]
+        at = self.since_first(epoch)
+        self.log.append((f"fetch v{version} by {member} at {at}", int(answer.error_code), found))
+
+    def describe(self, label: str = "describe") -> None:
+        """ConsumerGroupDescribe, members by name."""
+        answer = self.client.call(69, 1, group_ids=[self.group]).groups[0]
+        members = sorted(
+            (
+                self.members.get(m.member_id, "?"),
+                m.instance_id,
+                m.rack_id,
+                self.since_first(m.member_epoch),
+                m.client_id,
+                sorted(self._name(n) for n in m.subscribed_topic_names),
+                (m.subscribed_topic_regex or "").replace(self.group, "GROUP"),
+                self.shown(m.assignment.topic_partitions),
+                self.shown(m.target_assignment.topic_partitions),
+                m.member_type,
+            )
+            for m in answer.members
+        )
+        # Nobody is left to be given a target: Kafka's assignment epoch stays behind then, ours does not.
+        target = self.since_first(answer.assignment_epoch) if answer.members else "-"
+        epochs = self.since_first(answer.group_epoch), target
+        head = (answer.group_state, *epochs, answer.assignor_name)
+        message = (answer.error_message or "").replace(self.group, "GROUP")
+        self.log.append((label, int(answer.error_code), message, head, members))
+
+    def _name(self, real: str) -> str:
+        return real.removeprefix(f"{self.group}-")
+
+    def describe_classic(self, version: int = 6) -> None:
+        """DescribeGroups."""
+        group = self.client.call(15, version, groups=[self.group]).groups[0]
+        message = (getattr(group, "error_message", "") or "").replace(self.group, "GROUP")
+        told = (int(group.error_code), message, group.group_state, group.protocol_type, group.protocol_data)
+        self.log.append((f"DescribeGroups v{version}", *told, len(group.members)))
+
+    def listed(self, **filters: Any) -> None:
+        """ListGroups, as far as it is about this group."""
+        answer = self.client.call(16, 5, **filters)
+        mine = [
+            (g.protocol_type, g.group_state, g.group_type) for g in answer.groups if g.group_id == self.group
+        ]
+        self.log.append(("ListGroups", str(filters), int(answer.error_code), mine))
+
+    def delete(self) -> None:
+        """DeleteGroups."""
+        answer = self.client.call(42, 2, groups_names=[self.group]).results[0]
+        self.log.append(("DeleteGroups", int(answer.error_code)))
+
+    def delete_offsets(self, *names: str) -> None:
+        """OffsetDelete of partition 0 of these topics."""
+        topics = [{"name": self.real[n], "partitions": [{"partition_index": 0}]} for n in names]
+        answer = self.client.call(47, 0, group_id=self.group, topics=topics)
+        found = sorted((self._name(t.name), [int(p.error_code) for p in t.partitions]) for t in answer.topics)
+        self.log.append(("OffsetDelete", int(answer.error_code), found))
+
+    def classic_requests(self, who: str, generation: int = 1, **join: Any) -> None:
+        """Heartbeat, SyncGroup and LeaveGroup of the classic protocol, in a member's name."""
+        member_id = f"{self.group}-{who}"
+        ids = {"group_id": self.group, "member_id": member_id}
+        beat = self.client.call(12, 4, generation_id=generation, **ids)
+        sync = self.client.call(14, 5, generation_id=generation, **ids)
+        self.log.append((f"classic requests of {who}", int(beat.error_code), int(sync.error_code)))
+
+    def leave_by_admin(self, **member: Any) -> None:
+        """LeaveGroup, as the admin client sends it."""
+        answer = self.client.call(13, 5, group_id=self.group, members=[member])
+        told = [(m.group_instance_id, int(m.error_code)) for m in answer.members]
+        self.log.append(("LeaveGroup", int(answer.error_code), told))
+
+    def topic_page(self, names: list[str], **values: Any) -> None:
+        """DescribeTopicPartitions."""
+        values.setdefault("response_partition_limit", 2_000)
+        topics = [{"name": self.real.get(name, name)} for name in names]
+        answer = self.client.call(75, 0, topics=topics, **values)
+        shown = [
+            (
+                int(t.error_code),
+                self._name(t.name),
+                self.names.get(t.topic_id),
+                [
+                    (
+                        p.partition_index,
+                        p.leader_id,
+                        p.isr_nodes,
+                        p.eligible_leader_replicas,
+                        p.last_known_elr,
+                    )
+                    for p in t.partitions
+                ],
+            )
+            for t in answer.topics
+        ]
+        cursor = answer.next_cursor
+        following = (self._name(cursor.topic_name), cursor.partition_index) if cursor is not None else None
+        self.log.append((f"page {names}", shown, following))
+
+    def configure(
+        self,
+        name: str,
+        value: str | None,
+        *,
+        operation: int = 0,
+        group: str | None = None,
+        keep: bool = False,
+    ) -> None:
+        """IncrementalAlterConfigs of the group; only tried out unless kept."""
+        change = {"name": name, "config_operation": operation, "value": value}
+        named = self.group if group is None else group
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": named, "configs": [change]}
+        answer = self.client.call(44, 1, resources=[resource], validate_only=not keep).responses[0]
+        self.log.append((f"{name}={value}", int(answer.error_code), answer.error_message))

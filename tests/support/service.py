@@ -1,0 +1,196 @@
+"""Consumers of the assigner service for tests: they do as they are told, or slowly, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from faust_assigner.service.commands import Assignment, Command, Release, Replicas, Warm
+from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.metrics import Metrics
+from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Store
+from tests.property.service_sim.loop import VirtualLoop
+
+PATIENCE_S = 30.0
+
+#: Real seconds, small; a lease of etcd has at least one.
+QUICK: Mapping[str, Any] = {
+    "consumer_ttl_s": 2.0, "consumer_keepalive_s": 0.3, "leader_ttl_s": 2.0, "leader_keepalive_s": 0.3,
+    "election_retry_s": 0.3, "debounce_s": 0.2, "handoff_timeout_s": 20.0, "reconcile_s": 1.0,
+    "topic_refresh_s": 0.3, "cooldown_s": 20.0,
+}
+
+
+def quick(prefix: str, **changes: Any) -> ServiceSettings:
+    """Settings for tests that wait for them."""
+    return ServiceSettings(prefix=prefix, **{**QUICK, **changes})
+
+
+async def eventually(holds: Callable[[], Any], what: str = "") -> None:
+    """Wait until it does; fail after half a minute."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"did not come: {what or holds}") from None
+
+
+@dataclass(eq=False)
+class Helper:
+    """One consumer, connected to one instance. ``warm_s``: how long it takes; ``None``: for ever."""
+
+    node: AssignerNode
+    name: str
+    consumer: Consumer | None = None
+    warm_s: float | None = 0.0
+    fails: bool = False
+    releases: bool = True
+    owned: dict[TopicPartition, int] = field(default_factory=dict)
+    told: list[Command] = field(default_factory=list)
+    replicas: tuple[TopicPartition, ...] = ()
+    stream: CommandStream | None = None
+    ended: Ended | None = None
+    _task: asyncio.Task[None] | None = None
+    _jobs: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def connect(self) -> Helper:
+        """Register, and do as told from now on."""
+        self.stream = await self.node.register(self.consumer or Consumer(name=self.name))
+        self._task = asyncio.create_task(self._obey(self.stream))
+        return self
+
+    async def _obey(self, stream: CommandStream) -> None:
+        async for command in stream:
+            self.told.append(command)
+            if isinstance(command, Assignment):
+                self.owned = {} if command.full else self.owned
+                self.owned |= {owned.at: owned.epoch for owned in command.assigned}
+                for at in command.unassigned:
+                    self.owned.pop(at, None)
+            elif isinstance(command, Warm) and self.warm_s is not None:
+                self._jobs.append(asyncio.create_task(self._warm(command)))
+            elif isinstance(command, Release) and self.releases:
+                self.owned.pop(command.at, None)
+                self._jobs.append(asyncio.create_task(self._release(command)))
+            elif isinstance(command, Replicas):
+                self.replicas = command.partitions
+        self.ended = stream.ended
+
+    async def _warm(self, warm: Warm) -> None:
+        await asyncio.sleep(self.warm_s or 0)
+        with contextlib.suppress(ServiceRefused):
+            if self.fails:
+                await self.node.warm_failed(self.name, warm.at, reason="no", handoff_id=warm.handoff_id)
+            else:
+                await self.node.partition_ready(self.name, warm.at, handoff_id=warm.handoff_id)
+
+    async def _release(self, release: Release) -> None:
+        with contextlib.suppress(ServiceRefused):
+            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id,
+                                               offset=7)
+
+    def of(self, kind: type[Command]) -> list[Any]:
+        """All it was told of one kind."""
+        return [command for command in self.told if isinstance(command, kind)]
+
+    async def disconnect(self) -> None:
+        """The connection breaks; nothing is said."""
+        for task in (*self._jobs, self._task):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self.stream is not None:
+            await self.stream.close()
+
+
+class LoopClock:
+    """The clocks of a process whose time is its event loop's: real, or virtual."""
+
+    def monotonic(self) -> float:
+        """The loop's time."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """As far from any epoch as the loop's."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """As asyncio."""
+        await asyncio.sleep(seconds)
+
+
+def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on virtual time: it waits for nothing."""
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(story())
+    finally:
+        loop.close()
+
+
+@dataclass
+class Bench:
+    """Instances and consumers on one store, ended together."""
+
+    open_store: Callable[[], Store]
+    prefix: str = "/g/"
+    nodes: list[AssignerNode] = field(default_factory=list)
+    helpers: list[Helper] = field(default_factory=list)
+
+    async def node(self, topics: Mapping[str, int] | None = None, *, start: bool = True, count: Any = None,
+                   store: Store | None = None, metrics: Metrics | None = None,
+                   **settings: Any) -> AssignerNode:
+        """One more instance."""
+        node = AssignerNode(store or self.open_store(), quick(self.prefix, **settings),
+                            node_id=f"n{len(self.nodes)}", topics=topics, count_partitions=count,
+                            clock=LoopClock(), metrics=metrics)
+        self.nodes.append(node)
+        if start:
+            await node.start()
+        return node
+
+    async def consumer(self, node: AssignerNode, name: str, **options: Any) -> Helper:
+        """One more consumer, connected."""
+        helper = Helper(node, name, **options)
+        self.helpers.append(helper)
+        return await helper.connect()
+
+    async def __aenter__(self) -> Bench:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for helper in self.helpers:
+            await helper.disconnect()
+        for node in self.nodes:
+            await node.stop()
+
+    # -- what is the case ----------------------------------------------------------------------------
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """Whose each partition is, as the first instance sees it."""
+        view = self.nodes[0]._mirror.view
+        return {at: entry.value.owner for at, entry in view.assignments.items()}
+
+    def loads(self) -> list[int]:
+        """How many partitions each consumer that is connected owns by its own account, ascending."""
+        return sorted(len(helper.owned) for helper in self.helpers if helper.ended is None)
+
+    def open_handoffs(self) -> int:
+        """How many are under way."""
+        return len(self.nodes[0]._mirror.view.handoffs)
+
+    async def settles(self, *loads: int) -> None:
+        """Until the consumers own so many each and nothing is on its way."""
+        await eventually(lambda: self.loads() == sorted(loads) and not self.open_handoffs()
+                         and set(self.owners()) == self._partitions(), f"loads {loads}")
+
+    def _partitions(self) -> set[TopicPartition]:
+        return set(self.nodes[0]._mirror.view.partitions())

@@ -1,0 +1,79 @@
+"""A TCP proxy on loopback that can fall silent: what a cut cable looks like to both ends."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+
+
+class Proxy:
+    """Carries bytes both ways; while it is cut, connections stay open and nothing gets through."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._flows = threading.Event()
+        self._flows.set()
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def endpoint(self) -> str:
+        """Where to connect instead."""
+        return f"127.0.0.1:{self.port}"
+
+    def cut(self) -> None:
+        """Let nothing through."""
+        self._flows.clear()
+
+    def heal(self) -> None:
+        """Let everything through again, what waited too."""
+        self._flows.set()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._ended.set()
+        self._flows.set()
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                if not select.select([self._listener], [], [], 0.1)[0]:
+                    continue
+                near, _ = self._listener.accept()
+            except (OSError, ValueError):
+                return
+            thread = threading.Thread(target=self._carry, args=(near,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _carry(self, near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError):
+            self._flows.wait()
+            with socket.create_connection(self._target) as far:
+                other = {near: far, far: near}
+                while not self._ended.is_set():
+                    for ready in select.select(list(other), [], [], 0.1)[0]:
+                        if not (data := ready.recv(65_536)):
+                            return
+                        self._flows.wait()
+                        other[ready].sendall(data)
+
+
+@contextlib.contextmanager
+def proxy_to(endpoint: str) -> Iterator[Proxy]:
+    """A proxy to ``HOST:PORT``."""
+    host, _, port = endpoint.rpartition(":")
+    proxy = Proxy(host, int(port))
+    try:
+        yield proxy
+    finally:
+        proxy.close()

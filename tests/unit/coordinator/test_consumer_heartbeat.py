@@ -1,0 +1,109 @@
+"""ConsumerGroupHeartbeat: joining, staying, leaving, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.errors import Code, CoordinatorBug
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+    Tick,
+)
+from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.support.consumer_bench import Bench
+
+
+def test_the_first_member_gets_everything_with_its_first_answer() -> None:
+    """Epoch 1, all four partitions, no second heartbeat needed."""
+    bench = Bench()
+    answer = bench.join("m1")
+    assert (answer.error, answer.member_id, answer.member_epoch) == (Code.NONE, "m1", 1)
+    assert bench.given(answer) == {"a": (0, 1, 2, 3)}
+    assert answer.heartbeat_interval_ms == 5_000
+    assert bench.group.state_name == "Stable"
+
+
+def test_a_partition_is_granted_only_after_its_owner_gave_it_up() -> None:
+    """The newcomer waits until the old owner's own list shows the revocation."""
+    bench = Bench()
+    bench.join("m1")
+    newcomer = bench.join("m2")
+    assert (newcomer.member_epoch, bench.given(newcomer)) == (2, {})
+    asked = bench.heartbeat("m1", 1, {"a": (0, 1, 2, 3)})
+    assert (asked.member_epoch, bench.given(asked)) == (1, {"a": (0, 1)})
+    assert bench.given(bench.heartbeat("m2", 2)) is None
+    done = bench.heartbeat("m1", 1, {"a": (0, 1)})
+    assert (done.member_epoch, bench.given(done)) == (2, None)
+    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (2, 3)}
+    assert bench.group.state_name == "Stable"
+
+
+def test_a_member_that_leaves_frees_its_partitions() -> None:
+    """Epoch -1 is answered with epoch -1."""
+    bench = Bench()
+    bench.join("m1")
+    bench.join("m2")
+    assert bench.heartbeat("m1", -1).member_epoch == -1
+    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (0, 1, 2, 3)}
+
+
+def test_a_silent_member_is_removed_after_its_session() -> None:
+    """45 s by default; the other one then gets everything."""
+    bench = Bench()
+    bench.join("m1")
+    bench.wait(20_000)
+    bench.join("m2")
+    bench.wait(25_000)
+    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (0, 1, 2, 3)}
+    assert bench.heartbeat("m1", 1).error is Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (ConsumerGroupHeartbeat(1, "m1", 3), Code.GROUP_ID_NOT_FOUND),
+        (JoinGroup(1, "m1", "", ()), Code.UNKNOWN_MEMBER_ID),
+        (SyncGroup(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
+        (Heartbeat(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
+        (LeaveGroup(1, ()), Code.UNKNOWN_MEMBER_ID),
+        (CommitOffsets(1, "m1", 3), Code.ILLEGAL_GENERATION),
+        (FetchOffsets(1, "m1", 3), Code.NONE),
+        (DeleteGroup(1), Code.GROUP_ID_NOT_FOUND),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, Code) else value.name,
+)
+def test_a_group_nobody_knows_has_one_answer_for_each_request(event: Event, error: Code) -> None:
+    """Kafka's, whatever the protocol of the question."""
+    assert answer_absent(event).error is error
+
+
+def test_a_pattern_from_a_stranger_is_bounded() -> None:
+    """1 KiB of RE2, no look-around, no back references, and no time that grows with more than the input."""
+    assert Bench().join("m1", subscribed_topic_regex="a" * 1_024).error is Code.NONE
+    for bad in ("a" * 1_025, "\u00e4" * 513, "(?=a)", r"(a)\1", "(a", "a{2000}"):
+        assert Bench().join("m1", subscribed_topic_regex=bad).error is Code.INVALID_REGULAR_EXPRESSION, bad
+
+
+def test_a_full_group_lets_a_static_member_come_back() -> None:
+    """It is not one member more."""
+    bench = Bench(ConsumerLimits(max_size=1))
+    bench.join("m1", instance_id="i1")
+    bench.heartbeat("m1", -2, instance_id="i1")
+    assert bench.join("m2", instance_id="i1").error is Code.NONE
+
+
+def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
+    """The surroundings write at once."""
+    bench = Bench()
+    bench.group.step(ConsumerGroupHeartbeat(1, "m1", 0, None, None, 1, ("a",), owned={}), 0)
+    with pytest.raises(CoordinatorBug, match="before the outcome"):
+        bench.group.step(Tick(), 0)

@@ -1,0 +1,75 @@
+"""The records of a consumer group are its state: each makes its change and can be undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.errors import CoordinatorBug
+from faust_assigner.coordinator.events import Protocol
+from faust_assigner.coordinator.records import (
+    ClassicSide,
+    CurrentAssignment,
+    GroupEpoch,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    Record,
+    TargetAssignment,
+    TargetEpoch,
+    Value,
+)
+from tests.support.consumer_bench import topic_id
+
+A = topic_id("a")
+STOOD = CurrentAssignment(3, 2, MemberState.UNREVOKED, {A: {0: 1}}, {A: {1: 1}})
+SAID = MemberMetadata(
+    "i1", "r", "c", "h", 1, frozenset({"a"}), "b.*", "range", ClassicSide(1, (Protocol("range", b""),))
+)
+CASES: list[tuple[Kind, str, Value, Value]] = [
+    (Kind.EPOCH, "", GroupEpoch(4, 7), GroupEpoch(5, 8)),
+    (Kind.TARGET_EPOCH, "", TargetEpoch(4), TargetEpoch(5)),
+    (Kind.MEMBER, "m1", SAID, MemberMetadata(topic_names=frozenset({"b"}))),
+    (Kind.TARGET, "m1", TargetAssignment({A: (0, 1)}), TargetAssignment({A: (1,)})),
+    (Kind.CURRENT, "m1", STOOD, CurrentAssignment(4, 3, MemberState.STABLE, {A: {0: 1}}, {})),
+]
+
+
+def state(book: Book) -> dict[str, object]:
+    """Everything a book holds; partitions nobody owns left out."""
+    fields = dict(vars(book))
+    fields["owners"] = {t: owners for t, owners in book.owners.items() if owners}
+    return {name: repr(value) for name, value in fields.items()}
+
+
+@pytest.mark.parametrize(("kind", "member_id", "value", "other"), CASES, ids=[c[0].value for c in CASES])
+def test_each_kind_of_record_makes_its_change_and_can_be_undone(
+    kind: Kind, member_id: str, value: Value, other: Value
+) -> None:
+    """Put, replaced, ended; and back again, step by step, to the same state."""
+    book = Book("g")
+    before, undo = [state(book)], []
+    for change in (value, other, None):
+        undo.append(book.apply(Record(book.key(kind, member_id), change)))
+        before.append(state(book))
+        shown = {record.key: record.value for record in book.records()}
+        assert shown.get(book.key(kind, member_id)) == change
+    assert before[0] == before[3]
+    for record, expected in zip(reversed(undo), reversed(before[:-1]), strict=True):
+        book.apply(record)
+        assert state(book) == expected
+
+
+def test_a_partition_held_by_two_is_our_own_bug() -> None:
+    """Whatever happens, the book never says it."""
+    book = Book("g")
+    book.apply(Record(book.key(Kind.CURRENT, "m1"), STOOD))
+    with pytest.raises(CoordinatorBug, match="held by m1"):
+        book.apply(Record(book.key(Kind.CURRENT, "m2"), STOOD))
+
+
+def test_a_record_of_another_kind_of_group_is_our_own_bug() -> None:
+    """A book knows its own records only."""
+    book = Book("g")
+    with pytest.raises(CoordinatorBug, match="does not belong"):
+        book.apply(Record(book.key(Kind.MEMBER, "m1"), TargetEpoch(1)))

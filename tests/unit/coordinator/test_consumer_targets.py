@@ -1,0 +1,175 @@
+"""When the target is computed, where, and what becomes of computations that fail or come late."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.assignors import compute
+from faust_assigner.coordinator.consumer import targets
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CatalogueChanged, TargetComputed
+from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.support.consumer_bench import Bench, catalogue, topic_id
+
+
+def far_away(interval_ms: int = 0) -> Bench:
+    """A group whose targets are always computed elsewhere, and come back when the test says so."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=interval_ms, inline_size=0))
+    bench.answers_targets = False
+    return bench
+
+
+def answer(bench: Bench, k: int) -> list[fx.Effect]:
+    """The k-th computation that was asked for is ready."""
+    asked = bench.asked[k]
+    return bench.step(TargetComputed(asked.request_id, compute(asked.spec)))
+
+
+def test_a_heartbeat_does_not_wait_for_a_computation_elsewhere() -> None:
+    """The joiner gets an epoch and nothing yet; its next heartbeat brings the rest."""
+    bench = far_away()
+    first = bench.join("m1")
+    assert (first.member_epoch, bench.given(first)) == (1, {})
+    answer(bench, 0)
+    second = bench.heartbeat("m1", 1)
+    assert (second.member_epoch, bench.given(second)) == (2, {"a": (0, 1, 2, 3)})
+
+
+def test_one_computation_at_a_time_and_the_next_one_sees_everybody() -> None:
+    """Of a thousand joins during a computation, one more is made of them all."""
+    bench = far_away()
+    bench.join("m0")
+    for k in range(1, 1_000):
+        bench.join(f"m{k}")
+    assert len(bench.asked) == 1
+    answer(bench, 0)
+    assert [len(asked.spec.members) for asked in bench.asked] == [1, 1_000]
+
+
+def test_a_thousand_joins_in_a_second_are_two_computations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first at once, the second when the interval is over."""
+    bench = Bench(ConsumerLimits())
+    computed = []
+    monkeypatch.setattr(targets, "compute", lambda spec: computed.append(len(spec.members)) or compute(spec))
+    for k in range(1_000):
+        bench.join(f"m{k}")
+    assert computed == [1]
+    bench.wait(1_000)
+    assert computed == [1, 1_000]
+
+
+def test_a_member_that_left_meanwhile_gets_no_target() -> None:
+    """The computation was made for three; the next one is asked for at once."""
+    bench = far_away()
+    bench.join("m1")
+    answer(bench, 0)
+    bench.join("m2")
+    bench.join("m3")
+    bench.heartbeat("m3", -1)
+    answer(bench, 1)
+    assert {m.member_id for m in bench.group.describe().members} == {"m1", "m2"}
+    answer(bench, 2)
+    assert bench.group.describe().target_epoch == bench.group.describe().epoch
+
+
+def test_a_static_member_that_came_back_meanwhile_gets_its_old_ids_share() -> None:
+    """Computed for m1, given to m9, which has its instance id now."""
+    bench = far_away()
+    bench.join("m1", instance_id="i1")
+    bench.heartbeat("m1", -2, instance_id="i1")
+    bench.join("m9", instance_id="i1")
+    answer(bench, 0)
+    assert bench.given(bench.heartbeat("m9", 1, instance_id="i1")) == {"a": (0, 1, 2, 3)}
+
+
+def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() -> None:
+    """Nobody's heartbeat fails for it."""
+    bench = far_away(interval_ms=1_000)
+    bench.join("m1")
+    bench.step(TargetComputed(bench.asked[0].request_id, None, "it broke"))
+    assert bench.heartbeat("m1", 1).error is Code.NONE
+    bench.wait(1_000)
+    assert len(bench.asked) == 2
+
+
+def test_an_assignor_that_raises_within_the_step_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group says so, goes on with what it has, and tries again after the interval."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
+    bench.join("m1")
+    bench.wait(1_000)
+
+    def broken(spec: object) -> None:
+        raise ArithmeticError("it broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(targets, "compute", broken)
+        assert bench.join("m2").error is Code.NONE
+    assert fx.Happened("assignor_failed", "", "it broke") in bench.effects
+    bench.wait(1_000)
+    assert bench.group.describe().target_epoch == bench.group.describe().epoch
+
+
+def test_a_target_that_gives_a_partition_twice_is_refused() -> None:
+    """A bug of an assignor must not become a group that never comes to rest."""
+    bench = far_away(interval_ms=1_000)
+    bench.join("m1")
+    bench.join("m2")
+    twice = {m: {topic_id("a"): (0,)} for m in ("m1", "m2")}
+    bench.step(TargetComputed(bench.asked[0].request_id, twice))
+    assert any(isinstance(e, fx.Happened) and e.what == "assignor_failed" for e in bench.effects)
+    assert [m.target for m in bench.group.describe().members] == [{}, {}]
+
+
+def test_a_computation_that_is_never_heard_of_is_asked_for_again() -> None:
+    """After a minute."""
+    bench = far_away()
+    bench.join("m1", rebalance_timeout_ms=300_000)
+    for _ in range(2):
+        bench.wait(30_000)
+        bench.heartbeat("m1", 1)
+    assert [asked.request_id for asked in bench.asked] == [1, 2]
+    bench.step(TargetComputed(1, {}))
+    assert bench.group.describe().target_epoch == 1, "the first answer is too late"
+
+
+def test_topics_that_changed_while_nobody_ran_are_seen_after_a_restart() -> None:
+    """With the first tick."""
+    bench = Bench()
+    bench.join("m1")
+    bench.catalogue = catalogue(a=6)
+    bench.restart()
+    bench.wait(0)
+    assert bench.given(bench.heartbeat("m1", 1)) == {"a": (0, 1, 2, 3, 4, 5)}
+
+
+def test_topics_are_looked_at_again_after_a_write_that_failed() -> None:
+    """A second later."""
+    bench = Bench()
+    bench.join("m1")
+    bench.catalogue = catalogue(a=6)
+    bench.disk_fails = True
+    bench.step(CatalogueChanged(bench.catalogue))
+    bench.disk_fails = False
+    assert bench.group.describe().epoch == 1
+    bench.wait(1_000)
+    assert bench.group.describe().epoch == 2
+
+
+def test_racks_are_told_to_the_assignor() -> None:
+    """A member's as it said it."""
+    bench = far_away()
+    bench.join("m1", rack_id="r1")
+    assert bench.asked[0].spec.members["m1"].rack_id == "r1"
+
+
+def test_a_change_of_one_member_costs_one_member() -> None:
+    """Of a thousand members, one heartbeat that moves on writes one record."""
+    bench = Bench(ConsumerLimits(inline_size=5_000), a=2_000)
+    for k in range(1_000):
+        bench.join(f"m{k:03}")
+    bench.wait(1_000)
+    bench.heartbeat("m001", 1)
+    assert len(bench.saves[-1]) == 1
+    bench.heartbeat("m000", 1, {"a": (0, 1)})
+    assert len(bench.saves[-1]) == 1

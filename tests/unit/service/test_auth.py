@@ -1,0 +1,111 @@
+"""Who calls is read from the channel; a request's body only says whom the caller wants to act as."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.service.errors import WrongCaller
+from faust_assigner.service.faults import Unauthenticated
+from faust_assigner.service.server.auth import CertificateDoor, OpenDoor, TokenDoor, read_tokens
+
+CANARY = "canary-3f9d"
+
+
+class Context:
+    """The two things of a call's context that are read."""
+
+    def __init__(self, *headers: tuple[str, str],
+                 certificate: Mapping[str, Sequence[bytes]] | None = None) -> None:
+        self._headers = headers
+        self._certificate = certificate or {}
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The call's headers."""
+        return self._headers
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """What TLS says of the peer."""
+        return self._certificate
+
+
+def tokens(tmp_path: Path, text: str) -> TokenDoor:
+    """A door with a file's tokens; ``ops`` administers."""
+    (tmp_path / "tokens").write_text(text)
+    return TokenDoor(read_tokens(tmp_path / "tokens"), ("ops",))
+
+
+def test_a_token_says_who_calls(tmp_path: Path) -> None:
+    """In the clear in the file, or as its digest."""
+    digest = hashlib.sha256(b"second").hexdigest()
+    door = tokens(tmp_path, f"# names and tokens\na {CANARY}\nb sha256:{digest}\nops third\n")
+    for token, name in ((CANARY, "a"), ("second", "b"), ("third", "ops")):
+        assert door.caller(Context(("authorization", f"Bearer {token}"))).acting_as(name) == name
+
+
+@pytest.mark.parametrize("headers", [(), (("authorization", ""),), (("authorization", "Bearer wrong"),),
+                                     (("authorization", "Basic YTpi"),), (("authorization", "Bearer "),),
+                                     (("authorization", f"Bearer {CANARY}"), ("authorization", "Bearer x"))])
+def test_without_the_token_nobody_comes_in(tmp_path: Path, headers: tuple[tuple[str, str], ...]) -> None:
+    """Also not with two of them."""
+    with pytest.raises(Unauthenticated):
+        tokens(tmp_path, f"a {CANARY}").caller(Context(*headers))
+
+
+def test_a_caller_acts_only_as_itself(tmp_path: Path) -> None:
+    """The body's name is compared with the channel's."""
+    caller = tokens(tmp_path, f"a {CANARY}\nb other").caller(Context(("authorization", f"Bearer {CANARY}")))
+    with pytest.raises(WrongCaller, match="a may not act as 'b'"):
+        caller.acting_as("b")
+    with pytest.raises(WrongCaller, match="a is no administrator"):
+        caller.administering()
+
+
+def test_an_administrator_is_named_as_one(tmp_path: Path) -> None:
+    """And is still no consumer but itself."""
+    caller = tokens(tmp_path, "ops third").caller(Context(("authorization", "Bearer third")))
+    caller.administering()
+    with pytest.raises(WrongCaller):
+        caller.acting_as("a")
+
+
+def test_a_certificate_says_who_calls() -> None:
+    """By its common name or one of its alternative names; without one nobody comes in."""
+    caller = CertificateDoor().caller(Context(certificate={
+        "x509_common_name": [b"a"], "x509_subject_alternative_name": [b"a.shop.svc", b"a-1"]}))
+    assert [caller.acting_as(name) for name in ("a", "a-1")] == ["a", "a-1"]
+    with pytest.raises(WrongCaller):
+        caller.acting_as("b")
+    with pytest.raises(Unauthenticated):
+        CertificateDoor().caller(Context(certificate={"transport_security_type": [b"ssl"]}))
+
+
+def test_an_open_door_has_no_identity() -> None:
+    """Everybody is anyone, and administers."""
+    caller = OpenDoor().caller(Context())
+    caller.administering()
+    assert caller.acting_as("whoever") == ""
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("", "holds no token"), ("a", "line 1"), ("a b c", "line 1"), ("a x\na y", "line 2"),
+    ("a sha256:12", "64 hexadecimal"), ("a sha256:" + "g" * 64, "64 hexadecimal")])
+def test_a_file_of_tokens_that_is_wrong_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    """By line, and without saying the token."""
+    (tmp_path / "tokens").write_text(text)
+    with pytest.raises(ConfigError, match=why):
+        read_tokens(tmp_path / "tokens")
+
+
+def test_no_token_is_ever_shown(tmp_path: Path) -> None:
+    """Neither by the door nor by what it raises nor by the client's side."""
+    from faust_assigner.service.client import Access
+
+    door = tokens(tmp_path, f"a {CANARY}")
+    with pytest.raises(Unauthenticated) as raised:
+        door.caller(Context(("authorization", f"Bearer {CANARY}x")))
+    assert CANARY not in f"{door!r}{raised.value}{Access(token=CANARY)!r}"

@@ -1,0 +1,180 @@
+"""The client against a service that plays a part: what is told again, what is sent again, where it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, TopicPartition, Warm
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
+from tests.support.assigner import calls_ended, until
+
+AT = TopicPartition("orders", 1)
+QUICK = Retry(first_s=0.01, most_s=0.05)
+
+
+class Part:
+    """A service that tells each stream the same and counts what it hears; ``lives_ms`` of a session."""
+
+    def __init__(self, *commands: pb.AssignmentCommand, lives_ms: int = 60_000) -> None:
+        self.commands = commands
+        self.lives_ms = lives_ms
+        self.answers = True
+        self.heard: list[Any] = []
+        self.streams = 0
+        self.end = asyncio.Event()
+
+    async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+        """The full assignment, then the commands, until :attr:`end`, and then UNAVAILABLE."""
+        while not self.answers:
+            await asyncio.sleep(0.01)
+        self.streams += 1
+        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(
+            assigned=[pb.TopicPartition(topic="orders", partition=1)], snapshot=True,
+            session_id=f"s{self.streams}", lives_ms=self.lives_ms))
+        for command in self.commands:
+            yield command
+        await self.end.wait()
+        self.end.clear()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+
+    async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+        """An answer, or none."""
+        while not self.answers:
+            await asyncio.sleep(0.01)
+        return pb.HeartbeatResponse(known=True, lives_ms=self.lives_ms)
+
+    def __getattr__(self, name: str) -> Any:
+        async def hear(request: Any, context: Any) -> Any:
+            self.heard.append(request)
+            return getattr(pb, f"{name}Response")()
+
+        return hear
+
+
+@contextlib.asynccontextmanager
+async def serving(part: Part) -> AsyncIterator[str]:
+    """The part on a port of loopback."""
+    server = grpc.aio.server()
+    add_KafkaAssignerServicer_to_server(part, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+        await calls_ended()
+
+
+@contextlib.asynccontextmanager
+async def told_by(client: AssignerClient) -> AsyncIterator[list[Any]]:
+    """What the client tells, as it comes."""
+    told: list[Any] = []
+
+    async def listen() -> None:
+        async with contextlib.aclosing(client.commands()) as commands:
+            async for command in commands:
+                told.append(command)
+
+    task = asyncio.create_task(listen())
+    try:
+        yield told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await calls_ended()
+
+
+def release() -> pb.AssignmentCommand:
+    """Of the partition that is owned."""
+    return pb.AssignmentCommand(release=pb.ReleasePartition(
+        partition=pb.TopicPartition(topic="orders", partition=1), new_owner="b", handoff_id=7, strict=True))
+
+
+def warm() -> pb.AssignmentCommand:
+    """Of another one."""
+    return pb.AssignmentCommand(warm=pb.WarmPartition(
+        partition=pb.TopicPartition(topic="orders", partition=2), current_owner="b", handoff_id=8))
+
+
+async def test_a_release_that_was_cut_off_by_the_sessions_end_is_told_again() -> None:
+    """The consumer stopped and forgot; the service still waits for its answer."""
+    part = Part(release(), lives_ms=300)
+    async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
+        await until(lambda: any(isinstance(one, Release) for one in told))
+        part.answers = False
+        await until(lambda: any(isinstance(one, Lost) for one in told))
+        part.answers = True
+        await until(lambda: sum(isinstance(one, Release) for one in told) >= 2)
+        assert [type(one) for one in told[:5]] == [Assigned, Release, Lost, Assigned, Release]
+
+
+async def test_what_is_told_by_a_new_stream_again_is_told_once() -> None:
+    """A warm-up that is under way goes on over a reconnect."""
+    part = Part(warm())
+    async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
+        await until(lambda: any(isinstance(one, Warm) for one in told))
+        part.end.set()
+        await until(lambda: part.streams == 2)
+        await asyncio.sleep(0.1)
+        assert sum(isinstance(one, Warm) for one in told) == 1
+
+
+async def test_an_acknowledgement_that_was_lost_is_sent_again() -> None:
+    """The service asks once more for what the consumer has done: the answer is given without it."""
+    part = Part(warm())
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: any(isinstance(one, Warm) for one in told))
+            await client.ready(next(one for one in told if isinstance(one, Warm)))
+            assert len(part.heard) == 1
+            part.end.set()
+            await until(lambda: len(part.heard) == 2)
+            assert part.heard[0] == part.heard[1]
+            assert sum(isinstance(one, Warm) for one in told) == 1
+
+
+async def test_one_target_down_the_next_is_tried() -> None:
+    """And the one that answered is tried first from then on."""
+    part = Part()
+    async with serving(part) as target:
+        client = AssignerClient(["127.0.0.1:1", target], "a", retry=QUICK)
+        async with told_by(client):
+            await until(lambda: part.streams == 1)
+            part.end.set()
+            await until(lambda: part.streams == client.streams == 2)
+
+
+async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> None:
+    """The first assigner's: no heartbeats, no end of the session but the stream's."""
+    part = Part(lives_ms=0)
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: bool(told))
+            part.answers = False
+            await asyncio.sleep(0.3)
+            assert client.may_work(AT)
+            assert not any(isinstance(one, Lost) for one in told)
+
+
+async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:
+    """A connection takes 128 streams: the 129th consumer would wait for ever."""
+    part = Part()
+    server = grpc.aio.server(options=[("grpc.max_concurrent_streams", 2)])
+    add_KafkaAssignerServicer_to_server(part, server)
+    target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    async with contextlib.AsyncExitStack() as told:
+        for number in range(4):
+            await told.enter_async_context(told_by(AssignerClient(target, f"c{number}", retry=QUICK)))
+        await until(lambda: part.streams == 4)
+    await server.stop(None)
+    await calls_ended()

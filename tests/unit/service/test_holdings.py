@@ -1,0 +1,89 @@
+"""What a consumer holds: snapshots, epochs, releases, and the end of a session; times are arguments."""
+
+from __future__ import annotations
+
+from faust_assigner.service.client import Grant, Release, TopicPartition
+from faust_assigner.service.client.holdings import Holdings
+
+P = [TopicPartition("orders", number) for number in range(4)]
+
+
+def holding(*grants: Grant, until: float = 10.0) -> Holdings:
+    """A session that lives until then, and owns these."""
+    holdings = Holdings()
+    holdings.begin(until)
+    holdings.update(grants, (), snapshot=True)
+    return holdings
+
+
+def test_a_snapshot_takes_away_what_is_not_in_it() -> None:
+    """What was unassigned while nobody was connected is gone."""
+    change = holding(Grant(P[0], 1), Grant(P[1], 1)).update([Grant(P[1], 1)], (), snapshot=True)
+    assert change is not None
+    assert (change.added, change.removed) == ((), (P[0],))
+
+
+def test_a_snapshot_in_parts_is_one_change() -> None:
+    """Nothing is taken away because it is in a later part."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
+    assert holdings.update([Grant(P[1], 1)], (), snapshot=True, more=True) is None
+    assert set(holdings.owned) == {P[0], P[1]}
+    change = holdings.update([Grant(P[0], 1), Grant(P[2], 5)], ())
+    assert change is not None
+    assert (change.added, change.removed) == ((Grant(P[2], 5),), ())
+
+
+def test_a_cut_stream_leaves_no_half_of_a_snapshot() -> None:
+    """The next stream's assignment does not inherit parts of the one before."""
+    holdings = holding(Grant(P[0], 1))
+    holdings.update([Grant(P[3], 1)], (), snapshot=True, more=True)
+    holdings.begin(20.0)
+    holdings.update([Grant(P[0], 1)], (), snapshot=True)
+    assert set(holdings.owned) == {P[0]}
+
+
+def test_another_epoch_is_another_ownership() -> None:
+    """Somebody else owned it in between: what was known of it is stale."""
+    change = holding(Grant(P[0], 1)).update([Grant(P[0], 7, 400)], (), snapshot=True)
+    assert change is not None
+    assert (change.added, change.removed) == ((Grant(P[0], 7, 400),), (P[0],))
+
+
+def test_what_is_being_released_is_not_torn_away() -> None:
+    """The service gives a partition on before it asks for its release; the release is what ends the work."""
+    holdings = holding(Grant(P[0], 1))
+    release = Release(P[0], "b", 9)
+    holdings.release(release)
+    change = holdings.update((), [P[0]])
+    assert change is not None
+    assert change.removed == ()
+    assert holdings.may_work(P[0], now=5.0)
+    holdings.released(release)
+    assert not holdings.may_work(P[0], now=5.0)
+
+
+def test_a_release_of_an_older_handoff_ends_nothing() -> None:
+    """An answer that comes late belongs to its own handoff."""
+    holdings = holding(Grant(P[0], 1))
+    holdings.release(Release(P[0], "b", 9))
+    holdings.released(Release(P[0], "b", 8))
+    assert holdings.may_work(P[0], now=5.0)
+
+
+def test_nothing_may_be_worked_on_when_the_session_is_over() -> None:
+    """Also before anybody has noticed: a stopped process asks, and the clock answers."""
+    holdings = holding(Grant(P[0], 1), until=10.0)
+    assert holdings.may_work(P[0], now=9.99)
+    assert not holdings.may_work(P[0], now=10.0)
+    lost = holdings.expire(10.0)
+    assert lost is not None
+    assert lost.partitions == (P[0],)
+    assert holdings.expire(11.0) is None
+
+
+def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
+    """Heartbeats may overtake one another."""
+    holdings = holding(Grant(P[0], 1), until=10.0)
+    holdings.confirm(14.0)
+    holdings.confirm(12.0)
+    assert holdings.may_work(P[0], now=13.0)

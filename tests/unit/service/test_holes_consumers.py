@@ -1,0 +1,335 @@
+"""Holes 8, 9, 10, 12 and 13 of an assigner: answers, streams, two owners, blindness, failed warm-ups.
+
+The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.commands import Assignment, Command, Owned
+from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller, WrongPhase
+from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.records import Assigned, Consumer, Ended
+from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.registry import Registry, Stream
+from faust_assigner.service.store.base import (
+    Delete,
+    KeyValue,
+    Put,
+)
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.service import Bench, LoopClock, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+
+# -- 8: answers that check neither caller nor phase --------------------------------------------------------
+
+
+class _NaiveAcks(Acks):
+    """As the first assigner: read, set the phase, write; released: delete."""
+
+    async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
+        kv = await self._store.get(self._keys.handoff(at))
+        assert kv is not None
+        handoff = replace(codec.load_handoff(kv.value), phase=Phase.READY)
+        await self._store.txn([], [Put(kv.key, codec.dump_handoff(handoff))])
+
+    async def released(
+        self, name: str, at: TopicPartition, handoff_id: int | None, offset: int | None
+    ) -> None:
+        await self._store.txn([], [Delete(self._keys.handoff(at))])
+
+
+async def _phase(kept: MemoryStore) -> str | None:
+    kv = await kept.get(ALL.handoff(AT))
+    return None if kv is None else codec.load_handoff(kv.value).phase.value
+
+
+@pytest.mark.parametrize(("kind", "harm"), [(Acks, False), (_NaiveAcks, True)])
+@pytest.mark.parametrize(("phase", "answer", "expected"), [
+    (Phase.COMPLETE, "late ready", "Complete"),  # a second Ready takes Complete back
+    (Phase.WARMING, "ready of another", "Warming"),
+    (Phase.WARMING, "ready of an older one", "Warming"),
+    (Phase.WARMING, "released too early", "Warming"),
+    (Phase.COMPLETE, "released by another", "Complete"),
+])
+def test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase(
+    kind: type[Acks], harm: bool, phase: Phase, answer: str, expected: str
+) -> None:
+    """And saying it twice is saying it once."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        kv = await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, phase=phase)))
+        acks, this = kind(kept, ALL, LoopClock()), kv.create_revision
+        calls: dict[str, Callable[[], Any]] = {
+            "late ready": lambda: acks.ready("new", AT, this),
+            "ready of another": lambda: acks.ready("old", AT, this),
+            "ready of an older one": lambda: acks.ready("new", AT, this - 1),
+            "released too early": lambda: acks.released("old", AT, this, None),
+            "released by another": lambda: acks.released("new", AT, this, None),
+        }
+        with contextlib.suppress(ServiceRefused):
+            await calls[answer]()
+        assert (await _phase(kept) != expected) is harm
+
+    virtually(story)
+
+
+class _Interrupted(MemoryStore):
+    """Between the reading and the writing of an answer the leader deletes the hand-off."""
+
+    async def get(self, key: str) -> KeyValue | None:
+        kv = await super().get(key)
+        if key == ALL.handoff(AT):
+            await super().txn([], [Delete(key)])
+        return kv
+
+
+@pytest.mark.parametrize(("kind", "resurrects"), [(Acks, False), (_NaiveAcks, True)])
+def test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted(
+    kind: type[Acks], resurrects: bool
+) -> None:
+    """The naive write creates it anew, ready, and the leader completes it."""
+
+    async def story() -> None:
+        kept = _Interrupted(clock=LoopClock())
+        await kept.txn([], [Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old"))),
+                            Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF))])
+        with contextlib.suppress(ServiceRefused):
+            await kind(kept, ALL, LoopClock()).ready("new", AT, None)
+        assert bool((await kept.list("/g/handoffs/")).items) is resurrects
+
+    virtually(story)
+
+
+def test_8_what_is_refused_is_told_apart() -> None:
+    """No such hand-off, not yours, not now; the first assigner's answers without an id are taken."""
+
+    async def story() -> None:
+        kept = store()
+        acks = Acks(kept, ALL, LoopClock())
+        with pytest.raises(NotFound):
+            await acks.ready("new", AT, None)
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        kv = await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        with pytest.raises(WrongCaller):
+            await acks.ready("old", AT, kv.create_revision)
+        with pytest.raises(WrongPhase):
+            await acks.released("old", AT, kv.create_revision, None)
+        await acks.ready("new", AT, None)
+        await acks.ready("new", AT, kv.create_revision)
+        assert await _phase(kept) == "Ready"
+
+    virtually(story)
+
+
+# -- 9: streams ----------------------------------------------------------------------------------------------
+
+
+class _NaiveRegistry(Registry):
+    """Unregisters by name."""
+
+    def remove(self, stream: Stream) -> bool:
+        return self._streams.pop(stream.consumer_name, None) is not None
+
+
+def _stream(session: str, limit: int = 100, snapshot: Callable[[], Sequence[Command]] = tuple) -> Stream:
+    async def closed(stream: Stream) -> None:
+        """Nothing to do."""
+
+    return Stream("c", session, limit=limit, lives=lambda: 1.0, snapshot=snapshot, overflowed=lambda: None,
+                  closed=closed)
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(Registry, False), (_NaiveRegistry, True)])
+def test_9_the_clean_up_of_an_old_stream_leaves_the_reconnected_one_alone(
+    kind: type[Registry], lost: bool
+) -> None:
+    """It comes late: the consumer is back already."""
+
+    async def story() -> None:
+        registry, old, new = kind(), _stream("1"), _stream("2")
+        registry.add(old)
+        registry.add(new)
+        assert old.ended is Ended.REPLACED
+        registry.remove(old)
+        assert (registry.get("c") is None) is lost
+
+    virtually(story)
+
+
+class _NaiveStream(Stream):
+    """The snapshot is taken before anybody can hear of changes; what does not fit is dropped."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._queue.extend(self._snapshot())
+        self._anew = False
+
+    def offer(self, command: Command) -> None:
+        if len(self._queue) < self._limit:
+            self._queue.append(command)
+
+
+@pytest.mark.parametrize(("kind", "complete"), [(Stream, True), (_NaiveStream, False)])
+def test_9_what_happens_between_the_snapshot_and_the_registration_is_told(
+    kind: type[Stream], complete: bool
+) -> None:
+    """The first message is taken when it is read, by which time the stream hears everything."""
+
+    async def story() -> None:
+        owned: list[Owned] = []
+        stream = kind("c", "1", limit=100, lives=lambda: 1.0, overflowed=lambda: None, closed=_ignore,
+                      snapshot=lambda: [Assignment(tuple(owned), full=True)])
+        owned.append(Owned(AT, 5))  # before the registry knows the stream
+        first = await anext(stream)
+        assert (first == Assignment((Owned(AT, 5),), full=True)) is complete
+
+    virtually(story)
+
+
+async def _ignore(stream: Stream) -> None:
+    """Nothing to do."""
+
+
+@pytest.mark.parametrize(("kind", "complete"), [(Stream, True), (_NaiveStream, False)])
+def test_9_a_stream_that_overflows_gets_a_fresh_snapshot(kind: type[Stream], complete: bool) -> None:
+    """And loses nothing."""
+
+    async def story() -> None:
+        owned: dict[TopicPartition, Owned] = {}
+        stream = kind("c", "1", limit=3, lives=lambda: 1.0, overflowed=lambda: None, closed=_ignore,
+                      snapshot=lambda: [Assignment(tuple(owned.values()), full=True)])
+        await anext(stream)
+        for number in range(10):
+            at = TopicPartition("t", number)
+            owned[at] = Owned(at, number)
+            stream.offer(Assignment((owned[at],)))
+        known: set[TopicPartition] = set()
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.1):
+                    command = await anext(stream)
+                assert isinstance(command, Assignment)
+                known |= {o.at for o in command.assigned}
+        assert (known == set(owned)) is complete
+
+    virtually(story)
+
+
+# -- 10: both owners at once -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strict", "both"), [(True, False), (False, True)])
+def test_10_in_strict_mode_the_new_owner_starts_only_when_the_old_one_has_drained(
+    strict: bool, both: bool
+) -> None:
+    """With the offset where the old one stopped, and a higher epoch to fence what it commits later."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, strict=strict)
+            old = await b.consumer(node, "a", releases=False)
+            await b.settles(2)
+            new = await b.consumer(node, "b")
+            await asyncio.sleep(5.0)
+            assert bool(old.owned.keys() & new.owned.keys()) is both
+            [release] = [c for c in old.told if type(c).__name__ == "Release"]
+            assert release.strict is strict
+            epoch = old.owned.pop(release.at)
+            await node.partition_released("a", release.at, handoff_id=release.handoff_id, offset=41)
+            await asyncio.sleep(1.0)
+            told = {owned.at: owned for c in new.of(Assignment) for owned in c.assigned}[release.at]
+            assert told.epoch > epoch
+            assert told.offset == (41 if strict else None)
+        await kept.close()
+
+    virtually(story)
+
+
+# -- 12: nobody can see what it does -----------------------------------------------------------------------
+
+
+class _Counted:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *values: self.told.append((name, values))
+
+
+def test_12_what_it_does_is_counted() -> None:
+    """Leading, rebalances, hand-offs by phase and how they ended, streams."""
+
+    async def story() -> None:
+        kept, counted = store(), _Counted()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, metrics=counted)  # type: ignore[arg-type]
+            await b.consumer(node, "a")
+            await b.settles(2)
+            await b.consumer(node, "b")
+            await b.settles(1, 1)
+        names = {name for name, _ in counted.told}
+        assert {"leading", "rebalanced", "handoffs", "handoff_ended", "streams"} <= names
+        assert ("handoff_ended", "handed") in {(n, v[0]) for n, v in counted.told if n == "handoff_ended"}
+        assert [v for n, v in counted.told if n == "leading"] == [(True,), (False,)]
+        await kept.close()
+
+    virtually(story)
+
+
+# -- 13: a warm-up that fails ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("says", ["failed", "ready all the same"])
+def test_13_a_consumer_that_cannot_warm_says_so_and_gets_nothing(says: str) -> None:
+    """The naive one, which can only say ready, owns the partition with an empty store."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            old = await b.consumer(node, "a")
+            await b.settles(2)
+            broken = await b.consumer(node, "b", fails=says == "failed")
+            await asyncio.sleep(5.0)
+            assert bool(broken.owned) is (says != "failed")
+            if says == "failed":
+                assert len(old.owned) == 2
+                assert node._mirror.view.cooldowns
+                assert not b.open_handoffs() or b.open_handoffs() == 1
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_identity_is_not_taken_over_by_another_one() -> None:
+    """Neither the name nor what is said under it."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node: AssignerNode = await b.node({"t": 1})
+            await b.consumer(node, "a", consumer=Consumer(name="a", identity="spiffe://a"))
+            with pytest.raises(WrongCaller):
+                await node.register(Consumer(name="a", identity="spiffe://b"))
+            with pytest.raises(WrongCaller):
+                await node.deregister("a", identity="spiffe://b")
+            with pytest.raises(WrongCaller):
+                await node.partition_ready("a", AT, identity="")
+        await kept.close()
+
+    virtually(story)

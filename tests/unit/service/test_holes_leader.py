@@ -1,0 +1,326 @@
+"""Holes 3 to 7 of an assigner: transactions, watches, takeovers, stuck hand-offs.
+
+The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.commands import AbortWarm, Warm
+from faust_assigner.service.errors import TooManyOperations
+from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.leading import moves
+from faust_assigner.service.leading.election import Leadership
+from faust_assigner.service.leading.rebalancer import Rebalancer, chunks
+from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import Assigned, Consumer, TopicConfig
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import (
+    MAX_OPERATIONS,
+    Compare,
+    Delete,
+    Field,
+    Listing,
+    Put,
+)
+from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import Change, View
+from tests.support.service import Bench, LoopClock, eventually, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, put, store, view_of
+
+# -- 3: a version does not tell a key from the one that came after it -------------------------------------
+
+
+def _by_version(compares: Sequence[Compare]) -> list[Compare]:
+    """The naive form: the first assigner compares ``version``."""
+    return [replace(c, field=Field.VERSION, expected=min(int(c.expected), 1)) for c in compares]
+
+
+@pytest.mark.parametrize(("form", "lands"), [(list, False), (_by_version, True)])
+def test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land(
+    form: Callable[[Sequence[Compare]], list[Compare]], lands: bool
+) -> None:
+    """The leader decided about one hand-off; there is another one by now, to somebody else."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+        for name in ("old", "new", "other"):
+            await put(kept, ALL.consumer(name), codec.dump_consumer(Consumer(name=name)))
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, phase=Phase.READY)))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        await kept.txn([], [Delete(ALL.handoff(AT))])
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, new_owner="other")))
+        assert (await kept.txn(form(bundle.compares), bundle.writes)).succeeded is lands
+
+    virtually(story)
+
+
+# -- 4: one transaction for everything --------------------------------------------------------------------
+
+
+def _all_at_once(bundles: Sequence[moves.Bundle], limit: int) -> list[list[moves.Bundle]]:
+    return [list(bundles)]
+
+
+@pytest.mark.parametrize(("cut", "works"), [(chunks, True), (_all_at_once, False)])
+def test_4_what_is_more_than_a_transaction_takes_is_written_in_several(cut: Any, works: bool) -> None:
+    """500 partitions for one consumer; the store refuses 129 operations."""
+
+    async def story() -> None:
+        kept = store()
+        view = view_of(Consumer(name="c"), topics={"t": 500})
+        bundles = list(moves.rebalance(view, choose(view, view.ready(), replicas=0, now=0.0), SETTINGS, 0.0))
+        refused = contextlib.nullcontext() if works else pytest.raises(TooManyOperations)
+        with refused:
+            for chunk in cut(bundles, MAX_OPERATIONS - 1):
+                await kept.txn([c for b in chunk for c in b.compares], [w for b in chunk for w in b.writes])
+        assert len((await kept.list("/g/assignments/")).items) == (500 if works else 0)
+
+    virtually(story)
+
+
+# -- 5: what happens between the list and the watch -------------------------------------------------------
+
+
+class _BusyStore(MemoryStore):
+    """Somebody writes right after the first listing."""
+
+    listed = False
+
+    async def list(self, prefix: str) -> Listing:
+        listing = await super().list(prefix)
+        if not self.listed:
+            self.listed = True
+            await self.txn([], [Put(ALL.consumer("late"), codec.dump_consumer(Consumer(name="late")))])
+        return listing
+
+
+class _NaiveMirror(Mirror):
+    """Watches from now."""
+
+    async def follow(self) -> None:
+        assert isinstance(self._store, MemoryStore)
+        self.revision = self._store.revision
+        await super().follow()
+
+
+@pytest.mark.parametrize(("kind", "sees"), [(Mirror, True), (_NaiveMirror, False)])
+def test_5_a_watch_goes_on_where_the_list_ended(kind: type[Mirror], sees: bool) -> None:
+    """The naive one never hears of the consumer that came in between."""
+
+    async def story() -> None:
+        mirror = kind(_BusyStore(clock=LoopClock()), ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        following = asyncio.create_task(mirror.follow())
+        await asyncio.sleep(1.0)
+        assert ("late" in mirror.view.consumers) is sees
+        following.cancel()
+
+    virtually(story)
+
+
+def test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference() -> None:
+    """What came and what went while nobody listened."""
+
+    async def story() -> None:
+        kept, told = store(), []
+        await put(kept, ALL.consumer("gone"), codec.dump_consumer(Consumer(name="gone")))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=1_000.0)
+        await mirror.load()
+        mirror.listeners.append(told.extend)
+        await kept.txn([], [Delete(ALL.consumer("gone"))])
+        await put(kept, ALL.consumer("came"), codec.dump_consumer(Consumer(name="came")))
+        await kept.compact(kept.revision)
+        following = asyncio.create_task(mirror.follow())
+        await asyncio.sleep(1.0)
+        assert {(c.name, c.before is None, c.after is None) for c in told} == {
+            ("came", True, False), ("gone", False, True)}
+        following.cancel()
+
+    virtually(story)
+
+
+class _Deaf(MemoryStore):
+    """Its watch hangs: it was cut without a word."""
+
+    async def watch(self, prefix: str, start_revision: int) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+
+@pytest.mark.parametrize(("reconciles", "sees"), [(True, True), (False, False)])
+def test_5_a_watch_that_hangs_is_found_out_within_seconds(reconciles: bool, sees: bool) -> None:
+    """By the listing that is compared every few seconds."""
+
+    async def story() -> None:
+        kept = _Deaf(clock=LoopClock())
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        works = [mirror.follow(), *([mirror.reconcile()] if reconciles else [])]
+        tasks = [asyncio.create_task(work) for work in works]
+        await asyncio.sleep(0.1)
+        await put(kept, ALL.consumer("late"), codec.dump_consumer(Consumer(name="late")))
+        await asyncio.sleep(5.5)
+        assert ("late" in mirror.view.consumers) is sees
+        for task in tasks:
+            task.cancel()
+
+    virtually(story)
+
+
+# -- 6: a hand-off that got ready while nobody led ---------------------------------------------------------
+
+
+class _ByEvents(Rebalancer):
+    """Acts on hand-offs that it hears of, and on no others."""
+
+    heard_of: frozenset[TopicPartition] = frozenset()
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        super().heard(changes)
+        self.heard_of |= {change.name for change in changes if change.kind == "handoffs"}
+
+    async def lead(self, term: Leadership) -> None:
+        self.heard_of = frozenset()
+        await super().lead(term)
+
+    def _decide(self) -> list[moves.Bundle]:
+        return [b for b in super()._decide()
+                if any(b.story.startswith(f"{at}:") for at in self.heard_of) or "at once" in b.story]
+
+
+@pytest.mark.parametrize(("kind", "completed"), [(Rebalancer, True), (_ByEvents, False)])
+def test_6_a_handoff_that_became_ready_while_nobody_led_is_completed_at_the_takeover(
+    kind: type[Rebalancer], completed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The naive leader waits for an event that was before its time."""
+    monkeypatch.setattr("faust_assigner.service.node.Rebalancer", kind)
+
+    async def story() -> None:
+        kept = store()
+        for name in ("old", "new"):
+            await put(kept, ALL.consumer(name), codec.dump_consumer(Consumer(name=name)))
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        now = asyncio.get_running_loop().time()
+        await put(kept, ALL.handoff(AT),
+                  codec.dump_handoff(replace(HANDOFF, phase=Phase.READY, started_at=now)))
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await asyncio.sleep(10.0)
+            owner = node._mirror.view.assignments[AT].value.owner
+            assert (owner == "new") is completed
+        await kept.close()
+
+    virtually(story)
+
+
+# -- 7: one stuck hand-off ---------------------------------------------------------------------------------
+
+
+def _nothing_while_something_is_open(
+    view: View, targets: Targets, settings: ServiceSettings, now: float
+) -> Iterator[moves.Bundle]:
+    return iter(()) if view.handoffs else moves.rebalance(view, targets, settings, now)
+
+
+@pytest.mark.parametrize(
+    ("rule", "waits"), [(moves.rebalance, False), (_nothing_while_something_is_open, True)])
+def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
+    rule: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third consumer dies while one hand-off stands still."""
+    monkeypatch.setattr("faust_assigner.service.leading.rebalancer.rebalance", rule)
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4}, handoff_timeout_s=1_000.0)
+            for i in range(2):
+                await b.consumer(node, f"c{i}")
+            await b.settles(2, 2)
+            stuck = await b.consumer(node, "c2", warm_s=None)
+            await eventually(lambda: stuck.of(Warm))
+            warming = stuck.of(Warm)[0]
+            dead = next(h for h in b.helpers if h.name != warming.current_owner and h is not stuck)
+            lost = set(dead.owned)
+            await dead.disconnect()
+            await asyncio.sleep(2.0 + 0.2 + 2.0)
+            left = {at for at in lost if b.owners().get(at) == dead.name}
+            assert bool(left) is waits
+        await kept.close()
+
+    virtually(story)
+
+
+def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
+    """The leader saw it gone; by the time it writes it is there again, and goes on with the partition."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+        await put(kept, ALL.consumer("new"), codec.dump_consumer(Consumer(name="new")))
+        await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
+        assert not (await kept.txn(bundle.compares, bundle.writes)).succeeded
+
+    virtually(story)
+
+
+def test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen() -> None:
+    """The one that never got warm is told so, and not asked again for a while."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 3}, handoff_timeout_s=5.0, cooldown_s=60.0)
+            old = await b.consumer(node, "a")
+            await b.settles(3)
+            stuck = await b.consumer(node, "b", warm_s=None)
+            await eventually(lambda: stuck.of(Warm))
+            first = stuck.of(Warm)[0]
+            willing = await b.consumer(node, "c")
+            await asyncio.sleep(15.0)
+            assert AbortWarm(first.at, first.handoff_id) in stuck.told
+            assert (first.at, "b") in node._mirror.view.cooldowns
+            assert first.at in willing.owned or first.at in old.owned
+            assert len([w for w in stuck.of(Warm) if w.at == first.at]) == 1
+            assert len(willing.owned) >= 1
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(("group", "each", "open_"), [(3, 100, 3), (100, 2, 4)])
+def test_7_no_more_handoffs_at_once_than_are_allowed(group: int, each: int, open_: int) -> None:
+    """For the group, and for each consumer that warms."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 30}, max_handoffs=group, max_handoffs_per_consumer=each)
+            await b.consumer(node, "a")
+            await b.settles(30)
+            for name in ("b", "c"):
+                await b.consumer(node, name, warm_s=None)
+            await asyncio.sleep(5.0)
+            assert b.open_handoffs() == open_
+        await kept.close()
+
+    virtually(story)

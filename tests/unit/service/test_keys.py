@@ -1,0 +1,95 @@
+"""Keys and JSON: the first assigner's, and names that it refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from faust_assigner.service import keys
+from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
+from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.service.view import View
+
+AT = TopicPartition("shop.orders", 3)
+ALL = Keys("/kafka-assigner/shop/")
+
+
+def test_keys_lie_where_the_first_assigner_has_them() -> None:
+    """Names without dots are not changed."""
+    at = TopicPartition("orders", 3)
+    assert [ALL.consumer("c-1"), ALL.assignment(at), ALL.handoff(at), ALL.topic("orders"), ALL.leader] == [
+        "/kafka-assigner/shop/consumers/c-1", "/kafka-assigner/shop/assignments/orders/3",
+        "/kafka-assigner/shop/handoffs/orders/3", "/kafka-assigner/shop/config/topics/orders",
+        "/kafka-assigner/shop/assigner/leader"]
+
+
+def test_kafkas_legal_names_are_one_part_of_a_key_and_come_back() -> None:
+    """Dots are escaped, so that no name looks like a path."""
+    assert ALL.assignment(AT) == "/kafka-assigner/shop/assignments/shop%2Eorders/3"
+    assert ALL.kind(ALL.assignment(AT)) == ("assignments", ("shop.orders", "3"))
+    assert ALL.kind(ALL.topic("a.b")) == ("config", ("topics", "a.b"))
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "é", "..", ".", "x" * 250, "a\n", "a%2F"])
+def test_a_topic_kafka_would_refuse_is_refused(name: str) -> None:
+    """Before it becomes a key."""
+    with pytest.raises(BadRequest):
+        keys.checked_topic(name)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x" * 129, "a\n", "a b"])
+def test_a_consumer_that_cannot_be_a_key_is_refused(name: str) -> None:
+    """Same rule, shorter."""
+    with pytest.raises(BadRequest):
+        keys.checked_consumer(name)
+
+
+def test_documents_have_the_first_assigners_fields() -> None:
+    """Enums as strings, times in whole seconds, nothing of ours where it says nothing."""
+    consumer = Consumer(name="c", registered_at=17.9)
+    assert json.loads(keys.dump_consumer(consumer)) == {
+        "consumer_name": "c", "status": "Ready", "registered_at": 17, "session": ""}
+    assert json.loads(keys.dump_assigned(Assigned(AT, "c"))) == {
+        "topic": "shop.orders", "partition": 3, "owner": "c", "status": "Active"}
+    assert json.loads(keys.dump_handoff(Handoff(AT, "a", "b", Phase.WARMING, 17.9))) == {
+        "topic": "shop.orders", "partition": 3, "old_owner": "a", "new_owner": "b", "phase": "Warming",
+        "started_at": 17}
+    assert json.loads(keys.dump_topic(TopicConfig("t", 4))) == {"topic": "t", "partition_count": 4}
+    assert json.loads(keys.dump_leader(Leader("n", 9))) == {"holder": "n", "lease_id": 9}
+
+
+def test_documents_come_back_as_they_were() -> None:
+    """With all of our own fields."""
+    consumer = Consumer(name="c", status=Status.DRAINING, registered_at=17.0, topics=("t",), capacity=2.0,
+                        rack="r", weights={AT: 1.5}, capabilities=("replicas",),
+                        co_partitioned=(("a", "b"),), holds={"t": (1, 2)}, identity="i", session="s")
+    assert keys.load_consumer(keys.dump_consumer(consumer)) == consumer
+    handoff = Handoff(AT, "a", "b", Phase.READY, 17.0, strict=True, released=True, offset=0, failed="x",
+                      progress=0.5)
+    assert keys.load_handoff(keys.dump_handoff(handoff)) == handoff
+    assert keys.load_assigned(keys.dump_assigned(Assigned(AT, "c", offset=0)), 8) == Assigned(AT, "c", 8, 0)
+
+
+@pytest.mark.parametrize("value", [
+    b"", b"{", b"[]", b"null", b"{}", b'{"topic":"t","partition":"x"}', b"\xff",
+    b'{"topic":"other","partition":3,"owner":"c","status":"Active"}'])
+def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
+    """It is as if the key were not there, and its revision is known, so that it can be overwritten."""
+    view = View(ALL)
+    key = ALL.assignment(AT)
+    view.apply(Event(key, 5, KeyValue(key, value, 5, 5)))
+    assert (view.assignments, view.refused) == ({}, 1)
+    assert view.same(key).expected == 5
+
+
+@pytest.mark.parametrize(
+    "key", ["strange", "consumers", "assignments/t", "assignments/t/x", "handoffs/t/1/2"])
+def test_keys_of_no_kind_we_know_are_left_alone(key: str) -> None:
+    """Somebody else may keep something under the prefix."""
+    view = View(ALL)
+    assert view.apply(Event(ALL.prefix + key, 5, KeyValue(ALL.prefix + key, b"{}", 5, 5))) is None
+    assert view.refused == 0

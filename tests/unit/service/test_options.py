@@ -1,0 +1,86 @@
+"""Flags and environment of ``serve``: what is read, and what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from faust_assigner.cli import main
+from faust_assigner.errors import ConfigError
+from faust_assigner.service.server.options import OPTIONS, Options, flag
+from faust_assigner.service.server.page import renewed, table
+
+
+def test_an_argument_goes_before_the_environment() -> None:
+    """And the environment before the default."""
+    environment = {"FAUST_ASSIGNER_DEBOUNCE": "3", "FAUST_ASSIGNER_PREFIX": "/x/"}
+    settings = Options.read({"debounce": "2"}, environment).settings
+    assert (settings.debounce_s, settings.prefix, settings.leader_ttl_s) == (2, "/x/", 15)
+
+
+def test_topics_are_names_and_counts() -> None:
+    """In the environment with commas; Kafka's dotted names too."""
+    said = Options.read({}, {"FAUST_ASSIGNER_TOPIC": "orders=12, shop.rates.v1=3"}).said
+    assert said["topic"] == {"orders": 12, "shop.rates.v1": 3}
+
+
+def test_a_keepalive_follows_a_short_time_to_live() -> None:
+    """A third of it, unless it is said."""
+    assert Options.read({"consumer_ttl": "3"}, {}).settings.consumer_keepalive_s == 1.0
+    assert Options.read({}, {}).settings.consumer_keepalive_s == 5.0
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"consumer_ttl": "10", "consumer_keepalive": "10"}, "consumer_keepalive_s .* 10"),
+    ({"leader_ttl": "6", "leader_keepalive": "7"}, "leader_keepalive_s .* 7"),
+    ({"bind": "50051"}, "FAUST_ASSIGNER_BIND must be HOST:PORT, got '50051'"),
+    ({"bind": "127.0.0.1:70000"}, "FAUST_ASSIGNER_BIND"),
+    ({"topic": "orders"}, "FAUST_ASSIGNER_TOPIC must be NAME=COUNT.*'orders'"),
+    ({"topic": "orders=0"}, "FAUST_ASSIGNER_TOPIC"),
+    ({"topic": "orders=1,orders=2"}, "each name once"),
+    ({"prefix": "shop"}, "prefix"),
+    ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
+    ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
+    ({"tls_cert": "/nowhere.pem"}, "FAUST_ASSIGNER_TLS_CERT must be a file that is there"),
+    ({"bind": "0.0.0.0:50051"}, "0.0.0.0 is not loopback: give --tls-cert and --tls-key, or --insecure"),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), WRONG)
+def test_what_cannot_be_is_refused_by_name(said: dict[str, Any], why: str) -> None:
+    """With the value, and before anything listens."""
+    with pytest.raises(ConfigError, match=why):
+        Options.read(said, {})
+
+
+def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> None:
+    """Beyond loopback both are asked for."""
+    (tmp_path / "pem").write_text("")
+    said = {"bind": "[::]:50051", "tls_cert": tmp_path / "pem", "tls_key": tmp_path / "pem"}
+    with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
+        Options.read(said, {})
+    assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == ("10.0.0.1", 1)
+
+
+def test_the_reference_page_is_the_tables() -> None:
+    """A stale one is renewed with ``python -m faust_assigner.service.server.page``."""
+    page = (Path(__file__).resolve().parents[3] / "docs/reference/service.md").read_text()
+    assert table() in page
+    assert renewed(page) == page
+
+
+def test_every_option_has_its_flag() -> None:
+    """The command's options are the table's."""
+    shown = CliRunner().invoke(main, ["serve", "--help"]).output
+    assert [setting.name for setting in OPTIONS if f"{flag(setting)} " not in shown] == []
+
+
+def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
+    """With exit code 2."""
+    done = CliRunner().invoke(main, ["serve", "--leader-keepalive", "20"])
+    assert done.exit_code == 2
+    assert done.output == ("faust-assigner: leader_keepalive_s must be above 0 and below two thirds of "
+                           "leader_ttl_s (15), got 20\n")

@@ -1,0 +1,65 @@
+"""The generated modules are the proto's, and the proto keeps the first assigner's numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.__main__ import generate
+
+ROOT = Path(__file__).resolve().parents[3]
+
+#: Message -> field -> number, as consumers out there have them.
+ORIGINAL = {
+    "RegisterRequest": {"consumer_name": 1, "topic": 2},
+    "AssignmentCommand": {"assignment": 1, "warm": 2, "release": 3},
+    "AssignmentUpdate": {"assigned": 1, "unassigned": 2},
+    "WarmPartition": {"partition": 1, "current_owner": 2},
+    "ReleasePartition": {"partition": 1, "new_owner": 2},
+    "TopicPartition": {"topic": 1, "partition": 2},
+    "PartitionReadyRequest": {"consumer_name": 1, "partition": 2},
+    "PartitionReleasedRequest": {"consumer_name": 1, "partition": 2},
+    "DeregisterRequest": {"consumer_name": 1},
+    "DeregisterResponse": {"action": 1},
+}
+
+
+def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
+    """Nobody edits them, and nobody forgets them."""
+    generate(ROOT, tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.rglob("kafka_assigner_pb2*")}
+    assert len(made) == 3
+    there = ROOT / "faust_assigner/service/proto"
+    assert {name: (there / name).read_text() for name in made} == made
+
+
+def test_the_first_assigners_fields_keep_their_numbers() -> None:
+    """A client of its proto is understood."""
+    messages = pb.DESCRIPTOR.message_types_by_name
+    kept = {name: {field: messages[name].fields_by_name[field].number for field in fields}
+            for name, fields in ORIGINAL.items()}
+    assert kept == ORIGINAL
+
+
+def test_the_first_assigners_calls_are_there() -> None:
+    """Under their own names, in their own package."""
+    service = pb.DESCRIPTOR.services_by_name["KafkaAssigner"]
+    assert service.full_name == "kafka_assigner.v1.KafkaAssigner"
+    assert {"Register", "PartitionReady", "PartitionReleased", "Deregister"} <= set(service.methods_by_name)
+    assert service.methods_by_name["Register"].server_streaming
+
+
+def test_to_shut_down_at_once_is_zero() -> None:
+    """What a client reads from an answer that says nothing."""
+    assert dict(pb.DeregisterAction.items()) == {"SHUTDOWN_NOW": 0, "WAIT_FOR_DRAIN": 1}
+
+
+def test_the_package_needs_no_grpc() -> None:
+    """Nor protobuf: they are an extra's."""
+    code = ("import sys, faust_assigner, faust_assigner.cli.commands, faust_assigner.service\n"
+            "outside = {'grpc', 'google.protobuf', 'prometheus_client'}\n"
+            "print(sorted(outside & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,122 @@
+"""What consumers are told: from the state, each change once, and everything at the beginning of a stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.records import Assigned, Consumer
+from faust_assigner.service.serving.relay import snapshot, tell
+from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.service.view import View
+from tests.unit.service.stories import ALL, AT, HANDOFF, view_of
+
+OTHER = TopicPartition("t", 1)
+STRICT = replace(HANDOFF, strict=True)
+
+
+def given(*handoffs: Handoff) -> View:
+    """``old`` owns both partitions; these hand-offs are under way."""
+    return view_of(Consumer(name="old"), Consumer(name="new"), topics={"t": 2},
+                   owners={AT: "old", OTHER: "old"}, handoffs=handoffs)
+
+
+def happens(view: View, *documents: tuple[str, bytes | None]) -> list[tuple[str, Command]]:
+    """One revision that writes these keys, and what is told of it."""
+    revision = 100
+    changes = []
+    for key, value in documents:
+        old = view.raw.get(key)
+        created = old.create_revision if old else revision
+        kv = None if value is None else KeyValue(key, value, created, revision)
+        change = view.apply(Event(key, revision, kv))
+        assert change is not None
+        changes.append(change)
+    return list(tell(view, changes))
+
+
+def stored(handoff: Handoff) -> tuple[str, bytes]:
+    """Its key and its value."""
+    return ALL.handoff(handoff.at), codec.dump_handoff(handoff)
+
+
+def owned_by(name: str) -> tuple[str, bytes]:
+    """The assignment's key and its value."""
+    return ALL.assignment(AT), codec.dump_assigned(Assigned(AT, name))
+
+
+def test_a_new_handoff_asks_the_new_owner_to_warm() -> None:
+    """With the revision that created it as its id."""
+    assert happens(given(), stored(HANDOFF)) == [("new", Warm(AT, "old", 100))]
+
+
+def test_progress_is_told_to_nobody() -> None:
+    """The state has not changed."""
+    assert happens(given(HANDOFF), stored(replace(HANDOFF, progress=0.5))) == []
+
+
+def test_a_strict_handoff_that_is_ready_asks_the_old_owner_to_release() -> None:
+    """Before anything is the new one's."""
+    [(name, told)] = happens(given(STRICT), stored(replace(STRICT, phase=Phase.READY)))
+    assert (name, isinstance(told, Release) and told.strict) == ("old", True)
+
+
+def test_a_complete_handoff_gives_and_asks_for_release_in_one_go() -> None:
+    """The old owner is not told to drop it: it is asked."""
+    ready = replace(HANDOFF, phase=Phase.READY)
+    view = given(ready)
+    created = view.handoffs[AT].kv.create_revision
+    told = happens(view, stored(replace(ready, phase=Phase.COMPLETE)), owned_by("new"))
+    assert told == [("new", Assignment((Owned(AT, 100),))), ("old", Release(AT, "new", created))]
+
+
+def test_a_handoff_that_is_over_tells_the_old_owner_that_it_has_lost_the_partition() -> None:
+    """Also where it never said that it let go."""
+    view = given(replace(HANDOFF, phase=Phase.COMPLETE))
+    happens(view, owned_by("new"))
+    assert happens(view, (ALL.handoff(AT), None)) == [("old", Assignment((), (AT,)))]
+
+
+def test_a_handoff_that_was_given_up_tells_the_new_owner_to_forget_it() -> None:
+    """By its id; the old one notices nothing."""
+    view = given(HANDOFF)
+    created = view.handoffs[AT].kv.create_revision
+    assert happens(view, (ALL.handoff(AT), None)) == [("new", AbortWarm(AT, created))]
+
+
+def test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on() -> None:
+    """It may have drained by now; its epoch is what it was."""
+    view = given(replace(STRICT, phase=Phase.READY, released=True))
+    epoch = view.assignments[AT].value.epoch
+    told = dict(happens(view, (ALL.handoff(AT), None)))
+    assert told["old"] == Assignment((Owned(AT, epoch),))
+    assert isinstance(told["new"], AbortWarm)
+
+
+def test_one_handoff_in_place_of_another_ends_the_first_and_begins_the_second() -> None:
+    """As after a listing that jumped over what was in between."""
+    view = given(HANDOFF)
+    created = view.handoffs[AT].kv.create_revision
+    view.raw.pop(ALL.handoff(AT))
+    told = happens(view, stored(replace(HANDOFF, new_owner="third")))
+    assert told == [("new", AbortWarm(AT, created)), ("third", Warm(AT, "old", 100))]
+
+
+def test_a_stream_begins_with_a_full_assignment_even_when_it_is_empty() -> None:
+    """And with what is asked for."""
+    view = given(HANDOFF)
+    first, warm = snapshot(view, "new")
+    assert first == Assignment(full=True)
+    assert isinstance(warm, Warm)
+    assert list(snapshot(view, "nobody")) == [Assignment(full=True)]
+
+
+def test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go() -> None:
+    """What it said of it may be under way; it is asked again, and told to go on if nothing comes of it."""
+    view = given(replace(STRICT, phase=Phase.READY))
+    first, release = snapshot(view, "old")
+    assert isinstance(first, Assignment)
+    assert [owned.at for owned in first.assigned] == [OTHER]
+    assert isinstance(release, Release)

@@ -1,0 +1,112 @@
+"""Offsets on the wire: what goes in comes out, in few bytes, and strangers cannot hurt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.join import JoinData, decode_join, encode_join
+from faust_assigner.wire.positions import FURTHEST, decode_positions, encode_positions, within
+from faust_assigner.wire.runs import Reader, Writer
+
+ROW = {"log": 1, "other": 2}
+TOPICS = ("a", "log", "other")
+
+
+def back(raw: bytes) -> dict[str, dict[int, int]]:
+    """What a leader reads."""
+    read = decode_positions(Reader(raw), TOPICS)
+    return {t: dict(zip(numbers.tolist(), offsets.tolist(), strict=True))
+            for t, (numbers, offsets) in read.items()}
+
+
+@pytest.mark.parametrize("said", [
+    {}, {"log": {0: 1}}, {"log": {5: FURTHEST, 7: 1, 6: 127, 0: 128}, "other": {3: 64}},
+    {"log": {p: 10**6 + (p * 7919) % 1000 for p in range(300)}},
+])
+def test_positions_come_back(said: dict[str, dict[int, int]]) -> None:
+    """In any order of partitions, up to the longest log there is."""
+    assert back(encode_positions(said, ROW)) == said
+
+
+def test_random_positions_come_back() -> None:
+    """Gaps and lengths of all kinds."""
+    rng = Random(3)
+    for _ in range(200):
+        said = {t: {p: rng.randint(1, 10 ** rng.randint(1, 14))
+                    for p in rng.sample(range(500), rng.randint(1, 60))} for t in ROW}
+        assert back(encode_positions(said, ROW)) == said
+
+
+def test_arrays_are_written_as_mappings_are() -> None:
+    """A decoder's words can be sent on."""
+    said = {"log": {0: 5, 4: 70_000}}
+    arrays = {"log": (np.array([0, 4]), np.array([5, 70_000]))}
+    assert encode_positions(arrays, ROW) == encode_positions(said, ROW)
+
+
+def test_a_position_takes_about_three_bytes() -> None:
+    """Partitions of one changelog are of about one length: a thousand of them in 3 KB."""
+    rng = Random(1)
+    said = {"log": {p: 5_000_000 + rng.randint(-50_000, 50_000) for p in range(1000)}}
+    assert len(encode_positions(said, ROW)) < 3100
+
+
+def test_what_is_no_position_is_left_out() -> None:
+    """Nothing read yet, or nonsense."""
+    assert back(encode_positions({"log": {0: 0, 1: -4, 2: FURTHEST + 1, 3: 9}, "strange": {0: 1}}, ROW)) == {
+        "log": {3: 9}}
+
+
+def field(row: int, numbers: list[int], raw: bytes) -> bytes:
+    """One topic's positions with any bytes as its offsets."""
+    body = Writer()
+    body.varint(row)
+    body.numbers(numbers)
+    body.varint(len(raw))
+    return bytes(body.data) + raw
+
+
+@pytest.mark.parametrize("raw", [
+    field(3, [0], b"\x02"), field(1, [0, 1], b"\x02"), field(1, [0], b"\x02\x02"), field(1, [0], b"\x80"),
+    field(1, [0], b"\xff" * 8 + b"\x01"), field(1, [0], b"\x01"), field(1, [0], b"\x80" * 7 + b"\x40"),
+    field(1, [0], b"\x02") * 2, field(1, [0], b"\x02")[:-1], b"\x01\xfe\xff\xff\xff\x0f", b"\x01",
+    field(1, [], b"\x02"),
+])
+def test_what_cannot_be_is_refused(raw: bytes) -> None:
+    """Unknown topics, other counts, cut off, too long, negative, beyond any log, twice."""
+    with pytest.raises(MetadataRefused):
+        decode_positions(Reader(raw), TOPICS)
+
+
+def test_a_claim_of_billions_of_partitions_costs_nothing() -> None:
+    """A set of numbers in few bytes with one offset: refused before it is laid out."""
+    body = Writer()
+    body.varint(1)
+    body.numbers(range(2**31 - 1))
+    body.varint(1)
+    with pytest.raises(MetadataRefused):
+        decode_positions(Reader(bytes(body.data) + b"\x02"), TOPICS)
+
+
+def test_they_travel_in_a_join_and_older_members_say_none() -> None:
+    """None is not nothing: a member that cannot tell is not waited for."""
+    said = JoinData("http://w", positions={"log": {0: 7}}, awaited={"log": [0]}, overdue={"log": [3]})
+    read = decode_join(encode_join(said, TOPICS), TOPICS)
+    assert read.positions is not None
+    assert {t: (n.tolist(), o.tolist()) for t, (n, o) in read.positions.items()} == {"log": ([0], [7])}  # type: ignore[union-attr]
+    assert (list(read.awaited["log"]), list(read.overdue["log"])) == ([0], [3])
+    assert decode_join(encode_join(replace(said, positions={}), TOPICS), TOPICS).positions == {}
+    assert decode_join(encode_join(replace(said, positions=None), TOPICS), TOPICS).positions is None
+
+
+def test_positions_of_partitions_that_are_gone_are_cut() -> None:
+    """A topic was created anew, smaller."""
+    read = decode_positions(Reader(encode_positions({"log": {0: 5, 3: 6}, "other": {0: 1}}, ROW)), TOPICS)
+    kept = within(read, {"log": 3})
+    assert kept.keys() == {"log"}
+    assert [side.tolist() for side in kept["log"]] == [[0], [5]]
