@@ -78,7 +78,7 @@ async def test_windows_go_on_through_rounds() -> None:
         worker.send_orders(5, partition=1)
         assert await worker.until(lambda: len(worker.of(1)) == 10)
         assert worker.logs.ends[log_of(worker.recent.table, 0)] == 10
-        assert worker.logs.ends[log_of(worker.recent.table, 1)] == 10
+        assert await worker.until(lambda: worker.logs.ends[log_of(worker.recent.table, 1)] == 10)
 
 
 class Shared(CooperativeWorker):
