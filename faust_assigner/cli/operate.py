@@ -16,15 +16,17 @@ from faust_assigner.cli.failure import spoken_errors
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
 
+#: What the names of all settings of the service begin with.
+ENVIRONMENT = "FAUST_ASSIGNER_"
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SHARED = (
     click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT",
-                 envvar="FAUST_ASSIGNER_AT", help="The service.  [FAUST_ASSIGNER_AT]"),
+                 envvar=f"{ENVIRONMENT}AT", show_envvar=True, help="The service."),
     click.option("--ca", type=_file, help="Who signs the service's certificate, PEM."),
     click.option("--cert", type=_file, help="The caller's certificate, PEM."),
     click.option("--key", type=_file, help="Its key, PEM."),
-    click.option("--token", default="", envvar="FAUST_ASSIGNER_TOKEN",
-                 help="The caller's token; better said in FAUST_ASSIGNER_TOKEN."),
+    click.option("--token", default="", envvar=f"{ENVIRONMENT}TOKEN", show_envvar=True,
+                 help="The caller's token; better said in the environment."),
     click.option("--server-name", default="", help="The name in the service's certificate, if not --at's."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
@@ -143,7 +145,7 @@ async def plan(operator: Operator, dry_run: bool, without: tuple[str, ...], add:
 
 @click.command()
 @click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT",
-              envvar="FAUST_ASSIGNER_AT", help="The instance.  [FAUST_ASSIGNER_AT]")
+              envvar=f"{ENVIRONMENT}AT", show_envvar=True, help="The instance.")
 @click.option("--role", type=click.Choice(["serving", "leader", "process"]), default="serving",
               show_default=True, help="Whether it serves consumers, leads, or only runs.")
 @click.option("--ca", type=_file, help="Who signs the service's certificate, PEM.")

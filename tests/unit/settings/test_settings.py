@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import client_properties
+from faust_assigner.service.server.options import OPTIONS
 from faust_assigner.settings import schema, table
 from faust_assigner.settings.page import main, page
 from faust_assigner.settings.schema import Setting, read
@@ -70,8 +71,8 @@ def test_a_setting_is_read_where_the_table_says(setting: Setting[Any]) -> None:
 
 
 def test_no_setting_is_missing_in_the_table() -> None:
-    """Each FAUST_ASSIGNER_ name in the sources is one of the table's, and no module reads one by itself."""
-    known = {setting.name for setting in table.SETTINGS}
+    """Each FAUST_ASSIGNER_ name in the sources is one of a table's, and no module reads one by itself."""
+    known = {setting.name for setting in (*table.SETTINGS, *OPTIONS)}
     for path in sorted((ROOT / "faust_assigner").rglob("*.py")):
         text = path.read_text()
         named = set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text))
