@@ -16,6 +16,11 @@ RUN := $(BIN)/python
 .PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench
 # Every verb below; none is a file.
 .PHONY: $(shell grep -oE '^[a-z-]+:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
+.PHONY: help demo parts test test-all test-pythons check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench dist mutants host-newest
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench host-newest
+.PHONY: help demo test check bench docs dist kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker recovery-bench mutants
+.PHONY: help demo test check bench docs kafka sim-classic real-workers faust-suite wire fuzz bench-assign simulate bench-simulate exactness walk bench-planner bench-standbys bench-broker attack-broker recovery-bench soak
 
 help:                           ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -126,6 +131,12 @@ host-newest:                    ## the newest faust-streaming and aiokafka beyon
 	$(NEWEST)/bin/pip install -q --upgrade faust-streaming aiokafka
 	$(NEWEST)/bin/python -m faust_assigner.app.host.check
 	$(NEWEST)/bin/python -m pytest -q tests/unit/app
+
+BROKER ?= embedded
+GUARANTEE ?= at_least_once
+soak: ROUNDS = 20
+soak: $(VENV)/.dev              ## random faults on real workers, tables and outputs against the model; BROKER=, ROUNDS=, SEED=, GUARANTEE=
+	$(RUN) -m tests.soak.run --broker $(BROKER) --guarantee $(GUARANTEE) --rounds $(ROUNDS) --seed $(SEED)
 
 SEED ?= 1
 INSTANCES ?= 10000

@@ -9,7 +9,8 @@ record it was done with:
     {"kind": "ready", "generation": 4}                                     streams resume
     {"kind": "order", "partition": 0, "offset": 512}                       an order is done
 
-SIGUSR1 makes it write the active part of its totals beside the journal.
+SIGUSR1 makes it write the active part of its totals beside the journal. With ``FLEET_OUTPUTS`` each order's
+number goes on to the topic ``APP_ID-outputs`` under its customer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
 JOURNAL = Path(ENV["JOURNAL"])
 ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
 PRELOADED = "bulk-"
+SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
 
 SETTINGS = {
     "broker_session_timeout": float(ENV["SESSION_S"]),
@@ -72,6 +74,7 @@ class Totals(faust.Record, serializer="json"):
 
 customers_topic = app.topic(f"{APP_ID}-customers", key_type=str, value_type=int)
 orders_topic = app.topic(f"{APP_ID}-orders", key_type=str, value_type=Order)
+outputs_topic = app.topic(f"{APP_ID}-outputs", key_type=str, value_type=int, partitions=PARTITIONS)
 rates = app.Table("rates", key_type=str, value_type=int, partitions=PARTITIONS)
 totals = app.Table("totals", key_type=str, value_type=Totals, partitions=PARTITIONS)
 
@@ -88,6 +91,8 @@ async def add_order(orders: faust.StreamT[Order]) -> None:
     """Join the order with its customer and add it to the customer's total."""
     async for customer, order in orders.items():
         totals[customer] = added(totals.get(customer) or Totals(), order, rates.get(customer))
+        if SENDS_OUTPUTS:
+            await outputs_topic.send(key=customer, value=order.number)
 
 
 def added(before: Totals, order: Order, rate: int | None) -> Totals:

@@ -26,6 +26,10 @@ class Load:
     preload: int = 0
     orders_per_s: float = 5.0
     seed: int = 1
+    #: How long aiokafka tries to hand a record over before it gives it up.
+    request_timeout_s: float = 40.0
+    #: What went wrong with records that were given up: then the model is no model any more.
+    failures: list[BaseException] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -45,7 +49,8 @@ class Load:
         try:
             compact = {"cleanup.policy": "compact"}
             await admin.create_topics(
-                [NewTopic(f"{self.app_id}-{name}", self.partitions, 1) for name in ("customers", "orders")]
+                [NewTopic(f"{self.app_id}-{name}", self.partitions, 1)
+                 for name in ("customers", "orders", "outputs")]
                 + [NewTopic(f"{self.app_id}-{name}-changelog", self.partitions, 1, topic_configs=compact)
                    for name in ("rates", "totals")])
         finally:
@@ -64,7 +69,8 @@ class Load:
 
     def _producer(self) -> AIOKafkaProducer:
         # Idempotent: a retry may neither repeat an order nor overtake one, or the model would be wrong.
-        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, linger_ms=5)
+        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, linger_ms=5,
+                                request_timeout_ms=int(self.request_timeout_s * 1000))
 
     def _customers(self, partition: int) -> list[str]:
         return [f"customer-{partition}-{n}" for n in range(CUSTOMERS_PER_PARTITION)]
@@ -76,11 +82,18 @@ class Load:
             amounts = self.amounts.setdefault(customer, [])
             amounts.append(self.rng.randint(1, 100))
             order = json.dumps({"number": len(amounts) - 1, "amount": amounts[-1]})
-            await producer.send(f"{self.app_id}-orders", order.encode(), customer.encode(), partition)
+            sending = await producer.send(f"{self.app_id}-orders", order.encode(), customer.encode(),
+                                          partition)
+            sending.add_done_callback(self._handed_over)
             self.sent[partition] += 1
 
+    def _handed_over(self, sending: asyncio.Future[object]) -> None:
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            self.failures.append(error)
+
     def start(self) -> None:
-        """Send ``orders_per_s`` orders to each partition until ``stop()``."""
+        """Send ``orders_per_s`` orders to each partition until ``stop()``; then it may start again."""
+        self._stopping.clear()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
 
@@ -125,9 +138,15 @@ def judge(load: Load, orders: Iterable[tuple[float, int, int]],
     """
     times = Counter((partition, offset) for _, partition, offset in orders)
     expected = {(p, offset) for p, count in enumerate(load.sent) for offset in range(count)}
+    return Verdict(len(expected), len(expected - times.keys()), times.total() - len(times),
+                   wrong_rows(load, totals))
+
+
+def wrong_rows(load: Load, totals: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
+    """Where the tables differ from the model, a line for each customer."""
     wrong = []
     for customer, amounts in sorted(load.amounts.items()):
         row = totals.get(customer, {})
         if (row.get("numbers"), row.get("amount"), row.get("missing")) != (len(amounts), sum(amounts), 0):
             wrong.append(f"{customer}: {dict(row)}, expected {len(amounts)} orders, amount {sum(amounts)}")
-    return Verdict(len(expected), len(expected - times.keys()), times.total() - len(times), tuple(wrong))
+    return tuple(wrong)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from tests.support.workers.damage import Damage, remove, replace_by_file, scramble, truncate
 from tests.support.workers.load import judge
 from tests.support.workers.troubled import Troubled, fill, small_disk, troubled
 
@@ -69,46 +69,13 @@ def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> N
         is_as_the_model_says(it)
 
 
-def truncate(pattern: str) -> Callable[[Path], None]:
-    """Halve the files of that name."""
-    def damage(database: Path) -> None:
-        for file in database.glob(pattern):
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    return damage
-
-
-def scramble(pattern: str) -> Callable[[Path], None]:
-    """Flip bits all over the files of that name."""
-    def damage(database: Path) -> None:
-        for file in database.glob(pattern):
-            file.write_bytes(bytes(byte ^ 0x5A if at % 17 == 9 else byte for at, byte in
-                                   enumerate(file.read_bytes())))
-    return damage
-
-
-def remove(pattern: str) -> Callable[[Path], None]:
-    """Remove the files of that name."""
-    def damage(database: Path) -> None:
-        for file in database.glob(pattern):
-            file.unlink()
-    return damage
-
-
-def replace_by_file(database: Path) -> None:
-    """A file where the folder was."""
-    for file in database.glob("*"):
-        file.unlink()
-    database.rmdir()
-    database.write_bytes(b"no folder")
-
-
 @pytest.mark.parametrize("damage", [
     pytest.param(scramble("MANIFEST*"), id="manifest scrambled"),
     pytest.param(remove("MANIFEST*"), id="manifest gone", marks=pytest.mark.slow),
     pytest.param(truncate("CURRENT"), id="CURRENT cut", marks=pytest.mark.slow),
     pytest.param(replace_by_file, id="a file", marks=pytest.mark.slow)])
 def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
-        tmp_path: Path, damage: Callable[[Path], None]) -> None:
+        tmp_path: Path, damage: Damage) -> None:
     """Stock ends at each start, and each start rebalances the group."""
     with troubled(tmp_path, preload=500) as it:
         it.start()

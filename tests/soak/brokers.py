@@ -1,0 +1,122 @@
+"""The broker under a soak, either of both: frozen, killed where it may be, always back in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from faust_assigner.testing.broker import BrokerProcess
+from faust_assigner.testing.kafka import KafkaServer, kafka_server
+
+#: How long an empty group waits for more members.
+DELAY = {"group.initial.rebalance.delay.ms": "500"}
+
+
+class Broker(Protocol):
+    """What a soak does to a broker."""
+
+    bootstrap: str
+    #: Whether it may be killed and started again.
+    dies: bool
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to the broker's process."""
+
+    def end(self, number: signal.Signals) -> None:
+        """By that signal; only where it ``dies``."""
+
+    def ensure(self) -> None:
+        """It runs, whatever happened to it."""
+
+    def words(self) -> str:
+        """What it has logged."""
+
+
+class Embedded:
+    """The embedded broker as a process with its data in ``folder``, on one port over all of its lives."""
+
+    dies = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lives = folder / "broker", [BrokerProcess(folder / "broker", *self._settings())]
+        self.bootstrap = self.lives[0].bootstrap
+
+    @staticmethod
+    def _settings() -> list[str]:
+        return [f"{name}={value}" for name, value in DELAY.items()]
+
+    @property
+    def _process(self) -> BrokerProcess:
+        return self.lives[-1]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Nothing where it has ended."""
+        self._process.process.send_signal(number)
+
+    def end(self, number: signal.Signals) -> None:
+        """SIGTERM may take its time; a broker that does not heed it for 20 s raises TimeoutExpired."""
+        if number == signal.SIGKILL:
+            self._process.kill()
+        else:
+            self._process.stop(number)
+
+    def ensure(self) -> None:
+        """Start it again with its data, if it has ended; raises BrokerUnavailable where it does not start."""
+        self.signal(signal.SIGCONT)
+        if self._process.process.poll() is not None:
+            self.lives.append(BrokerProcess(self.folder, *self._settings(), port=self.lives[0].port))
+
+    def words(self) -> str:
+        """Of all of its lives."""
+        return "\n--- the next life\n".join(life.errors() for life in self.lives)
+
+    def close(self) -> None:
+        """SIGKILL at the end."""
+        if self._process.process.poll() is None:
+            self._process.kill()
+
+
+class Kafka:
+    """A real Apache Kafka, which is frozen but never killed: it is not ours to test."""
+
+    dies = False
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.server, self.bootstrap = server, server.bootstrap
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the Java process."""
+        self.server.process.send_signal(number)
+
+    def end(self, number: signal.Signals) -> None:
+        """It never does."""
+        raise NotImplementedError("Apache Kafka is not killed")
+
+    def ensure(self) -> None:
+        """Not frozen."""
+        self.signal(signal.SIGCONT)
+
+    def words(self) -> str:
+        """The end of its log."""
+        return self.server.log_tail(100_000)
+
+
+@contextlib.contextmanager
+def running(name: str, folder: Path) -> Iterator[Broker]:
+    """``embedded`` or ``kafka``, with data below ``folder`` or of its own; gone when the block ends."""
+    if name == "embedded":
+        broker = Embedded(folder)
+        try:
+            yield broker
+        finally:
+            broker.close()
+    else:
+        with kafka_server(DELAY) as server:
+            kafka = Kafka(server)
+            try:
+                yield kafka
+            finally:
+                kafka.ensure()

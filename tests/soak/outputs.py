@@ -1,0 +1,69 @@
+"""The topic that workers write to, as a committed reader sees it: what is missing, what is there twice."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+
+
+@dataclass
+class Outputs:
+    """Reads all partitions from their start; call :meth:`read` now and then."""
+
+    bootstrap: str
+    app_id: str
+    partitions: int
+    #: For each customer, how often each of its numbers was seen.
+    seen: dict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
+
+    def __post_init__(self) -> None:
+        self.reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
+                                "enable.auto.commit": False, "isolation.level": "read_committed",
+                                "reconnect.backoff.max.ms": 1000, "log_level": 0})
+        self.reader.assign([TopicPartition(f"{self.app_id}-outputs", partition, 0)
+                            for partition in range(self.partitions)])
+
+    def read(self, seconds: float = 0.0) -> int:
+        """Take what there is, wait for it up to ``seconds``; returns how many outputs came."""
+        came = 0
+        for message in self.reader.consume(5000, timeout=seconds):
+            if message.error() is None:
+                came += 1
+                self._count(message.key().decode().strip('"'), int(message.value()))
+        return came
+
+    def _count(self, customer: str, number: int) -> None:
+        times = self.seen[customer]
+        times.extend(bytes(max(0, number + 1 - len(times))))
+        times[number] = min(255, times[number] + 1)
+
+    def missing(self, amounts: Mapping[str, Sequence[int]]) -> int:
+        """How many of the model's orders have no output."""
+        return sum(len(sent) - sum(map(bool, self.seen[customer])) for customer, sent in amounts.items())
+
+    def twice(self) -> int:
+        """How many outputs are there more than once."""
+        return sum(count - 1 for times in self.seen.values() for count in times if count > 1)
+
+    def wait_for_all(self, amounts: Mapping[str, Sequence[int]], patience_s: float) -> int:
+        """Read until none is missing, or none came for ``patience_s``; returns how many are missing."""
+        last = time.monotonic()
+        while missing := self.missing(amounts):
+            if self.read(0.2):
+                last = time.monotonic()
+            elif time.monotonic() - last > patience_s:
+                break
+        return missing
+
+    def log_ends(self, topic: str) -> list[int]:
+        """Where the partitions of another topic end."""
+        return [self.reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
+                for partition in range(self.partitions)]
+
+    def close(self) -> None:
+        """Its threads and sockets end."""
+        self.reader.close()

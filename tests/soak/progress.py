@@ -1,0 +1,73 @@
+"""What the workers were done with, kept small over hours; and who has stood still for too long. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Progress:
+    """Of each partition: every offset below ``whole`` is done, and so are those in ``ahead``."""
+
+    partitions: int
+    whole: list[int] = field(default_factory=list)
+    ahead: list[set[int]] = field(default_factory=list)
+    repeats: int = 0
+    #: When (s since the epoch) a record of the partition, or by the worker, was done last.
+    partition_at: list[float] = field(default_factory=list)
+    worker_at: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.whole = [0] * self.partitions
+        self.ahead = [set() for _ in range(self.partitions)]
+        self.partition_at = [0.0] * self.partitions
+
+    def take(self, worker: str, orders: Iterable[tuple[float, int, int]]) -> None:
+        """(time, partition, offset) of what ``worker`` was done with."""
+        for at, partition, offset in orders:
+            ahead = self.ahead[partition]
+            if offset < self.whole[partition] or offset in ahead:
+                self.repeats += 1
+            else:
+                ahead.add(offset)
+                while self.whole[partition] in ahead:
+                    ahead.remove(self.whole[partition])
+                    self.whole[partition] += 1
+            self.partition_at[partition] = max(at, self.partition_at[partition])
+            self.worker_at[worker] = max(at, self.worker_at.get(worker, 0.0))
+
+    @property
+    def done(self) -> int:
+        """Distinct records."""
+        return sum(self.whole) + sum(map(len, self.ahead))
+
+    def lost(self, sent: Sequence[int]) -> int:
+        """How many of ``sent[partition]`` records nobody was done with."""
+        return sum(sent) - self.done
+
+    def flows_since(self, at: float) -> bool:
+        """Whether a record of each partition was done after ``at``."""
+        return min(self.partition_at) > at
+
+
+@dataclass
+class Idleness:
+    """Since when each worker has had no excuse for standing still."""
+
+    limit_s: float
+    _excused_at: dict[str, float] = field(default_factory=dict)
+
+    def excuse(self, workers: Iterable[str], at: float) -> None:
+        """They were hindered at ``at``: away, frozen, without disk or without a broker."""
+        for worker in workers:
+            self._excused_at[worker] = at
+
+    def idle(self, living: Iterable[str], progress: Progress, now: float) -> dict[str, float]:
+        """Workers that were done with nothing for longer than ``limit_s`` without an excuse -> seconds."""
+        found = {}
+        for worker in living:
+            since = max(self._excused_at.get(worker, now), progress.worker_at.get(worker, 0.0))
+            if now - since > self.limit_s:
+                found[worker] = now - since
+        return found

@@ -1,0 +1,78 @@
+"""The load pauses, all is consumed, and what came of it is compared with the model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.soak.world import Broken, World
+from tests.support.workers.load import wrong_rows
+
+#: Nothing came for so long: then nothing more will.
+PATIENCE_S = 60.0
+#: A reader of committed records waits for the end of a dead worker's transaction: 60 s until it is aborted.
+OUTPUT_PATIENCE_S = 75.0
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What there is beside what there should be."""
+
+    orders: int
+    lost: int
+    missing_outputs: int
+    twice: int
+    faults: tuple[str, ...]
+
+
+def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> Balance:
+    """Consume all, compare all; raises nothing for what differs. The load rests when it returns.
+
+    ``strangers`` counts, by customer, the orders that met no rate, which only the first orders may; it is
+    filled at the first call.
+    """
+    load = world.load
+    load.stop()
+    if load.failures:
+        raise Broken(f"the load could not hand over {len(load.failures)} records: {load.failures[0]!r}")
+    _consume(world)
+    lost = world.progress.lost(load.sent)
+    missing = world.outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
+    twice = world.outputs.twice()
+    ends = world.outputs.log_ends(f"{load.app_id}-orders")
+    faults = [f"{lost} orders lost"] * bool(lost) + [f"{missing} outputs missing"] * bool(missing)
+    if ends != load.sent:
+        faults.append(f"the broker has {ends} orders of {load.sent}")
+    if exactly_once and twice:
+        faults.append(f"{twice} outputs twice")
+    faults += _tables(world, exactly_once=exactly_once, strangers=strangers)
+    return Balance(sum(load.sent), lost, missing, twice, tuple(faults))
+
+
+def _consume(world: World) -> None:
+    done, since = -1, time.monotonic()
+    while world.progress.lost(world.load.sent) and time.monotonic() - since < PATIENCE_S:
+        world.idleness.excuse(world.fleet.workers, time.time())  # there may be nothing left for some
+        world.tick()
+        if world.progress.done > done:
+            done, since = world.progress.done, time.monotonic()
+
+
+def _tables(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> list[str]:
+    totals: dict[str, Mapping[str, int]] = {}
+    found = []
+    generation = world.fleet.generation()
+    for answer in world.fleet.answers("totals", 30.0):
+        found += [f"{customer} is on two workers" for customer in answer if customer in totals]
+        totals |= answer
+    if world.fleet.generation() != generation:  # read amid a change of the group
+        time.sleep(2.0)
+        return _tables(world, exactly_once=exactly_once, strangers=strangers)
+    found += wrong_rows(world.load, totals)
+    for customer, row in sorted(totals.items()):
+        if exactly_once and row["repeats"]:
+            found.append(f"{customer}: {row['repeats']} orders were added to its row twice")
+        if row["strangers"] != strangers.setdefault(customer, row["strangers"]):
+            found.append(f"{customer}: its rate was lost ({row['strangers']} orders met none)")
+    return found

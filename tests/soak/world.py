@@ -1,0 +1,209 @@
+"""The group under a soak: its workers, what hinders them, a supervisor that starts those that have ended."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faust_assigner.app.round.memory_file import NAME as MEMORY
+from tests.soak.brokers import Broker
+from tests.soak.outputs import Outputs
+from tests.soak.progress import Idleness, Progress
+from tests.soak.schedule import Fault
+from tests.support.workers.damage import Damage, remove, replace_by_file, scramble, truncate
+from tests.support.workers.fleet import Fleet, Worker
+from tests.support.workers.load import Load
+from tests.support.workers.measure import State
+from tests.support.workers.troubled import fill
+
+#: No worker may be alive and idle for longer.
+IDLE_S = 60.0
+#: The promise is ``stream_wait`` + 10 s; a machine with other work may need longer.
+LEAVE_S = 45.0
+#: After so long a group in which no worker is idle must be at rest.
+REST_S = 150.0
+#: All partitions have flowed, and nothing changed, for so long: then the group is at rest.
+QUIET_S = 1.0
+TICK_S = 0.1
+#: A worker that ends by itself is started again, but not for ever.
+MOST_EXITS = 6
+
+DAMAGES: tuple[Damage, ...] = (
+    scramble("MANIFEST*"), remove("MANIFEST*"), truncate("MANIFEST*"), truncate("CURRENT"), remove("CURRENT"),
+    scramble("*.sst"), truncate("*.sst"), remove("*.sst"), scramble("*.log"), truncate("*.log"),
+    replace_by_file)
+
+
+class Broken(Exception):
+    """A promise was not kept."""
+
+
+@dataclass
+class World:
+    """All of it; :meth:`tick` must be called ten times a second, and raises Broken."""
+
+    fleet: Fleet
+    load: Load
+    outputs: Outputs
+    broker: Broker
+    #: The disk of each worker, whose names they are.
+    disks: Mapping[str, Path]
+    progress: Progress = field(init=False)
+    idleness: Idleness = field(default_factory=lambda: Idleness(IDLE_S))
+    away: Counter[str] = field(default_factory=Counter)
+    frozen: Counter[str] = field(default_factory=Counter)
+    full: Counter[str] = field(default_factory=Counter)
+    broker_hindered: int = 0
+    #: Workers that were told to end and have not been started since -> when.
+    planned: dict[str, float] = field(default_factory=dict)
+    damages: dict[str, list[int]] = field(default_factory=dict)
+    #: Partitions on the disk of a worker when it was started last.
+    files: dict[str, frozenset[int]] = field(default_factory=dict)
+    #: What happened, with times, for whoever reads the logs.
+    story: list[str] = field(default_factory=list)
+    exits: int = 0
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(self.fleet.partitions)
+
+    def tell(self, line: str) -> None:
+        """One line of the story."""
+        self.story.append(f"{time.strftime('%H:%M:%S')} {line}")
+
+    def start(self, name: str) -> None:
+        """With its files, or what is left of them."""
+        for seed in self.damages.pop(name, ()):
+            self._damage(name, random.Random(seed))
+        self.planned.pop(name, None)
+        self.fleet.start(name)
+        self.files[name] = self.fleet.workers[name].on_disk
+        self.idleness.excuse([name], time.time())
+        self.tell(f"{name} starts, pid {self.fleet.workers[name].process.pid}")
+
+    def _damage(self, name: str, rng: random.Random) -> None:
+        memories = sorted(self.disks[name].rglob(MEMORY))
+        if memories and rng.random() < 0.3:
+            memories[0].write_bytes(memories[0].read_bytes()[: rng.randrange(40)])
+            self.tell(f"{name}: its memory was cut")
+        databases = sorted(path for path in self.disks[name].rglob("*.db") if path.is_dir())
+        for database in rng.sample(databases, min(len(databases), rng.choice((1, 1, 2, len(databases))))):
+            which = rng.randrange(len(DAMAGES))
+            DAMAGES[which](database)
+            self.tell(f"{name}: damage {which} to {database.name}")
+
+    def tick(self) -> None:
+        """Read what is new, start who has ended, see who stands still; then sleep a little."""
+        living = {worker.name: worker for worker in self.fleet.living()}
+        for name, worker in self.fleet.workers.items():
+            self.progress.take(name, worker.orders)
+            worker.orders.clear()
+        self.outputs.read()
+        now = time.time()
+        hindered = self.fleet.workers if self.broker_hindered else [
+            name for name in self.fleet.workers
+            if name not in living or name in self.planned or self.frozen[name] or self.full[name]]
+        self.idleness.excuse(hindered, now)
+        self._supervise(living, now)
+        for name, seconds in self.idleness.idle(living, self.progress, now).items():
+            worker = self.fleet.workers[name]
+            raise Broken(f"{name} is alive and idle for {seconds:.0f} s: generation {worker.generation}, "
+                         f"ready {worker.ready}, owns {sorted(worker.actives)}")
+        time.sleep(TICK_S)
+
+    def _supervise(self, living: Mapping[str, Worker], now: float) -> None:
+        for name in sorted(self.fleet.workers):
+            if name in living:
+                if self.frozen[name]:
+                    self.planned.update({name: now} if name in self.planned else {})
+                elif now - self.planned.get(name, now) > LEAVE_S:
+                    raise Broken(f"{name} has not ended {LEAVE_S:.0f} s after SIGTERM")
+            elif not self.away[name]:
+                if name not in self.planned:
+                    self._ended_by_itself(self.fleet.workers[name])
+                self.start(name)
+
+    def _ended_by_itself(self, worker: Worker) -> None:
+        self.exits += 1
+        said = [line for line in worker.log_tail(20_000).splitlines() if "rror" in line or "CannotGo" in line]
+        self.tell(f"{worker.name} ended by itself with {worker.process.returncode}: {' | '.join(said[-3:])}")
+        if self.exits > MOST_EXITS:
+            raise Broken(f"workers end again and again: {worker.name}, {said[-1:]}")
+        time.sleep(1.0)
+
+    def begin(self, fault: Fault) -> None:
+        """The fault begins."""
+        self.tell(f"{fault} begins")
+        if fault.kind in ("kill", "leave", "damage", "all"):
+            for name in [fault.worker] if fault.worker else list(self.fleet.workers):
+                self.away[name] += 1
+                self.planned.setdefault(name, time.time())
+                self.fleet.workers[name].process.send_signal(fault.number)
+        elif fault.kind == "freeze":
+            self.frozen[fault.worker] += 1
+            self.fleet.workers[fault.worker].process.send_signal(signal.SIGSTOP)
+        elif fault.kind == "full disk":
+            self.full[fault.worker] += 1
+            fill(self.disks[fault.worker])
+        else:
+            self.broker_hindered += 1
+            BROKER[fault.kind](self.broker)
+
+    def end(self, fault: Fault) -> None:
+        """The fault is over; who went away is started by the next tick."""
+        self.tell(f"{fault} ends")
+        if fault.kind in ("kill", "leave", "damage", "all"):
+            for name in [fault.worker] if fault.worker else list(self.fleet.workers):
+                self.away[name] -= 1
+            if fault.kind == "damage":
+                self.damages.setdefault(fault.worker, []).append(fault.seed)
+        elif fault.kind == "freeze":
+            self.frozen[fault.worker] -= 1
+            if not self.frozen[fault.worker]:
+                self.fleet.workers[fault.worker].process.send_signal(signal.SIGCONT)
+        elif fault.kind == "full disk":
+            self.full[fault.worker] -= 1
+            if not self.full[fault.worker]:
+                (self.disks[fault.worker] / "ballast").unlink(missing_ok=True)
+        else:
+            self.broker.ensure()
+            self.broker_hindered -= 1
+
+    def rest(self) -> float:
+        """Wait until the group is at rest and every partition flows; returns how many seconds that took."""
+        began, calm, since = time.time(), -1, time.time()
+        while time.time() - began < REST_S:
+            self.tick()
+            living, generation = self.fleet.living(), self.fleet.generation()
+            at_rest = (len(living) == len(self.disks) and not self.planned and self.fleet.at_rest()
+                       and all(worker.actives for worker in living))
+            if not at_rest or generation != calm:
+                calm, since = generation, time.time()
+            elif self.progress.flows_since(since) and time.time() - since >= QUIET_S:
+                return time.time() - began
+        raise Broken(f"no rest within {REST_S:.0f} s: " + ", ".join(
+            f"{w.name} generation {w.generation}, ready {w.ready}, owns {sorted(w.actives)}"
+            for w in self.fleet.living()))
+
+    def state(self) -> State:
+        """Who owns and holds what."""
+        living = self.fleet.living()
+        return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
+
+    def clean_up(self) -> None:
+        """All that runs and is not the broker's ends, however it stands."""
+        self.broker.ensure()
+        self.fleet.stop()
+        self.load.stop()
+        self.outputs.close()
+
+
+BROKER: Mapping[str, Callable[[Broker], None]] = {
+    "freeze broker": lambda broker: broker.signal(signal.SIGSTOP),
+    "kill broker": lambda broker: broker.end(signal.SIGKILL),
+    "stop broker": lambda broker: broker.end(signal.SIGTERM),
+}
