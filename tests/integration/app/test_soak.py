@@ -1,0 +1,33 @@
+"""A slice of the soak: few rounds of a fixed seed; ``make soak`` is the long form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.run import Soak
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def play(broker: str, guarantee: str, seed: int, folder: Path) -> None:
+    """Two rounds, compared with the model after the second."""
+    lines: list[str] = []
+    soak = Soak(broker, guarantee, seed, folder, workers=3, tell=lines.append)
+    assert soak.run(2) is None, "\n".join(lines)
+    assert [row.kept for row in soak.rows] == [True, True]
+    [balance] = [row.balance for row in soak.rows if row.balance is not None]
+    assert balance.orders > 100
+
+
+@pytest.mark.processes
+def test_two_rounds_on_the_embedded_broker_keep_every_promise(tmp_path: Path) -> None:
+    """The broker dies; then a worker's files are damaged while another leaves."""
+    play("embedded", "at_least_once", 5, tmp_path)
+
+
+@pytest.mark.kafka
+def test_two_rounds_of_exactly_once_keep_every_promise(tmp_path: Path) -> None:
+    """On Apache Kafka: a worker is killed; then one is frozen while another leaves."""
+    play("kafka", "exactly_once", 6, tmp_path)

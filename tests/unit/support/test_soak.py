@@ -1,0 +1,100 @@
+"""What a soak draws, counts and compares, without its processes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.soak import outputs as outputs_module
+from tests.soak.outputs import Outputs
+from tests.soak.progress import Idleness, Progress
+from tests.soak.quiesce import Balance
+from tests.soak.report import Row, table
+from tests.soak.schedule import BROKER_DEATHS, FREEZE_S, GROUP_FAULTS, WORKER_FAULTS, Fault, faults_of
+
+WORKERS = ("a", "b", "c")
+MANY = [faults_of(7, number, WORKERS, broker_dies=True) for number in range(1, 400)]
+
+
+def test_a_seed_draws_the_same_faults_again() -> None:
+    """And another seed others."""
+    again = [faults_of(7, number, WORKERS, broker_dies=True) for number in range(1, 400)]
+    assert again == MANY
+    assert faults_of(8, 1, WORKERS, broker_dies=True) != MANY[0]
+
+
+def test_every_fault_comes_alone_and_with_another() -> None:
+    """Overlapping ones among them, never two of the whole group."""
+    kinds = {**WORKER_FAULTS, **GROUP_FAULTS, **BROKER_DEATHS}.keys()
+    assert {faults[0].kind for faults in MANY if len(faults) == 1} == kinds
+    pairs = [faults for faults in MANY if len(faults) == 2]
+    assert {fault.kind for pair in pairs for fault in pair} == kinds
+    assert any(second.at_s < first.for_s for first, second in pairs)
+    assert all(first.worker or second.worker for first, second in pairs)
+
+
+def test_a_process_is_frozen_for_2_to_40_seconds() -> None:
+    """Of all lengths."""
+    lasts = [fault.for_s for faults in MANY for fault in faults if fault.kind.startswith("freeze")]
+    assert FREEZE_S[0] <= min(lasts) < 4
+    assert 30 < max(lasts) <= FREEZE_S[1]
+
+
+def test_a_broker_that_may_not_die_is_only_frozen() -> None:
+    """As Kafka."""
+    drawn = {fault.kind for n in range(400) for fault in faults_of(7, n, WORKERS, broker_dies=False)}
+    assert drawn == WORKER_FAULTS.keys() | GROUP_FAULTS.keys()
+
+
+def test_progress_tells_holes_from_repeats() -> None:
+    """Partition 0: offset 1 is missing and 2 comes twice."""
+    progress = Progress(2)
+    progress.take("a", [(1.0, 0, 0), (2.0, 0, 2), (3.0, 1, 0)])
+    assert not progress.flows_since(2.0)
+    progress.take("b", [(4.0, 0, 2)])
+    assert (progress.repeats, progress.done, progress.lost([3, 1])) == (1, 3, 1)
+    assert progress.flows_since(2.5)
+    progress.take("a", [(5.0, 0, 1)])
+    assert (progress.lost([3, 1]), progress.whole) == (0, [3, 1])
+
+
+def test_a_worker_is_idle_after_the_limit_without_work_or_excuse() -> None:
+    """One has worked, one was hindered a moment ago, one neither."""
+    progress, idleness = Progress(1), Idleness(60.0)
+    idleness.excuse(WORKERS, 0.0)
+    progress.take("a", [(50.0, 0, 0)])
+    idleness.excuse(["b"], 55.0)
+    assert idleness.idle(WORKERS, progress, 60.0) == {}
+    assert idleness.idle(WORKERS, progress, 70.0) == {"c": 70.0}
+    assert idleness.idle(["a"], progress, 111.0) == {"a": 61.0}
+
+
+def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three orders the second has no output and the third has two."""
+    class Reader:
+        def __init__(self, _: object) -> None:
+            pass
+
+        def assign(self, _: object) -> None:
+            pass
+
+    monkeypatch.setattr(outputs_module, "Consumer", Reader)
+    outputs = Outputs("nowhere", "app", 1)
+    for number in (2, 0, 2):
+        outputs._count("anna", number)
+    assert (outputs.missing({"anna": [5, 5, 5], "otto": [1]}), outputs.twice()) == (2, 1)
+
+
+def test_the_table_counts_each_group_once() -> None:
+    """A later comparison of a group includes the former; another seed is another group."""
+    fault = Fault("kill", "a", 0.0, 1.0, signal.SIGKILL, 1)
+    rows = [Row(1, 1, (fault,), rest_s=2.0, balance=Balance(10, 0, 0, 1, ()), kept=True),
+            Row(1, 2, (fault,), rest_s=4.0, balance=Balance(30, 0, 0, 3, ()), kept=True),
+            Row(101, 1, (fault,), balance=Balance(5, 2, 0, 0, ("2 orders lost",)))]
+    said = table("embedded", "at_least_once", rows, 1, 60.0)
+    assert "2 of 3 rounds kept every promise, 1 failed" in said
+    assert "orders 35, compared 3 times, lost 2" in said
+    assert "twice 3" in said
+    assert "kill                 2            3.0       4.0" in said
+    assert rows[2].line().endswith("FAILED")
