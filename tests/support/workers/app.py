@@ -9,8 +9,8 @@ record it was done with:
     {"kind": "ready", "generation": 4}                                     streams resume
     {"kind": "order", "partition": 0, "offset": 512}                       an order is done
 
-SIGUSR1 makes it write the active part of its totals beside the journal. With ``FLEET_OUTPUTS`` each order's
-number goes on to the topic ``APP_ID-outputs`` under its customer.
+SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
+``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.types import TP
 
 ENV = {name.removeprefix("FLEET_"): value for name, value in os.environ.items() if name.startswith("FLEET_")}
 APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
@@ -107,6 +108,15 @@ def added(before: Totals, order: Order, rate: int | None) -> Totals:
     )
 
 
+def copies() -> dict[str, dict[str, int]]:
+    """The rows of partitions that this worker is a standby of."""
+    store, changelog = totals.data, totals.changelog_topic.get_topic_name()
+    databases = [db for partition, db in store._dbs.items()
+                 if TP(changelog, partition) in app.assignor.assigned_standbys()]
+    return {store._decode_key(key): store._decode_value(value).asdict()
+            for db in databases for key, value in store._visible_items(db)}
+
+
 class Journal(faust.Sensor):
     """Tells what the worker does, from Faust's own sensor calls and signals."""
 
@@ -182,12 +192,13 @@ async def tell_ready(app: Any, **_: Any) -> None:
 
 @app.task
 async def answer_sigusr1() -> None:
-    """Write the totals on SIGUSR1, in one rename, so that a reader never sees half a file."""
+    """Write the totals on SIGUSR1, in one rename each, so that a reader never sees half a file."""
     def dump() -> None:
-        rows = {key: value.asdict() for key, value in totals.items() if not key.startswith(PRELOADED)}
-        whole = JOURNAL.with_suffix(".tmp")
-        whole.write_text(json.dumps(rows))
-        whole.rename(JOURNAL.with_suffix(".totals"))
+        # The totals last: they are waited for.
+        for name, rows in (("copies", copies()), ("totals", {k: v.asdict() for k, v in totals.items()})):
+            whole = JOURNAL.with_suffix(".tmp")
+            whole.write_text(json.dumps({k: row for k, row in rows.items() if not k.startswith(PRELOADED)}))
+            whole.rename(JOURNAL.with_suffix(f".{name}"))
     app.loop.add_signal_handler(signal.SIGUSR1, dump)
 
 
