@@ -7,7 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
 from typing import Any, Protocol
 
 
@@ -59,6 +68,7 @@ class ConsumerBase(Protocol):
     async def perform_seek(self) -> None: ...
     async def wait(self, *coros: Any, timeout: float | None = None) -> Any: ...
     async def crash(self, reason: BaseException) -> None: ...
+    async def _commit(self, offsets: Mapping[Any, int]) -> bool: ...
 
 
 class TransactionsBase(Protocol):
@@ -199,6 +209,9 @@ class RocksDBBase(Protocol):
     def _set(self, key: bytes, value: bytes | None) -> None: ...
     def _del(self, key: bytes) -> None: ...
     def _contains(self, key: bytes) -> bool: ...
+    def _dbs_for_key(self, key: bytes) -> Iterable[Any]: ...
+    def _visible_keys(self, db: Any) -> Iterator[bytes]: ...
+    def _visible_items(self, db: Any) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 class RouterBase(Protocol):

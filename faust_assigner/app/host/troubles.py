@@ -1,4 +1,4 @@
-"""What the repairs for silent brokers, full disks and corrupt files use of the host; see ``touches.py``."""
+"""What the repairs for silent brokers, frozen workers, full disks, corrupt files, aborts use of the host."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ _WATCHED = _REPAIRS + "test_watchdog.py::test_what_has_ended_ends_the_worker"
 _TOPICS = "tests/integration/app/test_topics.py::test_a_mismatch_of_partitions_ends_every_worker"
 _SEEK = _REPAIRS + "test_parting.py::test_committed_offsets_are_asked_for_at_once"
 _LEAVES = _REPAIRS + "test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
+_FORMER = _REPAIRS + "test_membership.py::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
+_ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was_asked_for"
+_FROZEN = _REPAIRS + "test_membership.py::test_a_worker_frozen_for_longer_than_its_session_spoils_no_row"
+_MISSED = _REPAIRS + "test_membership.py::test_a_record_whose_change_did_not_arrive_is_not_committed"
+_UNDONE = ("tests/integration/app/test_exactly_once.py::"
+           "test_a_row_holds_nothing_of_a_transaction_that_was_aborted")
 
 TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of("faust.tables.recovery:Recovery",
@@ -82,6 +88,12 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "overridden: a failed read is told", _FULL),
         ("set_persisted_offset", "(self, tp, offset)", "repairs",
          "overridden: none is remembered past a failed write", _FULL),
+        ("_dbs_for_key", "(self, key)", "repairs",
+         "where a key is deleted from", _UNDONE),
+        ("_visible_keys", "(self, db)", "repairs",
+         "overridden: what may be put back is nobody's to see", _UNDONE),
+        ("_visible_items", "(self, db)", "repairs",
+         "overridden: what may be put back is nobody's to see", _UNDONE),
         ("revoke_partitions", "(self, table, tps)", "repairs",
          "overridden: no garbage is collected for each table at each rebalance", _CORRUPT),
     ),
@@ -98,6 +110,8 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "overridden: no stream is waited for that waits for a silent broker", _GOODBYE),
         ("perform_seek", "async (self)", "repairs",
          "overridden: asked again while the broker is silent", _SILENT),
+        ("_commit", "async (self, offsets)", "repairs",
+         "overridden: nothing is committed whose change did not arrive", _MISSED),
     ),
     *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
         ("_ensure_consumer", "(self)", "repairs",
@@ -140,6 +154,33 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "all committed offsets in one request", _SEEK),
         ("close", "async (self)", "repairs",
          "leaves the group before tables are closed", _LEAVES),
+        ("_do_heartbeat", "async (self)", "repairs",
+         "wrapped: an answer tells that this is a member", _ANSWER),
+        ("reset_generation", "(self)", "repairs",
+         "wrapped: tells that it is none", _ANSWER),
+        ("_on_join_complete", "async (self, generation, member_id, protocol, member_assignment_bytes)",
+         "repairs",
+         "wrapped: tells that it is one again", _ANSWER),
+    ),
+    *rows_of("aiokafka:AIOKafkaProducer",
+        ("_sender", "set in __init__", "repairs",
+         "the last who has changes of tables before the broker", _FROZEN),
+    ),
+    *rows_of("aiokafka.producer.sender:Sender",
+        ("_send_produce_req", "async (self, node_id, batches)", "repairs",
+         "wrapped: who is no member sends no changes", _FORMER),
+        ("_in_flight", "set in __init__", "repairs",
+         "nodes that are sent to", _FORMER),
+        ("_muted_partitions", "set in __init__", "repairs",
+         "partitions that are sent to", _FORMER),
+        ("_txn_manager", "set in __init__", "repairs",
+         "whether it counts what it sends", _FROZEN),
+    ),
+    *rows_of("aiokafka.producer.message_accumulator:MessageBatch",
+        ("_ctime", "set in __init__", "repairs",
+         "when its first record was made", _FORMER),
+        ("failure", "(self, exception)", "repairs",
+         "gives its records up", _FORMER),
     ),
     *rows_of("aiokafka.consumer.fetcher:Fetcher",
         ("_fetch_task", "set in __init__", "repairs",

@@ -1,4 +1,4 @@
-"""Installs the repairs of ``fetching``, ``commits``, ``transactions`` and ``recovery_loop`` in one app.
+"""Installs the repairs of Faust's consumer, transactions, tables and flow in one app.
 
 ``FAUST_ASSIGNER_REPAIRS=0`` leaves Faust as it is.
 """
@@ -18,6 +18,7 @@ from faust_assigner.app.repairs.batches import OwnedBatches
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
 from faust_assigner.app.repairs.goodbye import LeavesInTime
+from faust_assigner.app.repairs.membership import OnlyMembersWrite
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
 from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
 from faust_assigner.app.settings import read_or_default
@@ -69,7 +70,8 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     transport = app.transport
     if issubclass(transport.Consumer, driver.Consumer):
         transport.Consumer = mixed(
-            LeavesInTime, SteadyPartitions, WholeRecords, FinalCommit, into=transport.Consumer)
+            LeavesInTime, OnlyMembersWrite, SteadyPartitions, WholeRecords, FinalCommit,
+            into=transport.Consumer)
         transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
     else:
         transport.Consumer = mixed(Unrepaired, into=transport.Consumer)

@@ -216,6 +216,7 @@ class SteadyRecovery(ReplayLoop):
         for tp, store in stores.items():
             try:
                 store._db_for_partition(tp.partition)
+                store.undo(tp.partition)
             except Exception as error:
                 self._reopen = True
                 return f"{tp.topic}-{tp.partition}: {error}"

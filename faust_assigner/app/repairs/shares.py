@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any, NamedTuple
+
+#: Later shares of this process have higher numbers.
+_numbers = itertools.count(1)
 
 
 class Share:
@@ -14,6 +18,9 @@ class Share:
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         #: Done once every send so far has been handed to the producer; of a closed share it moves no more.
         self.tail = self.begun
+        self.number = next(_numbers)
+        #: (Store, partition) -> keys that its records have changed there; what they had is written down.
+        self.changed: dict[tuple[Any, int], set[bytes]] = {}
         #: Source partition -> the last offset whose record sent into it; only grows.
         self.reached: dict[Any, int] = {}
         #: Why a send failed: then nothing of the share is ever committed.

@@ -66,19 +66,30 @@ class OwnTransactions(TransactionManager):
         except KeyError:
             return None
 
-    def _take_place(self) -> Place | None:
-        """The next turn in the transaction of the record that is processed now, if one is."""
+    def _id_at_hand(self) -> str | None:
+        """The transactional id of the record that is processed now, if one is."""
         event = current_event()
         # An agent of another app in this process may send to a topic of this one.
         if event is None or event.app is not self.app or not event.message:
             return None
-        transactional_id = self.id_of(event.message.tp)
+        return self.id_of(event.message.tp)
+
+    def share_at_hand(self) -> Share | None:
+        """What the record that is processed now sends and changes belongs to; None where to nothing."""
+        transactional_id = self._id_at_hand()
         if transactional_id is None:
             return None
         share = self._shares.get(transactional_id)
         if share is None:
             share = self._shares[transactional_id] = Share(begun=True)
-        message = event.message
+        return share
+
+    def _take_place(self) -> Place | None:
+        """The next turn in the transaction of the record that is processed now, if one is."""
+        transactional_id, share = self._id_at_hand(), self.share_at_hand()
+        if transactional_id is None or share is None:
+            return None
+        message = current_event().message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
         self._look_again(transactional_id)
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
@@ -203,9 +214,18 @@ class OwnTransactions(TransactionManager):
                 if share.error is not None:
                     raise share.error
             committed: bool = await super().commit(offsets, start_new_transaction)
+            # Stock says so of a producer that was fenced, too, and ends the app.
+            if committed and self.app.crash_reason is None:
+                self._keep_changes()
             return committed
         finally:
             self.begin_next()
+
+    def _keep_changes(self) -> None:
+        """What the closed transactions changed in tables stays, whatever comes."""
+        for share in self._closed.values():
+            for (store, partition), keys in share.changed.items():
+                store.changes_committed(partition, share.number, keys)
 
     def begin_next(self) -> None:
         """Let pass what waited for a commit; Kafka's next transactions have begun, if there are any."""

@@ -14,7 +14,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust import stores
 from faust.stores.rocksdb import Store as RocksDBStore
@@ -23,11 +23,7 @@ from faust.types import TP
 from mode import get_logger
 
 from faust_assigner.app.repairs.fetching import mixed
-
-if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import RocksDBBase as Store
-else:
-    Store = object
+from faust_assigner.app.restore.undo import UndoableStore
 
 logger = get_logger(__name__)
 
@@ -54,7 +50,7 @@ def is_damage(error: BaseException) -> bool:
     return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
 
 
-class CarefulStore(Store):
+class CarefulStore(UndoableStore):
     """Of a RocksDB store: what fails is told to the recovery, which stops the streams and begins again."""
 
     #: Partition -> folders set aside since the worker started.
@@ -124,6 +120,11 @@ class CarefulStore(Store):
         for tp in tps:
             if tp.topic in table.changelog_topic.topics and self._dbs.pop(tp.partition, None) is not None:
                 logger.info("closing db %s partition %s", tp.topic, tp.partition)
+
+    def undo(self, partition: int) -> None:
+        """Take back what no commit covers, in a database that is ours."""
+        if self._is_ours():
+            super().undo(partition)
 
     # -- reading and writing
 

@@ -94,11 +94,16 @@ class Load:
     def start(self) -> None:
         """Send ``orders_per_s`` orders to each partition until ``stop()``; then it may start again."""
         self._stopping.clear()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        sending = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(sending)), daemon=True)
         self._thread.start()
+        # A broker may be killed in the next moment: a producer that has begun survives that.
+        if not sending.wait(60.0):
+            raise RuntimeError("the load cannot reach the broker")
 
-    async def _run(self) -> None:
+    async def _run(self, sending: threading.Event) -> None:
         async with self._producer() as producer:
+            sending.set()
             clock = asyncio.get_running_loop().time
             due = clock()
             while not self._stopping.is_set():

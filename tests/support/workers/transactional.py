@@ -1,8 +1,9 @@
 """A worker that passes numbers on, exactly once; ``EXACTLY_*`` tells it how.
 
-``EXACTLY_AGENT`` is how records are read: ``one`` by one with a sum in a table, ``take``, ``take_events``,
-or ``slow``, four at a time, each of which works after it has sent. ``EXACTLY_BESIDE`` is the id of a second
-app in this process, which does the same with topics of its own.
+``EXACTLY_AGENT`` is how records are read: ``one`` by one with a sum in a table, ``tally``, which passes on
+how many of a key there were so far, ``take``, ``take_events``, or ``slow``, four at a time, each of which
+works after it has sent. ``EXACTLY_BESIDE`` is the id of a second app in this process, which does the same
+with topics of its own.
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ def make_app(app_id: str) -> faust.App:
             await asyncio.sleep(WORK_S)
             await passed_on.send(key=key, value=value)
 
+    async def tally(stream: Any) -> None:
+        """One record in, one change of the table, and what the row says then out."""
+        async for key, _ in stream.items():
+            sums[key] += 1
+            await passed_on.send(key=key, value=sums[key])
+
     async def take(stream: Any) -> None:
         """Records in by tens, one record out for each."""
         async for values in stream.take(10, within=0.2):
@@ -68,7 +75,7 @@ def make_app(app_id: str) -> faust.App:
             await passed_on.send(key=key, value=value)
             await asyncio.sleep(0.3)
 
-    agent = {made.__name__: made for made in (one, take, take_events, slow)}[ENV.get("AGENT", "one")]
+    agent = {made.__name__: made for made in (one, tally, take, take_events, slow)}[ENV.get("AGENT", "one")]
     app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)
     return app
 

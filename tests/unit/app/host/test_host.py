@@ -138,11 +138,13 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
 
-    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime")
+    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime",
+             "OnlyMembersWrite")
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
             "Watched": (TableManager,), "ChecksTopics": (TableManager,),
             "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
+            "UndoableStore": (rocksdb.Store,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
@@ -154,7 +156,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
 HOSTS = _hosts()
 
 #: Described by Faust, for everybody to override.
-PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "PartitionAssignor"}
+PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "ChangesArrive", "PartitionAssignor"}
 
 
 def test_every_method_the_mixins_override_is_in_the_table() -> None:

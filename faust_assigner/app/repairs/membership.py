@@ -1,0 +1,197 @@
+"""A worker that is no member any more writes to no changelog.
+
+A process that stood still for longer than its session (SIGSTOP, a suspended machine, swapping) does not know
+that others own its partitions by now. Stock's goes on with what is in its queues until a heartbeat tells: its
+changes land in the changelogs behind those of the new owners, and for good; and it takes the offset of its
+own last change for how far its files have come, over all the others' in between. Both lose rows.
+
+Kafka fences no producer without transactions. So a worker counts the time since it sent the last heartbeat
+that was answered. Within a session of that nobody else can own its partitions; beyond it, what goes to
+changelogs waits, at the last moment before it is sent, until an answer tells. Where the group has gone on
+without the worker, it is dropped: its records were not committed and are processed again, by whoever owns
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaError
+from faust import Sensor
+from mode import get_logger
+
+from faust_assigner.app.repairs.watchdog import must_run
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks for the answer to a heartbeat.
+LOOK_S = 0.05
+
+_MARK = "_faust_assigner_membership"
+
+
+class NoMember(KafkaError):  # type: ignore[misc]
+    """A change of a table was not sent: the group has gone on without this worker."""
+
+
+class Membership:
+    """How far the worker can be sure of its partitions, told by the consumer's thread, asked by others.
+
+    ``session_s`` is the group's session timeout, times are ``clock()``'s.
+    """
+
+    def __init__(self, session_s: float, clock: Callable[[], float] = monotonic) -> None:
+        self._session_s, self._clock = session_s, clock
+        self._heard_at = clock()
+        #: Since when it has been a member again; what is older was made by a former one.
+        self._since = float("-inf")
+        self.lost = False
+
+    def hear(self, asked_at: float) -> None:
+        """A heartbeat sent at ``asked_at`` was answered: the session lasts from there at least."""
+        self._heard_at = max(self._heard_at, asked_at)
+
+    def lose(self) -> None:
+        """The group does not know this member, or not in this generation."""
+        self.lost = True
+
+    def join(self) -> None:
+        """A member of a new generation."""
+        now = self._clock()
+        if self.lost:
+            self._since, self.lost = now, False
+        self.hear(now)
+
+    def is_sure(self) -> bool:
+        """Whether nobody else can own its partitions."""
+        return not self.lost and self._clock() - self._heard_at < self._session_s
+
+    def is_stale(self, made_at: float) -> bool:
+        """Whether what was made then is of a membership that has ended."""
+        return self.lost or made_at < self._since
+
+
+def watch(coordinator: Any, membership: Membership) -> bool:
+    """Have aiokafka's group coordinator, which has just joined, tell ``membership`` what it hears.
+
+    Returns whether it does; a second call changes nothing.
+    """
+    if not hasattr(coordinator, "_do_heartbeat"):
+        return False
+    if hasattr(coordinator, _MARK):
+        return True
+    setattr(coordinator, _MARK, membership)
+    membership.join()
+    beat, reset, complete = (
+        coordinator._do_heartbeat, coordinator.reset_generation, coordinator._on_join_complete)
+
+    async def do_heartbeat() -> Any:
+        asked_at = monotonic()
+        answered = await beat()
+        if answered:
+            membership.hear(asked_at)
+        return answered
+
+    def reset_generation() -> None:
+        membership.lose()
+        reset()
+
+    async def on_join_complete(*args: Any, **kwargs: Any) -> Any:
+        membership.join()
+        return await complete(*args, **kwargs)
+
+    coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
+    coordinator._on_join_complete = on_join_complete
+    return True
+
+
+async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
+                         membership: Membership, is_changelog: Callable[[str], bool], node: int,
+                         batches: Mapping[Any, Any]) -> None:
+    """aiokafka's produce request without the batches of changelogs that may be sent by nobody any more."""
+    changes = {tp: batch for tp, batch in batches.items() if is_changelog(tp.topic)}
+    while changes and not membership.is_sure() and not membership.lost:
+        await asyncio.sleep(LOOK_S)
+    stale = {tp: batch for tp, batch in changes.items() if membership.is_stale(batch._ctime)}
+    for tp, batch in stale.items():
+        batch.failure(exception=NoMember(f"{tp.topic}-{tp.partition}"))
+        sender._muted_partitions.discard(tp)
+    if stale:
+        logger.warning("Changes of %d changelog partitions were not sent: the group has gone on without this "
+                       "worker; their records are processed again", len(stale))
+    if len(stale) < len(batches):
+        await send(node, {tp: batch for tp, batch in batches.items() if tp not in stale})
+    else:
+        sender._in_flight.discard(node)
+
+
+class ChangesArrive(Sensor):  # type: ignore[misc]
+    """Tells of changes of tables that did not reach their changelog; stock has a line in the log for it."""
+
+    def __init__(self, app: Any, failed: Callable[[], None]) -> None:
+        self._app, self._failed = app, failed
+        super().__init__()
+
+    def on_send_initiated(self, producer: Any, topic: str, message: Any, keysize: int, valsize: int) -> Any:
+        """The topic is what its end is told by."""
+        return topic
+
+    def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
+        """It was given up."""
+        if state in self._app.tables.changelog_topics:
+            self._failed()
+
+
+class OnlyMembersWrite(Consumer):
+    """Of the consumer: what goes to changelogs goes as a member, and what does not arrive is not committed.
+
+    Transactions have the fence of their own.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.membership = Membership(self.app.conf.broker_session_timeout)
+        #: Whether this generation has changes that are in no changelog: its records have to be repeated.
+        self._unwritten = False
+        if not self.in_transaction:
+            self.app.sensors.add(ChangesArrive(self.app, self._change_failed))
+            must_run(self.app, "changelogs", self._unwritten_problem)
+
+    def _change_failed(self) -> None:
+        self._unwritten = True
+
+    def _unwritten_problem(self) -> str | None:
+        if not self._unwritten or self.membership.lost:
+            return None
+        return "a change of a table did not reach its changelog"
+
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        """From the first assignment on it is known whether this is a member."""
+        coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
+        if not self.in_transaction and watch(coordinator, self.membership):
+            self._guard_producer()
+        self._unwritten = False
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    def _guard_producer(self) -> None:
+        sender = getattr(getattr(self.app.producer, "_producer", None), "_sender", None)
+        # An idempotent one could not do without a batch in the middle.
+        if sender is None or sender._txn_manager is not None or hasattr(sender, _MARK):
+            return
+        setattr(sender, _MARK, self.membership)
+        sender._send_produce_req = partial(
+            send_as_member, sender, sender._send_produce_req, self.membership,
+            lambda topic: topic in self.app.tables.changelog_topics)
+
+    async def _commit(self, offsets: Mapping[Any, int]) -> bool:
+        """Commit, unless a change is missing in its changelog: its record must be processed again."""
+        return not self._unwritten and bool(await super()._commit(offsets))

@@ -1,0 +1,175 @@
+"""Who is no member any more writes to no changelog; real workers, frozen for longer than a session."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.repairs.membership import Membership, NoMember, send_as_member, watch
+from faust_assigner.testing.broker import broker_process
+from tests.support.workers.fleet import Fleet
+from tests.support.workers.load import Load, judge
+from tests.support.workers.virtual import Worker, running
+
+CHANGES, OUTPUTS = ("changes", 0), ("outputs", 0)
+
+
+class Batch:
+    """What waits to be sent, made at ``_ctime``."""
+
+    def __init__(self, made_at: float) -> None:
+        self._ctime = made_at
+        self.error: BaseException | None = None
+
+    def failure(self, exception: BaseException) -> None:
+        """It was given up."""
+        self.error = exception
+
+
+class TP(tuple[str, int]):
+    """A topic and a number."""
+
+    topic = property(lambda self: self[0])
+    partition = property(lambda self: self[1])
+
+
+class Sender:
+    """aiokafka's, which remembers what reached the broker."""
+
+    def __init__(self) -> None:
+        self._in_flight, self._muted_partitions = {1}, {TP(CHANGES), TP(OUTPUTS)}
+        self.sent: list[TP] = []
+
+    async def send(self, node: int, batches: Mapping[TP, Batch]) -> None:
+        """Send."""
+        self.sent += batches
+        self._in_flight.discard(node)
+        self._muted_partitions -= set(batches)
+
+
+async def attempt(membership: Membership, batches: Mapping[TP, Batch]) -> Sender:
+    """One produce request."""
+    sender = Sender()
+    await send_as_member(sender, sender.send, membership, lambda topic: topic == "changes", 1, batches)
+    assert not sender._in_flight
+    assert not sender._muted_partitions & set(batches)
+    return sender
+
+
+@pytest.mark.timeout(60)
+async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -> None:
+    """A silent broker: the session may be over, or not."""
+    now = [0.0]
+    membership, batch = Membership(6.0, lambda: now[0]), Batch(1.0)
+    now[0] = 6.0
+    sending = asyncio.create_task(attempt(membership, {TP(CHANGES): batch}))
+    await asyncio.sleep(0.2)
+    assert not sending.done()
+    membership.hear(1.0)
+    assert (await sending).sent == [CHANGES]
+    assert batch.error is None
+
+
+@pytest.mark.timeout(60)
+async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> None:
+    """Those made before it joined again, too; those made after it are a member's."""
+    now = [0.0]
+    membership = Membership(6.0, lambda: now[0])
+    now[0] = 40.0
+    old, output = Batch(1.0), Batch(1.0)
+    sending = asyncio.create_task(attempt(membership, {TP(CHANGES): old, TP(OUTPUTS): output}))
+    await asyncio.sleep(0.1)
+    membership.lose()
+    assert (await sending).sent == [OUTPUTS]
+    assert isinstance(old.error, NoMember)
+    assert output.error is None
+    now[0] = 41.0
+    membership.join()
+    late, fresh = Batch(40.5), Batch(41.5)
+    assert (await attempt(membership, {TP(CHANGES): late})).sent == []
+    assert (await attempt(membership, {TP(CHANGES): fresh})).sent == [CHANGES]
+
+
+async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
+    """And a refusal ends the membership at once."""
+    heard: list[str] = []
+
+    async def beat() -> bool:
+        return True
+
+    async def complete() -> None:
+        heard.append("joined")
+
+    coordinator = SimpleNamespace(_do_heartbeat=beat, reset_generation=lambda: heard.append("reset"),
+                                  _on_join_complete=complete)
+    membership = Membership(3600.0)
+    assert watch(coordinator, membership)
+    assert await coordinator._do_heartbeat()
+    assert membership.is_sure()
+    coordinator.reset_generation()
+    assert (membership.lost, membership.is_sure()) == (True, False)
+    await coordinator._on_join_complete()
+    assert membership.is_sure()
+    assert heard == ["reset", "joined"]
+    assert not watch(SimpleNamespace(), membership)
+
+
+@pytest.mark.timeout(60)
+async def test_a_record_whose_change_did_not_arrive_is_not_committed() -> None:
+    """Stock says so in the log and commits; at the next death the row lacks the change. Then it ends."""
+    worker = Worker(repaired=True, broker_commit_interval=0.05)
+    async with running(worker):
+        await worker.rebalance([0])
+        worker.send_orders(5)
+        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5)
+        send = worker.app.producer.send
+
+        async def refused(topic: str, *args: Any, **kwargs: Any) -> Any:
+            if topic != worker.changelog().topic:
+                return await send(topic, *args, **kwargs)
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(NoMember("given up"))
+            return failed
+
+        worker.app.producer.send = refused
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.offsets) == 10)
+        assert await worker.until(lambda: worker.app.crash_reason is not None, 10.0)
+        assert worker.logs.committed[worker.source()] == 5
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(240)
+def test_a_worker_frozen_for_longer_than_its_session_spoils_no_row(tmp_path: Path) -> None:
+    """Stock's overwrites rows of the new owner, and believes its files hold what that one has changed."""
+    app_id = f"frozen-{time.time_ns()}"
+    with broker_process() as broker:
+        fleet = Fleet(app_id, broker.bootstrap, 4, tmp_path, session_s=3.0)
+        load = Load(broker.bootstrap, app_id, 4, orders_per_s=20.0)
+        try:
+            load.prepare(20)
+            for name in ("worker-1", "worker-2"):
+                fleet.start(name)
+            load.start()
+            fleet.settle(workers=2, quiet_s=1.0)
+            for name in ("worker-1", "worker-2", "worker-1"):
+                generation = fleet.generation()
+                fleet.workers[name].process.send_signal(signal.SIGSTOP)
+                time.sleep(8.0)
+                fleet.workers[name].process.send_signal(signal.SIGCONT)
+                fleet.settle(workers=2, after=generation + 1, quiet_s=1.0)
+            load.stop()
+            fleet.drain(sum(load.sent))
+            verdict = judge(load, fleet.orders(), fleet.totals())
+            assert (verdict.lost, verdict.wrong_rows) == (0, ())
+        finally:
+            load.stop()
+            fleet.stop()
