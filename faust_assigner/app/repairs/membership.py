@@ -21,7 +21,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
-from faust import Sensor
 from mode import get_logger
 
 from faust_assigner.app.repairs.watchdog import must_run
@@ -134,23 +133,6 @@ async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], A
         sender._in_flight.discard(node)
 
 
-class ChangesArrive(Sensor):  # type: ignore[misc]
-    """Tells of changes of tables that did not reach their changelog; stock has a line in the log for it."""
-
-    def __init__(self, app: Any, failed: Callable[[], None]) -> None:
-        self._app, self._failed = app, failed
-        super().__init__()
-
-    def on_send_initiated(self, producer: Any, topic: str, message: Any, keysize: int, valsize: int) -> Any:
-        """The topic is what its end is told by."""
-        return topic
-
-    def on_send_error(self, producer: Any, exc: BaseException, state: Any) -> None:
-        """It was given up."""
-        if state in self._app.tables.changelog_topics:
-            self._failed()
-
-
 class OnlyMembersWrite(Consumer):
     """Of the consumer: what goes to changelogs goes as a member, and what does not arrive is not committed.
 
@@ -163,11 +145,24 @@ class OnlyMembersWrite(Consumer):
         #: Whether this generation has changes that are in no changelog: its records have to be repeated.
         self._unwritten = False
         if not self.in_transaction:
-            self.app.sensors.add(ChangesArrive(self.app, self._change_failed))
+            producer = self.app.producer
+            producer.send = partial(self._send, producer.send)
             must_run(self.app, "changelogs", self._unwritten_problem)
 
-    def _change_failed(self) -> None:
-        self._unwritten = True
+    async def _send(self, send: Callable[..., Awaitable[Any]], topic: str, *args: Any, **kwargs: Any) -> Any:
+        if topic not in self.app.tables.changelog_topics:
+            return await send(topic, *args, **kwargs)
+        try:
+            sent = await send(topic, *args, **kwargs)
+        except Exception:
+            self._unwritten = True
+            raise
+        sent.add_done_callback(self._change_sent)
+        return sent
+
+    def _change_sent(self, sent: asyncio.Future[Any]) -> None:
+        if sent.cancelled() or sent.exception() is not None:
+            self._unwritten = True
 
     def _unwritten_problem(self) -> str | None:
         if not self._unwritten or self.membership.lost:

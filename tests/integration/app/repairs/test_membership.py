@@ -16,7 +16,7 @@ from faust_assigner.app.repairs.membership import Membership, NoMember, send_as_
 from faust_assigner.testing.broker import broker_process
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
-from tests.support.workers.virtual import Worker, running
+from tests.support.workers.virtual import VirtualProducer, Worker, running
 
 CHANGES, OUTPUTS = ("changes", 0), ("outputs", 0)
 
@@ -122,23 +122,24 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_a_record_whose_change_did_not_arrive_is_not_committed() -> None:
+async def test_a_record_whose_change_did_not_arrive_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stock says so in the log and commits; at the next death the row lacks the change. Then it ends."""
+    refuses, send = False, VirtualProducer.send
+
+    async def maybe_refused(self: VirtualProducer, topic: str, *args: Any, **kwargs: Any) -> Any:
+        if not refuses or topic != worker.changelog().topic:
+            return await send(self, topic, *args, **kwargs)
+        failed = asyncio.get_running_loop().create_future()
+        failed.set_exception(NoMember("given up"))
+        return failed
+
+    monkeypatch.setattr(VirtualProducer, "send", maybe_refused)
     worker = Worker(repaired=True, broker_commit_interval=0.05)
     async with running(worker):
         await worker.rebalance([0])
         worker.send_orders(5)
         assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5)
-        send = worker.app.producer.send
-
-        async def refused(topic: str, *args: Any, **kwargs: Any) -> Any:
-            if topic != worker.changelog().topic:
-                return await send(topic, *args, **kwargs)
-            failed = asyncio.get_running_loop().create_future()
-            failed.set_exception(NoMember("given up"))
-            return failed
-
-        worker.app.producer.send = refused
+        refuses = True
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.offsets) == 10)
         assert await worker.until(lambda: worker.app.crash_reason is not None, 10.0)

@@ -156,7 +156,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
 HOSTS = _hosts()
 
 #: Described by Faust, for everybody to override.
-PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "ChangesArrive", "PartitionAssignor"}
+PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "PartitionAssignor"}
 
 
 def test_every_method_the_mixins_override_is_in_the_table() -> None:
