@@ -15,6 +15,7 @@ SIGUSR1 makes it write its totals beside the journal, the active part and its co
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -30,6 +31,8 @@ APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
 JOURNAL = Path(ENV["JOURNAL"])
 ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
 PRELOADED = "bulk-"
+#: Seconds that each order takes before its total changes.
+WORK_S = float(ENV.get("WORK_S", "0"))
 SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
 
 SETTINGS = {
@@ -91,6 +94,8 @@ async def remember_customer(customers: faust.StreamT[int]) -> None:
 async def add_order(orders: faust.StreamT[Order]) -> None:
     """Join the order with its customer and add it to the customer's total."""
     async for customer, order in orders.items():
+        if WORK_S:
+            await asyncio.sleep(WORK_S)
         totals[customer] = added(totals.get(customer) or Totals(), order, rates.get(customer))
         if SENDS_OUTPUTS:
             await outputs_topic.send(key=customer, value=order.number)

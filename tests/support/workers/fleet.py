@@ -72,6 +72,7 @@ class Fleet(Processes[Worker]):
     session_s: float = 10.0
     static: bool = False
     outputs: bool = False
+    work_s: float = 0.0
     #: More of Faust's settings, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Fleet(Processes[Worker]):
             "FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap, "FLEET_ASSIGNOR": chosen,
             "FLEET_PARTITIONS": str(self.partitions), "FLEET_REPLICAS": str(self.replicas),
             "FLEET_NAME": name, "FLEET_INSTANCE": name if self.static else "",
-            "FLEET_OUTPUTS": str(int(self.outputs)),
+            "FLEET_OUTPUTS": str(int(self.outputs)), "FLEET_WORK_S": str(self.work_s),
             "FLEET_SESSION_S": str(self.session_s), "FLEET_SETTINGS": json.dumps(dict(self.settings)),
             "FLEET_DATA": str(folder / "data"), "FLEET_JOURNAL": str(folder / "journal"),
         }, level="info")

@@ -153,8 +153,8 @@ def test_a_worker_frozen_for_longer_than_its_session_spoils_no_row(tmp_path: Pat
     """Stock's overwrites rows of the new owner, and believes its files hold what that one has changed."""
     app_id = f"frozen-{time.time_ns()}"
     with broker_process() as broker:
-        fleet = Fleet(app_id, broker.bootstrap, 4, tmp_path, session_s=3.0)
-        load = Load(broker.bootstrap, app_id, 4, orders_per_s=20.0)
+        fleet = Fleet(app_id, broker.bootstrap, 4, tmp_path, session_s=3.0, work_s=0.025)
+        load = Load(broker.bootstrap, app_id, 4, orders_per_s=15.0)
         try:
             load.prepare(20)
             for name in ("worker-1", "worker-2"):
@@ -164,7 +164,7 @@ def test_a_worker_frozen_for_longer_than_its_session_spoils_no_row(tmp_path: Pat
             for name in ("worker-1", "worker-2", "worker-1"):
                 generation = fleet.generation()
                 fleet.workers[name].process.send_signal(signal.SIGSTOP)
-                time.sleep(8.0)
+                time.sleep(7.0)
                 fleet.workers[name].process.send_signal(signal.SIGCONT)
                 fleet.settle(workers=2, after=generation + 1, quiet_s=1.0)
             load.stop()
