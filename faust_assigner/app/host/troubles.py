@@ -179,6 +179,8 @@ TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of("aiokafka.producer.message_accumulator:MessageBatch",
         ("_ctime", "set in __init__", "repairs",
          "when its first record was made", _FORMER),
+        ("_msg_futures", "set in __init__", "repairs",
+         "who waits for its records", _FORMER),
         ("failure", "(self, exception)", "repairs",
          "gives its records up", _FORMER),
     ),

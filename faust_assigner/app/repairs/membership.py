@@ -114,17 +114,23 @@ def watch(coordinator: Any, membership: Membership) -> bool:
 
 
 async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
-                         membership: Membership, is_changelog: Callable[[str], bool], node: int,
-                         batches: Mapping[Any, Any]) -> None:
-    """aiokafka's produce request without the batches of changelogs that may be sent by nobody any more."""
+                         membership: Membership, is_changelog: Callable[[str], bool],
+                         dropped: Callable[[], None], node: int, batches: Mapping[Any, Any]) -> None:
+    """aiokafka's produce request without the batches of changelogs that may be sent by nobody any more.
+
+    Nobody is told of each record, stock would log two lines for each; ``dropped()`` is called once.
+    """
     changes = {tp: batch for tp, batch in batches.items() if is_changelog(tp.topic)}
     while changes and not membership.is_sure() and not membership.lost:
         await asyncio.sleep(LOOK_S)
     stale = {tp: batch for tp, batch in changes.items() if membership.is_stale(batch._ctime)}
     for tp, batch in stale.items():
+        batch._msg_futures.clear()
         batch.failure(exception=NoMember(f"{tp.topic}-{tp.partition}"))
+        batch.future.exception()  # flush() has it; nobody else asks
         sender._muted_partitions.discard(tp)
     if stale:
+        dropped()
         logger.warning("Changes of %d changelog partitions were not sent: the group has gone on without this "
                        "worker; their records are processed again", len(stale))
     if len(stale) < len(batches):
@@ -155,14 +161,17 @@ class OnlyMembersWrite(Consumer):
         try:
             sent = await send(topic, *args, **kwargs)
         except Exception:
-            self._unwritten = True
+            self._change_missing()
             raise
         sent.add_done_callback(self._change_sent)
         return sent
 
     def _change_sent(self, sent: asyncio.Future[Any]) -> None:
         if sent.cancelled() or sent.exception() is not None:
-            self._unwritten = True
+            self._change_missing()
+
+    def _change_missing(self) -> None:
+        self._unwritten = True
 
     def _unwritten_problem(self) -> str | None:
         if not self._unwritten or self.membership.lost:
@@ -185,7 +194,7 @@ class OnlyMembersWrite(Consumer):
         setattr(sender, _MARK, self.membership)
         sender._send_produce_req = partial(
             send_as_member, sender, sender._send_produce_req, self.membership,
-            lambda topic: topic in self.app.tables.changelog_topics)
+            lambda topic: topic in self.app.tables.changelog_topics, self._change_missing)
 
     async def _commit(self, offsets: Mapping[Any, int]) -> bool:
         """Commit, unless a change is missing in its changelog: its record must be processed again."""

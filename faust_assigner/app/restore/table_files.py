@@ -87,8 +87,10 @@ class CarefulStore(UndoableStore):
     def _put_aside(self, partition: int, reason: object) -> None:
         path = self.partition_path(partition)
         aside = path.with_name(path.name + ASIDE)
-        if aside.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
+        # What is there may be a file, and neither takes the place of the other.
+        shutil.rmtree(aside, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         with contextlib.suppress(FileNotFoundError):
             os.replace(path, aside)
         self.set_aside[partition] += 1

@@ -69,19 +69,26 @@ def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> N
         is_as_the_model_says(it)
 
 
-@pytest.mark.parametrize("damage", [
-    pytest.param(scramble("MANIFEST*"), id="manifest scrambled"),
-    pytest.param(remove("MANIFEST*"), id="manifest gone", marks=pytest.mark.slow),
-    pytest.param(truncate("CURRENT"), id="CURRENT cut", marks=pytest.mark.slow),
-    pytest.param(replace_by_file, id="a file", marks=pytest.mark.slow)])
+def twice(damage: Damage) -> tuple[Damage, Damage]:
+    """The same again."""
+    return damage, damage
+
+
+@pytest.mark.parametrize("damages", [
+    pytest.param(twice(scramble("MANIFEST*")), id="manifest scrambled"),
+    pytest.param(twice(remove("MANIFEST*")), id="manifest gone", marks=pytest.mark.slow),
+    pytest.param(twice(truncate("CURRENT")), id="CURRENT cut", marks=pytest.mark.slow),
+    pytest.param(twice(replace_by_file), id="a file", marks=pytest.mark.slow),
+    pytest.param((replace_by_file, truncate("CURRENT")), id="a file, then a folder", marks=pytest.mark.slow),
+    pytest.param((truncate("CURRENT"), replace_by_file), id="a folder, then a file", marks=pytest.mark.slow)])
 def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
-        tmp_path: Path, damage: Damage) -> None:
+        tmp_path: Path, damages: tuple[Damage, Damage]) -> None:
     """Stock ends at each start, and each start rebalances the group."""
     with troubled(tmp_path, preload=500) as it:
         it.start()
         it.load.start()
         assert it.until(lambda _: it.done > 20)
-        for _ in range(2):
+        for damage in damages:
             it.fleet.terminate("worker-1")
             damage(databases(it)[0])
             done = it.done

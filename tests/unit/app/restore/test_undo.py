@@ -131,4 +131,4 @@ def test_without_transactions_nothing_is_written_down(database: Any) -> None:
     plain._set(b"a", b"10")
     plain._del(b"b")
     assert rows(database) == {b"a": b"10"}
-    assert not any(key.startswith(PREFIX) for key in database.keys())
+    assert not any(key.startswith(PREFIX) for key in database)
