@@ -13,6 +13,7 @@ UNDONE = "tests/unit/app/restore/test_undo.py"
 WAITS = f"{MEMBER}::test_changes_wait_while_nobody_knows_and_go_when_the_group_answers"
 FORMER = f"{MEMBER}::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
 ANSWER = f"{MEMBER}::test_an_answer_counts_from_when_it_was_asked_for"
+LOOKED = f"{MEMBER}::test_a_request_that_waited_for_its_connection_is_looked_at_again"
 MISSED = f"{MEMBER}::test_a_record_whose_change_did_not_arrive_is_not_committed"
 
 _MEMBERS = (
@@ -25,6 +26,11 @@ _MEMBERS = (
            "return self.lost or made_at < self._since", "return made_at < self._since", (FORMER,)),
     Mutant("a worker that the group refuses goes on as a member", MEMBERSHIP,
            "        membership.lose()\n        reset()\n", "        reset()\n", (ANSWER,)),
+    Mutant("a request that waited for its connection is written by who is no member any more", MEMBERSHIP,
+           "        while changes:\n", "        while False:\n", (f"{LOOKED}[changes-False-False]",)),
+    Mutant("a request of a former member is written once it is a member again", MEMBERSHIP,
+           "if membership.losses != losses or membership.lost:", "if membership.lost:",
+           (f"{LOOKED}[changes-True-False]",)),
     Mutant("a partition whose change was dropped is never sent to again", MEMBERSHIP,
            "        sender._muted_partitions.discard(tp)\n", "", (FORMER,)),
     Mutant("a node that only dropped changes were for is never sent to again", MEMBERSHIP,

@@ -25,6 +25,7 @@ _SEEK = _REPAIRS + "test_parting.py::test_committed_offsets_are_asked_for_at_onc
 _LEAVES = _REPAIRS + "test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
 _FORMER = _REPAIRS + "test_membership.py::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
 _ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was_asked_for"
+_LOOKED = _REPAIRS + "test_membership.py::test_a_request_that_waited_for_its_connection_is_looked_at_again"
 _FROZEN = _REPAIRS + "test_membership.py::test_a_worker_frozen_for_longer_than_its_session_spoils_no_row"
 _MISSED = _REPAIRS + "test_membership.py::test_a_record_whose_change_did_not_arrive_is_not_committed"
 _UNDONE = ("tests/integration/app/test_exactly_once.py::"
@@ -175,6 +176,14 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "partitions that are sent to", _FORMER),
         ("_txn_manager", "set in __init__", "repairs",
          "whether it counts what it sends", _FROZEN),
+    ),
+    *rows_of("aiokafka.client:AIOKafkaClient",
+        ("ready", "async (self, node_id, *, group=)", "repairs",
+         "connects; a client that is ready writes at once", _LOOKED),
+    ),
+    *rows_of("aiokafka.protocol.produce:ProduceRequest",
+        ("_topics", "set in __init__", "repairs",
+         "whether it carries changes", _LOOKED),
     ),
     *rows_of("aiokafka.producer.message_accumulator:MessageBatch",
         ("_ctime", "set in __init__", "repairs",

@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from mode import get_logger
 
 from faust_assigner.app.repairs.watchdog import must_run
@@ -54,6 +54,8 @@ class Membership:
         #: Since when it has been a member again; what is older was made by a former one.
         self._since = float("-inf")
         self.lost = False
+        #: How often a membership has ended.
+        self.losses = 0
 
     def hear(self, asked_at: float) -> None:
         """A heartbeat sent at ``asked_at`` was answered: the session lasts from there at least."""
@@ -62,6 +64,7 @@ class Membership:
     def lose(self) -> None:
         """The group does not know this member, or not in this generation."""
         self.lost = True
+        self.losses += 1
 
     def join(self) -> None:
         """A member of a new generation."""
@@ -139,6 +142,34 @@ async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], A
         sender._in_flight.discard(node)
 
 
+class MembersClient:
+    """A producer's client of aiokafka: a request with changes is written while this is sure to be a member.
+
+    Between its making and its writing there may be the time that a connection takes, or a freeze in it.
+    """
+
+    def __init__(self, client: Any, membership: Membership, is_changelog: Callable[[str], bool]) -> None:
+        self._client, self._membership, self._is_changelog = client, membership, is_changelog
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def send(self, node_id: int, request: Any, **options: Any) -> Any:
+        """Send it; raises RequestTimedOutError, after which the sender looks at its batches anew."""
+        membership, losses = self._membership, self._membership.losses
+        changes = any(self._is_changelog(topic) for topic, _ in getattr(request, "_topics", ()))
+        while changes:
+            # Once that is so, the client writes at once; there is no other wait from the look to the write.
+            if not await self._client.ready(node_id):
+                raise NodeNotReadyError(f"node {node_id}")
+            if membership.losses != losses or membership.lost:
+                raise RequestTimedOutError("the group has gone on without this worker")
+            if membership.is_sure():
+                break
+            await asyncio.sleep(LOOK_S)
+        return await self._client.send(node_id, request, **options)
+
+
 class OnlyMembersWrite(Consumer):
     """Of the consumer: what goes to changelogs goes as a member, and what does not arrive is not committed.
 
@@ -156,7 +187,7 @@ class OnlyMembersWrite(Consumer):
             must_run(self.app, "changelogs", self._unwritten_problem)
 
     async def _send(self, send: Callable[..., Awaitable[Any]], topic: str, *args: Any, **kwargs: Any) -> Any:
-        if topic not in self.app.tables.changelog_topics:
+        if not self._is_changelog(topic):
             return await send(topic, *args, **kwargs)
         try:
             sent = await send(topic, *args, **kwargs)
@@ -192,9 +223,13 @@ class OnlyMembersWrite(Consumer):
         if sender is None or sender._txn_manager is not None or hasattr(sender, _MARK):
             return
         setattr(sender, _MARK, self.membership)
+        sender.client = MembersClient(sender.client, self.membership, self._is_changelog)
         sender._send_produce_req = partial(
-            send_as_member, sender, sender._send_produce_req, self.membership,
-            lambda topic: topic in self.app.tables.changelog_topics, self._change_missing)
+            send_as_member, sender, sender._send_produce_req, self.membership, self._is_changelog,
+            self._change_missing)
+
+    def _is_changelog(self, topic: str) -> bool:
+        return topic in self.app.tables.changelog_topics
 
     async def _commit(self, offsets: Mapping[Any, int]) -> bool:
         """Commit, unless a change is missing in its changelog: its record must be processed again."""

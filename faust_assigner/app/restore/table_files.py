@@ -124,9 +124,15 @@ class CarefulStore(UndoableStore):
                 logger.info("closing db %s partition %s", tp.topic, tp.partition)
 
     def undo(self, partition: int) -> None:
-        """Take back what no commit covers, in a database that is ours."""
-        if self._is_ours():
+        """Take back what no commit covers, in a database that is ours; raises what waiting may mend."""
+        if not self._is_ours():
+            return
+        try:
             super().undo(partition)
+        except Exception as error:
+            if is_storage_error(error) and is_damage(error):
+                self._condemned.add(partition)  # set aside when it is opened next
+            raise
 
     # -- reading and writing
 

@@ -12,8 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import RequestTimedOutError
 
-from faust_assigner.app.repairs.membership import Membership, NoMember, send_as_member, watch
+from faust_assigner.app.repairs.membership import (
+    MembersClient,
+    Membership,
+    NoMember,
+    send_as_member,
+    watch,
+)
 from faust_assigner.testing.broker import broker_process
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
@@ -107,6 +114,66 @@ async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> 
     assert (await attempt(membership, {TP(CHANGES): fresh})).sent == [CHANGES]
 
 
+class Client:
+    """aiokafka's client; its connection takes until ``connected``."""
+
+    def __init__(self) -> None:
+        self.connected = asyncio.Event()
+        self.sent: list[Any] = []
+
+    async def ready(self, node_id: int) -> bool:
+        """Connect."""
+        await self.connected.wait()
+        return True
+
+    async def send(self, node_id: int, request: Any) -> str:
+        """Write."""
+        self.sent.append(request)
+        return "answer"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("topic", "again", "sent"), [
+    ("changes", False, False), ("changes", True, False), ("outputs", False, True)])
+async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
+        topic: str, again: bool, sent: bool) -> None:
+    """Made by a member, written by a former one, or by one that has joined again since."""
+    now, client = [0.0], Client()
+    membership = Membership(6.0, lambda: now[0])
+    request = SimpleNamespace(_topics=[(topic, [])])
+    guarded = MembersClient(client, membership, lambda name: name == "changes")
+    sending = asyncio.create_task(guarded.send(1, request))
+    await asyncio.sleep(0.05)
+    now[0] = 12.0  # frozen meanwhile
+    client.connected.set()
+    await asyncio.sleep(0.05)
+    assert bool(client.sent) == sent
+    membership.lose()
+    if again:
+        membership.join()
+    if sent:
+        assert await sending == "answer"
+    else:
+        with pytest.raises(RequestTimedOutError):
+            await sending
+        assert not client.sent
+
+
+@pytest.mark.timeout(60)
+async def test_a_request_goes_on_once_the_group_has_answered() -> None:
+    """The session was not over."""
+    now, client = [0.0], Client()
+    membership = Membership(6.0, lambda: now[0])
+    client.connected.set()
+    now[0] = 12.0
+    guarded = MembersClient(client, membership, lambda name: name == "changes")
+    sending = asyncio.create_task(guarded.send(1, SimpleNamespace(_topics=[("changes", [])])))
+    await asyncio.sleep(0.1)
+    assert not client.sent
+    membership.hear(11.0)
+    assert await sending == "answer"
+
+
 async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     """And a refusal ends the membership at once."""
     heard: list[str] = []
@@ -148,11 +215,11 @@ async def test_a_record_whose_change_did_not_arrive_is_not_committed(monkeypatch
     async with running(worker):
         await worker.rebalance([0])
         worker.send_orders(5)
-        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5)
+        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 5, 20.0)
         refuses = True
         worker.send_orders(5)
-        assert await worker.until(lambda: len(worker.offsets) == 10)
-        assert await worker.until(lambda: worker.app.crash_reason is not None, 10.0)
+        assert await worker.until(lambda: len(worker.offsets) == 10, 20.0)
+        assert await worker.until(lambda: worker.app.crash_reason is not None, 20.0)
         assert worker.logs.committed[worker.source()] == 5
     gc.collect()  # asyncio says now what nobody asked for, not in the middle of another test
 
