@@ -12,13 +12,14 @@ import rocksdict
 
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.restore import undo
+from faust_assigner.app.restore.table_files import CarefulStore
 from faust_assigner.app.restore.undo import PREFIX, UndoableStore, put_back, undo_key
 
 
 class Plain:
     """Faust's RocksDB store, as far as it matters: one database, the partition of the event."""
 
-    use_rocksdict = True
+    use_rocksdict, read_only = True, False
 
     def __init__(self, database: Any, share: Any) -> None:
         self._dbs = {0: database}
@@ -132,3 +133,16 @@ def test_without_transactions_nothing_is_written_down(database: Any) -> None:
     plain._del(b"b")
     assert rows(database) == {b"a": b"10"}
     assert not any(key.startswith(PREFIX) for key in database)
+
+
+def test_a_block_that_cannot_be_read_condemns_the_database(database: Any) -> None:
+    """It is set aside when it is opened next, instead of being waited for."""
+    class Unreadable:
+        def items(self, **_: object) -> Iterator[tuple[bytes, bytes]]:
+            raise Exception("Corruption: block checksum mismatch")
+
+    store = mixed(CarefulStore, into=Plain)(database, None)
+    store._dbs[0] = Unreadable()
+    with pytest.raises(Exception, match="Corruption"):
+        store.undo(0)
+    assert store._condemned == {0}
