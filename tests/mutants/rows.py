@@ -38,6 +38,8 @@ _MEMBERS = (
     Mutant("a record is committed although its change did not arrive", MEMBERSHIP,
            "return not self._unwritten and bool(await super()._commit(offsets))",
            "return bool(await super()._commit(offsets))", (MISSED,)),
+    Mutant("a commit passes changes that are still under way", MEMBERSHIP,
+           "        while awaited & self._under_way:\n", "        while False:\n", (MISSED,)),
     Mutant("a worker with a change that did not arrive lives on and commits nothing", MEMBERSHIP,
            "        return \"a change of a table did not reach its changelog\"\n", "        return None\n",
            (MISSED,)),

@@ -35,6 +35,9 @@ logger = get_logger(__name__)
 #: Seconds between two looks for the answer to a heartbeat.
 LOOK_S = 0.05
 
+#: Seconds between two looks whether changes have arrived, before a commit.
+ARRIVE_S = 0.005
+
 _MARK = "_faust_assigner_membership"
 
 
@@ -181,28 +184,28 @@ class OnlyMembersWrite(Consumer):
         self.membership = Membership(self.app.conf.broker_session_timeout)
         #: Whether this generation has changes that are in no changelog: its records have to be repeated.
         self._unwritten = False
+        #: Changes that have not reached their changelog yet; those that were dropped are not among them.
+        self._under_way: set[Any] = set()
         if not self.in_transaction:
             producer = self.app.producer
-            producer.send = partial(self._send, producer.send)
+            producer.send_soon = partial(self._send_soon, producer.send_soon)
             must_run(self.app, "changelogs", self._unwritten_problem)
 
-    async def _send(self, send: Callable[..., Awaitable[Any]], topic: str, *args: Any, **kwargs: Any) -> Any:
-        if not self._is_changelog(topic):
-            return await send(topic, *args, **kwargs)
-        try:
-            sent = await send(topic, *args, **kwargs)
-        except Exception:
-            self._change_missing()
-            raise
-        sent.add_done_callback(self._change_sent)
-        return sent
+    def _send_soon(self, send_soon: Callable[[Any], Any], change: Any) -> Any:
+        """Of the producer: tables send their changes by it."""
+        if self._is_changelog(change.message.channel.get_topic_name()):
+            self._under_way.add(change)
+            change.add_done_callback(self._change_ended)
+        return send_soon(change)
 
-    def _change_sent(self, sent: asyncio.Future[Any]) -> None:
-        if sent.cancelled() or sent.exception() is not None:
+    def _change_ended(self, change: asyncio.Future[Any]) -> None:
+        self._under_way.discard(change)
+        if change.cancelled() or change.exception() is not None:
             self._change_missing()
 
     def _change_missing(self) -> None:
         self._unwritten = True
+        self._under_way.clear()
 
     def _unwritten_problem(self) -> str | None:
         if not self._unwritten or self.membership.lost:
@@ -215,6 +218,7 @@ class OnlyMembersWrite(Consumer):
         if not self.in_transaction and watch(coordinator, self.membership):
             self._guard_producer()
         self._unwritten = False
+        self._under_way.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _guard_producer(self) -> None:
@@ -232,5 +236,11 @@ class OnlyMembersWrite(Consumer):
         return topic in self.app.tables.changelog_topics
 
     async def _commit(self, offsets: Mapping[Any, int]) -> bool:
-        """Commit, unless a change is missing in its changelog: its record must be processed again."""
+        """Commit once all changes so far have arrived; where one did not, its record must be processed again.
+
+        Stock flushes first, but gives a change in its buffer no more than 0.1 s.
+        """
+        awaited = set(self._under_way)
+        while awaited & self._under_way:
+            await asyncio.sleep(ARRIVE_S)
         return not self._unwritten and bool(await super()._commit(offsets))

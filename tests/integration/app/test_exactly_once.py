@@ -159,17 +159,17 @@ def test_a_row_holds_nothing_of_a_transaction_that_was_aborted(kafka: KafkaServe
         group.start("one")
         group.pass_on(200)
         group.workers["one"].kill()
-        group.send(4000)
+        group.send(1200)
         eager.subscribe([f"{group.app_id}-passed-on"])
         seen = 0
-        for least in (200, 200):
+        for least in (200, 100):
             group.start("one")
             least += seen
             while seen <= least:
                 seen += len(eager.consume(500, timeout=0.1))
             group.workers["one"].kill()
         group.start("one")
-        group.wait_for(group.sent)
+        group.wait_for(group.sent, 180.0)
         group.read(2.0)
         assert sorted(group.seen) == sorted(list(range(1, group.sent // 20 + 1)) * 20)
     finally:
