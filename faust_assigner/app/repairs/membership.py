@@ -95,9 +95,7 @@ def watch(coordinator: Any, membership: Membership) -> bool:
     if hasattr(coordinator, _MARK):
         return True
     setattr(coordinator, _MARK, membership)
-    membership.join()
-    beat, reset, complete = (
-        coordinator._do_heartbeat, coordinator.reset_generation, coordinator._on_join_complete)
+    beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
     async def do_heartbeat() -> Any:
         asked_at = monotonic()
@@ -107,15 +105,11 @@ def watch(coordinator: Any, membership: Membership) -> bool:
         return answered
 
     def reset_generation() -> None:
-        membership.lose()
         reset()
-
-    async def on_join_complete(*args: Any, **kwargs: Any) -> Any:
-        membership.join()
-        return await complete(*args, **kwargs)
+        if not getattr(coordinator, "member_id", ""):  # cooperative rounds keep it where it is still known
+            membership.lose()
 
     coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
-    coordinator._on_join_complete = on_join_complete
     return True
 
 
@@ -216,6 +210,7 @@ class OnlyMembersWrite(Consumer):
         """From the first assignment on it is known whether this is a member."""
         coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
         if not self.in_transaction and watch(coordinator, self.membership):
+            self.membership.join()
             self._guard_producer()
         self._unwritten = False
         self._under_way.clear()

@@ -180,20 +180,16 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     async def beat() -> bool:
         return True
 
-    async def complete() -> None:
-        heard.append("joined")
-
-    coordinator = SimpleNamespace(_do_heartbeat=beat, reset_generation=lambda: heard.append("reset"),
-                                  _on_join_complete=complete)
+    coordinator = SimpleNamespace(_do_heartbeat=beat, reset_generation=lambda: heard.append("reset"))
     membership = Membership(3600.0)
     assert watch(coordinator, membership)
     assert await coordinator._do_heartbeat()
     assert membership.is_sure()
     coordinator.reset_generation()
     assert (membership.lost, membership.is_sure()) == (True, False)
-    await coordinator._on_join_complete()
+    membership.join()
     assert membership.is_sure()
-    assert heard == ["reset", "joined"]
+    assert heard == ["reset"]
     assert not watch(SimpleNamespace(), membership)
 
 
