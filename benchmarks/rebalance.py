@@ -183,9 +183,9 @@ async def _slow_socket(bootstrap: str) -> None:
 
 def records(bootstrap: str, protocol: str) -> str:
     """Records a second read by ten librdkafka members before, during and after one more joins."""
-    from tests.support.librdkafka_members import Cluster, until
-    from tests.support.librdkafka_members import Ledger as Owners
-    from tests.support.librdkafka_members import Member as Reader
+    from tests.support.coordination.librdkafka_members import Cluster, until
+    from tests.support.coordination.librdkafka_members import Ledger as Owners
+    from tests.support.coordination.librdkafka_members import Member as Reader
 
     config = {"group.protocol": protocol, "fetch.wait.max.ms": 50}
     if protocol == "classic":

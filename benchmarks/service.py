@@ -19,7 +19,7 @@ import numpy as np
 
 from faust_assigner.service.client import AbortWarm, Assigned, AssignerClient, Lost, Release, Standbys, Warm
 from faust_assigner.service.client.operator import Operator
-from tests.support.assigner import Instance, instances
+from tests.support.assigning.instances import Instance, instances
 
 
 class Member:

@@ -16,7 +16,7 @@ _UNIFORM = "faust_assigner/coordinator/assignors/uniform.py"
 _CHANGE = "faust_assigner/coordinator/classic_change.py"
 _PROTOCOL = "faust_assigner/coordinator/protocol.py"
 
-_SIMULATOR = "tests/property/test_consumer_machine.py::test_random_lives_keep_every_promise"
+_SIMULATOR = "tests/property/machines/test_consumer_machine.py::test_random_lives_keep_every_promise"
 
 
 def bug(file: str, story: str, old: str, new: str) -> Mutant:

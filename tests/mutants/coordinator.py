@@ -11,7 +11,7 @@ _MEMBERS = "faust_assigner/coordinator/members.py"
 _ROUNDS = "faust_assigner/coordinator/rounds.py"
 _CLASSIC = "faust_assigner/coordinator/classic.py"
 
-_SIMULATOR = "tests/property/test_classic_machine.py::test_random_interleavings_keep_every_promise"
+_SIMULATOR = "tests/property/machines/test_classic_machine.py::test_random_interleavings_keep_every_promise"
 _UNIT = "tests/unit/coordinator/test_classic_"
 _JOIN, _SYNC, _STATIC = f"{_UNIT}join.py::test_", f"{_UNIT}sync.py::test_", f"{_UNIT}static.py::test_"
 _MOVES = f"{_UNIT}transitions.py::test_"

@@ -11,7 +11,7 @@ _REBALANCER, _TARGETS = f"{_HOME}/leading/rebalancer.py", f"{_HOME}/leading/targ
 _ACKS, _RELAY = f"{_HOME}/serving/acks.py", f"{_HOME}/serving/relay.py"
 _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/sessions.py"
 
-_SIMULATOR = "tests/property/test_service_sim.py::test_random_lives_keep_every_promise"
+_SIMULATOR = "tests/property/machines/test_service_sim.py::test_random_lives_keep_every_promise"
 _UNIT = "tests/unit/service/test_"
 _LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
 _PLAN, _LEASES_ = f"{_UNIT}holes_plan.py::", f"{_UNIT}holes_leases.py::"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.consumer_script import Scenario, played, scenarios
+from tests.support.coordination.consumer_script import Scenario, played, scenarios
 
 FOLDER = Path(__file__).with_name("consumer_groups")
 TESTS = FOLDER.parents[1]

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import SETTINGS
-from tests.support.librdkafka_members import Cluster, Ledger, Member, until
+from tests.support.coordination.librdkafka_members import Cluster, Ledger, Member, until
 
 SAME_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("group.")}
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.aiokafka_members import die
+from tests.support.coordination.aiokafka_members import die
 
 DEADLINE_S = 20.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from faust_assigner.testing.kafka import kafka_jars
 from tests.integration.broker.conftest import Scene
-from tests.support.librdkafka_members import until
+from tests.support.coordination.librdkafka_members import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

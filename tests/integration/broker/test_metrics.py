@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.metrics import PREFIX, MetricsPort
-from tests.support.raw_consumer_group import ConsumerScript
+from tests.support.coordination.raw_consumer_group import ConsumerScript
 
 
 def read(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

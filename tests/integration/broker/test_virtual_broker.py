@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.testing.virtual_broker import VirtualBroker
 from tests.integration.broker.conftest import Scene
-from tests.support.librdkafka_members import Cluster, until
+from tests.support.coordination.librdkafka_members import Cluster, until
 from tests.support.raw_client import RawClient
 
 SETTINGS = {

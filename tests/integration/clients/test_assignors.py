@@ -20,7 +20,7 @@ from faust_assigner.clients import (
     RedundantAssignor,
     StickyAssignor,
 )
-from tests.support.aiokafka_members import die
+from tests.support.coordination.aiokafka_members import die
 
 DEADLINE_S = 60.0
 Owned = set[tuple[str, int]]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.server.discovery import KafkaTopics
-from tests.support.assigner import QUICK, Consumer, calls_ended, consumers, instances, settled
+from tests.support.assigning.instances import QUICK, Consumer, calls_ended, consumers, instances, settled
 
 
 @pytest.fixture

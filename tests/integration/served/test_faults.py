@@ -24,7 +24,8 @@ from faust_assigner.service.client.health import is_well
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.conftest import on
-from tests.support.assigner import (
+from tests.support.assigning.history import faults, history
+from tests.support.assigning.instances import (
     QUICK,
     Consumer,
     Instance,
@@ -36,7 +37,6 @@ from tests.support.assigner import (
     until,
     until_state,
 )
-from tests.support.handoff_history import faults, history
 from tests.support.tcp_proxy import proxy_to
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -262,7 +262,7 @@ class Worker:
     def __init__(self, folder: Path, targets: Sequence[str], name: str) -> None:
         self.journal = folder / f"{name}.journal"
         self.journal.touch()
-        command = [sys.executable, "-m", "tests.support.assigner_consumer", ",".join(targets), name]
+        command = [sys.executable, "-m", "tests.support.assigning.consumer", ",".join(targets), name]
         self.process = subprocess.Popen([*command, str(self.journal)])
 
     def lines(self) -> list[tuple[float, str, int]]:

@@ -14,7 +14,7 @@ import pytest
 
 from faust_assigner.service.client import AssignerClient, Release, Warm
 from faust_assigner.service.client.operator import Operator
-from tests.support.assigner import (
+from tests.support.assigning.instances import (
     QUICK,
     Consumer,
     Instance,

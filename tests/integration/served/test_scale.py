@@ -12,8 +12,8 @@ import pytest
 from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.integration.served.test_faults import writing
-from tests.support.assigner import QUICK, Consumer, consumers, instances, settled, until_state
-from tests.support.handoff_history import faults, history
+from tests.support.assigning.history import faults, history
+from tests.support.assigning.instances import QUICK, Consumer, consumers, instances, settled, until_state
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TOPICS = ("--topic", "a=512", "--topic", "b=256", "--topic", "c=192", "--topic", "d=64")

@@ -16,7 +16,15 @@ from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
-from tests.support.assigner import QUICK, Consumer, Instance, calls_ended, consumers, instances, settled
+from tests.support.assigning.instances import (
+    QUICK,
+    Consumer,
+    Instance,
+    calls_ended,
+    consumers,
+    instances,
+    settled,
+)
 from tests.support.certificates import Authority, Pair
 
 pytestmark = pytest.mark.processes

@@ -20,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from faust_assigner.service.client import AbortWarm, Assigned, Release, TopicPartition, Warm
 from faust_assigner.service.errors import BadRequest, NotFound, ServiceRefused
 from faust_assigner.service.faults import Replaced
-from tests.support.assigner import (
+from tests.support.assigning.instances import (
     QUICK,
     Consumer,
     Instance,

@@ -13,7 +13,7 @@ import pytest
 from faust_assigner.service.client.channel import MESSAGE_BYTES
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
-from tests.support.assigner import Consumer, calls_ended, consumers, instances, state, until
+from tests.support.assigning.instances import Consumer, calls_ended, consumers, instances, state, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 PARTITIONS = 1000

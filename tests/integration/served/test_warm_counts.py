@@ -18,7 +18,15 @@ from aiokafka import AIOKafkaProducer
 from examples.warm_counts.store import Counts
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.service.client import TopicPartition
-from tests.support.assigner import QUICK, ROOT, Instance, calls_ended, instances, until, until_state
+from tests.support.assigning.instances import (
+    QUICK,
+    ROOT,
+    Instance,
+    calls_ended,
+    instances,
+    until,
+    until_state,
+)
 
 pytestmark = pytest.mark.processes
 PARTITIONS = 4

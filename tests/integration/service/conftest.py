@@ -17,7 +17,7 @@ from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
-from tests.support.service import LoopClock, virtually
+from tests.support.assigning.consumers import LoopClock, virtually
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from faust_assigner.service.records import Ended
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
-from tests.support.service import Bench, eventually
+from tests.support.assigning.consumers import Bench, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

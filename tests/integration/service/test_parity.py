@@ -8,7 +8,7 @@ from faust_assigner.service.commands import Assignment, Release, Warm
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.records import Action, Consumer, Ended
 from tests.integration.service.conftest import Stores, on_both, on_both_always
-from tests.support.service import Bench, eventually
+from tests.support.assigning.consumers import Bench, eventually
 
 EVENTS = {"events": 8}
 

@@ -17,7 +17,7 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
 )
 from faust_assigner.coordinator.protocol import read_assignment, write_assignment
-from tests.support.consumer_bench import topic_id
+from tests.support.coordination.consumer_bench import topic_id
 
 Owned = dict[str, set[int]]
 #: What each metadata says, by its bytes, so that nobody has to read it as the machine does.

@@ -20,7 +20,7 @@ from tests.property.consumer_sim.acts import GROUP, Setting
 from tests.property.consumer_sim.conversions import Conversions
 from tests.property.consumer_sim.model import Model, Pair, must, pairs
 from tests.property.consumer_sim.seen import look
-from tests.support.consumer_bench import catalogue, topic_id
+from tests.support.coordination.consumer_bench import catalogue, topic_id
 
 NOW = 1_000_000
 A = topic_id("a")

@@ -31,7 +31,7 @@ from tests.property.consumer_sim.acts import GROUP, Act, Setting
 from tests.property.consumer_sim.conversions import Conversions
 from tests.property.consumer_sim.model import Model, Violation, must
 from tests.property.consumer_sim.seen import Seen, check_description, look
-from tests.support.consumer_bench import catalogue
+from tests.support.coordination.consumer_bench import catalogue
 
 MOST_RINGS = 200  # in one wait; a timer that rings more often has been set to the past
 LONGEST_PARKED_MS = 310_000

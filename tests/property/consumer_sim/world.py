@@ -26,7 +26,7 @@ from tests.property.consumer_sim.clients import Client
 from tests.property.consumer_sim.model import must
 from tests.property.consumer_sim.seen import look
 from tests.property.consumer_sim.trial import Trial
-from tests.support.consumer_bench import topic_id
+from tests.support.coordination.consumer_bench import topic_id
 
 INSTANCES = (None, None, "i1", "i2")
 SUBSCRIPTIONS = (("a",), ("a",), ("a", "b"), ("b",), ("c",))

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
 from faust_assigner.coordinator.catalogue import Topic
-from tests.support.consumer_bench import topic_id
+from tests.support.coordination.consumer_bench import topic_id
 
 
 def spec(

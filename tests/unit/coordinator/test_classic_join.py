@@ -7,7 +7,7 @@ import pytest
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Leaver, Protocol
-from tests.support.classic_bench import NO_DELAY, REBALANCE_MS, SESSION_MS, Bench
+from tests.support.coordination.classic_bench import NO_DELAY, REBALANCE_MS, SESSION_MS, Bench
 
 
 def test_a_dynamic_newcomer_is_told_its_id_first() -> None:

@@ -10,7 +10,7 @@ from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.events import Leaver, Protocol
 from faust_assigner.coordinator.offsets import NO_OFFSET, Committed, OffsetBook
 from faust_assigner.coordinator.protocol import subscribed_topics
-from tests.support.classic_bench import NO_DELAY, Bench
+from tests.support.coordination.classic_bench import NO_DELAY, Bench
 
 RETENTION_MS = 60_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Leaver, Protocol, Tick
-from tests.support.classic_bench import REBALANCE_MS, SESSION_MS, Bench
+from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
 def test_a_static_newcomer_needs_no_second_round_trip() -> None:

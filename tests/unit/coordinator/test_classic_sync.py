@@ -8,7 +8,7 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Leaver, Protocol
-from tests.support.classic_bench import REBALANCE_MS, SESSION_MS, Bench
+from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
 def _completing(bench: Bench, members: int = 2) -> list[str]:

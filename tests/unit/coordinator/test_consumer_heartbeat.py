@@ -19,7 +19,7 @@ from faust_assigner.coordinator.events import (
     Tick,
 )
 from faust_assigner.coordinator.settings import ConsumerLimits
-from tests.support.consumer_bench import Bench
+from tests.support.coordination.consumer_bench import Bench
 
 
 def test_the_first_member_gets_everything_with_its_first_answer() -> None:

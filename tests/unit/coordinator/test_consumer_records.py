@@ -19,7 +19,7 @@ from faust_assigner.coordinator.records import (
     TargetEpoch,
     Value,
 )
-from tests.support.consumer_bench import topic_id
+from tests.support.coordination.consumer_bench import topic_id
 
 A = topic_id("a")
 STOOD = CurrentAssignment(3, 2, MemberState.UNREVOKED, {A: {0: 1}}, {A: {1: 1}})

@@ -10,7 +10,7 @@ from faust_assigner.coordinator.consumer import targets
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CatalogueChanged, TargetComputed
 from faust_assigner.coordinator.settings import ConsumerLimits
-from tests.support.consumer_bench import Bench, catalogue, topic_id
+from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
 
 
 def far_away(interval_ms: int = 0) -> Bench:

@@ -16,7 +16,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
-from tests.support.service import LoopClock
+from tests.support.assigning.consumers import LoopClock
 
 ALL = Keys("/g/")
 AT = TopicPartition("t", 0)

@@ -13,7 +13,7 @@ import grpc.aio
 from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, TopicPartition, Warm
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
-from tests.support.assigner import calls_ended, until
+from tests.support.assigning.instances import calls_ended, until
 
 AT = TopicPartition("orders", 1)
 QUICK = Retry(first_s=0.01, most_s=0.05)

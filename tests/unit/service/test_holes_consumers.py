@@ -27,7 +27,7 @@ from faust_assigner.service.store.base import (
     Put,
 )
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.service import Bench, LoopClock, virtually
+from tests.support.assigning.consumers import Bench, LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 # -- 8: answers that check neither caller nor phase --------------------------------------------------------

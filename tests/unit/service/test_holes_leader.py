@@ -34,7 +34,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import Change, View
-from tests.support.service import Bench, LoopClock, eventually, virtually
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, put, store, view_of
 
 # -- 3: a version does not tell a key from the one that came after it -------------------------------------

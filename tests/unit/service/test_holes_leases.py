@@ -21,7 +21,7 @@ from faust_assigner.service.store.base import (
     Write,
 )
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.service import LoopClock, virtually
+from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, put, store
 
 # -- 1: a keepalive that is answered is no lease that lives ---------------------------------------------

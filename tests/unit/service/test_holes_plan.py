@@ -16,7 +16,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.view import View
-from tests.support.service import Bench, eventually, virtually
+from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import store, view_of
 
 # -- 11: topics one by one ---------------------------------------------------------------------------------

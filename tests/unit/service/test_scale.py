@@ -6,7 +6,7 @@ from collections import Counter
 
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.records import Ended
-from tests.support.service import Bench, virtually
+from tests.support.assigning.consumers import Bench, virtually
 from tests.unit.service.stories import store
 
 

@@ -10,7 +10,7 @@ from faust_assigner.service.commands import Assignment
 from faust_assigner.service.records import Action, Assigned, Consumer, Ended
 from faust_assigner.service.store.base import Batch, Delete
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.service import Bench, LoopClock, eventually, virtually
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, AT, put, store
 
 

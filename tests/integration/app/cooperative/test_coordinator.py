@@ -15,7 +15,7 @@ from aiokafka.errors import IllegalGenerationError
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.cooperative_members import TOPIC, Member, Plan, until
+from tests.support.coordination.cooperative_members import TOPIC, Member, Plan, until
 
 pytestmark = pytest.mark.timeout(60)
 

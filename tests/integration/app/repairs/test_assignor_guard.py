@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.app.repairs.leader_guard import guard_leader, readable
-from tests.support.aiokafka_members import die
+from tests.support.coordination.aiokafka_members import die
 from tests.support.faust_group import make_app
 
 

@@ -8,7 +8,7 @@ from faust_assigner.app.round.findings import why_eager
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
 from faust_assigner.wire.runs import Runs
-from tests.support.two_phase_group import ALL, TOPICS, Group
+from tests.support.coordination.two_phase_group import ALL, TOPICS, Group
 
 
 def grown() -> Group:

@@ -1,8 +1,8 @@
 """Scenarios of consumer groups as readable scripts with the answers they must bring.
 
 A file holds scenarios, each a line ``== title``, then commands at the margin with the expected answers
-indented below. ``python -m tests.support.consumer_script FILE`` writes the answers of today into the file, to
-be read before they are kept.
+indented below. ``python -m tests.support.coordination.consumer_script FILE`` writes the answers of today into
+the file, to be read before they are kept.
 
     topics a=4 b=2            limits max_size=2 policy=upgrade interval=1000 session=45000
     join m1 reads=a,b         beat m1 1 owns=a:0,1        leave m1 epoch=-2 instance=i1
@@ -37,7 +37,7 @@ from faust_assigner.coordinator.protocol import read_assignment, write_assignmen
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 from faust_assigner.coordinator.states import GroupLimits
 from tests.property.consumer_sim.clients import subscription
-from tests.support.consumer_bench import Bench, topic_id
+from tests.support.coordination.consumer_bench import Bench, topic_id
 
 Words = Mapping[str, str]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.testing.broker import BrokerProcess
-from tests.support.librdkafka_members import Cluster, Ledger, Member, until
+from tests.support.coordination.librdkafka_members import Cluster, Ledger, Member, until
 
 SETTINGS = (
     "group.consumer.heartbeat.interval.ms=500",

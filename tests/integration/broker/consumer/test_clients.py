@@ -7,7 +7,7 @@ import time
 from aiokafka import AIOKafkaConsumer
 
 from tests.integration.broker.conftest import Scene
-from tests.support.librdkafka_members import Member, until
+from tests.support.coordination.librdkafka_members import Member, until
 from tests.support.raw_client import RawClient
 
 

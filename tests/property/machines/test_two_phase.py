@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.coordination.two_phase_group import ALL, Group
 from tests.support.examples import examples
-from tests.support.two_phase_group import ALL, Group
 
 NAMES = st.sampled_from("abcde")
 #: What happens before a round, and who misses its answer.

@@ -9,7 +9,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import SETTINGS, KafkaServer
-from tests.support.raw_consumer_group import ConsumerScript, span
+from tests.support.coordination.raw_consumer_group import ConsumerScript, span
 
 Story = Callable[[ConsumerScript], None]
 SAME_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("group.")}

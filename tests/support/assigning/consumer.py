@@ -1,6 +1,6 @@
 """A consumer as a process: it writes a journal of what it works on, for tests that stop and kill it.
 
-    python -m tests.support.assigner_consumer TARGETS NAME JOURNAL
+    python -m tests.support.assigning.consumer TARGETS NAME JOURNAL
 
 A line is ``time partition epoch``: one for each partition that it may work on, every 20 ms.
 """
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.support.assigner import Consumer
+from tests.support.assigning.instances import Consumer
 
 
 async def live(targets: str, name: str, journal: Path) -> None:

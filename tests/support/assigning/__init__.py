@@ -1,0 +1,1 @@
+"""What tests of the assigner service share: its processes, its consumers, its history."""
