@@ -14,6 +14,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
+from faust_assigner.clients import member as clients_member
 
 DEADLINE_S = 60.0
 
@@ -293,12 +294,15 @@ async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path
         await broker.stop()
 
 
-async def test_who_stops_while_it_joins_is_in_no_round(bootstrap: str) -> None:
+async def test_who_stops_while_it_joins_is_in_no_round(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its join is parked and nothing behind it is heard, so its goodbye takes another way."""
+    monkeypatch.setattr(clients_member, "GOODBYE_S", 1.5)
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
-        crowd.diaries["a"].slow_s = 2.0  # the next round waits for it
+        crowd.diaries["a"].slow_s = 4.0  # the next round waits for it, longer than a goodbye may take
         late = await crowd.join("late", session_timeout_s=60.0)
         await until("the round began", lambda: crowd.members["a"].share is None)
         await until("the newcomer has its id", lambda: bool(late._member_id))
