@@ -14,7 +14,15 @@ from collections.abc import Mapping
 
 from faust_assigner import Member, plan
 from faust_assigner.clients import GroupMember, Share
-from faust_assigner.clients.words import Answer, Word, decode_answer, decode_word, encode_answer, encode_word
+from faust_assigner.clients.words import (
+    Answer,
+    Word,
+    decode_answer,
+    decode_word,
+    encode_answer,
+    encode_word,
+    next_round,
+)
 from faust_assigner.errors import MetadataRefused
 
 
@@ -36,7 +44,7 @@ class EvenTasks:
         words = {member_id: self._read(said) for member_id, said in members.items()}
         made = plan([Member(member_id, self.tasks, actives=word.active, generation=word.round)
                      for member_id, word in words.items()], dict.fromkeys(self.tasks, 1), co_partitioned=())
-        number = 1 + max(word.round for word in words.values())
+        number = next_round(words.values())
         return {member_id: encode_answer(Answer(round=number, spare=made.actives(member_id)))
                 for member_id in members}
 

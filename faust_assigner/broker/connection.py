@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from faust_assigner.broker.server import BrokerServer
 
 logger = logging.getLogger(__name__)
-READ_AHEAD_BYTES: Final = 256 * 1024  # what may wait in a buffer while an answer is pending
+READ_AHEAD_BYTES: Final = 256 * 1024  # what may wait in a buffer for a turn, or for an answer
 FRAME_SIZE: Final = struct.Struct(">i")
 CORRELATION: Final = slice(4, 8)  # the one part of a request that differs when a client repeats it
 REPEATED_BYTES: Final = 4_096  # a longer request is read each time
@@ -131,19 +131,18 @@ class Connection(asyncio.Protocol):
     # -- frames ----------------------------------------------------------------------------------
 
     def _get_on(self) -> None:
-        """Wait for a turn where a whole frame is here; hold the peer back while an answer is on its way."""
+        """Wait for a turn where a whole frame is here; hold the peer back while it has enough waiting."""
         if self._closing or self._transport is None:
             return
         is_busy = self._pending is not None or self._writing_since is not None
         if not (is_busy or self._in_lane) and self._has_frame():
             self._in_lane = True
             self._server.turns.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
-        if is_busy and len(self._buffer) > READ_AHEAD_BYTES and not self._reading_paused:
-            self._reading_paused = True
-            self._transport.pause_reading()
-        elif not is_busy and self._reading_paused:
-            self._reading_paused = False
-            self._transport.resume_reading()
+        waits = is_busy or self._in_lane  # frames that come faster than their turns must not pile up either
+        much = len(self._buffer) > READ_AHEAD_BYTES // (2 if self._reading_paused else 1)
+        if (waits and much) != self._reading_paused:
+            self._reading_paused = not self._reading_paused
+            (self._transport.pause_reading if self._reading_paused else self._transport.resume_reading)()
         self._hold(len(self._buffer))
 
     def _hold(self, size: int) -> None:

@@ -22,6 +22,7 @@ from faust_assigner.clients.words import (
     decode_word,
     encode_answer,
     encode_word,
+    next_round,
 )
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Member
@@ -99,7 +100,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         topics = sorted({topic for one in joined for topic in one.topics})
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         given = self.place(joined, {topic: count for topic, count in counts.items() if count}, cluster)
-        number = 1 + max((one.word.round for one in joined), default=-1)
+        number = next_round(one.word for one in joined)
         return {member_id: _answer(number, given[member_id]) for member_id in members}
 
     # -- what subclasses decide ---------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from typing import Any
+from typing import Any, Final
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 
 logger = logging.getLogger(__name__)
+#: To find the coordinator and to connect to it; what takes longer leads nowhere, and is tried anew.
+FIND_S: Final = 10.0
 
 
 class CoordinatorLink:
@@ -26,7 +29,11 @@ class CoordinatorLink:
 
     async def start(self) -> None:
         """Connect to the cluster; raises aiokafka's ``KafkaConnectionError`` when no server answers."""
-        await self._client.bootstrap()
+        try:
+            await self._client.bootstrap()
+        except BaseException:
+            await self._client.close()
+            raise
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -35,6 +42,14 @@ class CoordinatorLink:
     def lost(self) -> None:
         """Another node may be the coordinator by now."""
         self._node = None
+
+    def hang_up(self) -> None:
+        """Close all connections, the next request makes new ones: these may be open and lead nowhere.
+
+        A host that is gone, or a path that drops packets, looks like a silent one for a quarter of an hour.
+        """
+        for connection in list(self._client._conns.values()):
+            connection.close()
 
     async def send(self, request: Any) -> Any:
         """The coordinator's answer. Raises ``KafkaError`` when it cannot be had; the next try looks again."""
@@ -48,14 +63,22 @@ class CoordinatorLink:
     async def _coordinator(self) -> int:
         while self._node is None:
             try:
-                node = await self._client.coordinator_lookup(CoordinationType.GROUP, self._group_id)
+                node = await asyncio.wait_for(self._find(), FIND_S)
+            except TimeoutError:
+                logger.info("Group %s: no coordinator within %g s", self._group_id, FIND_S)
+                self.hang_up()
             except (errors.GroupCoordinatorNotAvailableError, errors.KafkaConnectionError,
                     errors.NodeNotReadyError, errors.RequestTimedOutError) as problem:
                 logger.info("Group %s: no coordinator yet (%s)", self._group_id, type(problem).__name__)
             else:
-                if await self._client.ready(node, group=ConnectionGroup.COORDINATION):
+                if node is not None:
                     self._node = node
                     break
             await asyncio.sleep(self._backoff_s)
-            await self._client.force_metadata_update()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._client.force_metadata_update(), FIND_S)
         return self._node
+
+    async def _find(self) -> int | None:
+        node: int = await self._client.coordinator_lookup(CoordinationType.GROUP, self._group_id)
+        return node if await self._client.ready(node, group=ConnectionGroup.COORDINATION) else None

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -42,6 +42,8 @@ FATAL: Final = frozenset({Code.INCONSISTENT_GROUP_PROTOCOL, Code.INVALID_GROUP_I
                           Code.INVALID_SESSION_TIMEOUT, Code.FENCED_INSTANCE_ID, 30})  # 30: not authorized
 _GONE: Final = frozenset({Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION})
 _MOVED: Final = frozenset({14, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})  # 14: still loading
+#: What a join may always meet; anything else is said aloud, and asked again later each time.
+_USUAL: Final = _GONE | _MOVED | {Code.REBALANCE_IN_PROGRESS}
 
 
 class GroupRefused(FaustAssignerError):
@@ -81,7 +83,11 @@ class Work(Protocol):
     """What a member does with its share."""
 
     async def on_assigned(self, share: Share) -> None:
-        """Begin; heartbeats go on meanwhile. Cancelled when the next round comes first."""
+        """Begin; heartbeats go on meanwhile. Cancelled when the next round comes first, which waits for it.
+
+        What it raises ends the member: the share is given up, the group is left, :meth:`GroupMember.wait`
+        raises it.
+        """
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
         """End; the next round waits for it. ``lost``: others may have this share already, touch nothing."""
@@ -94,7 +100,7 @@ class GroupMember:
     """One member. Times in seconds. ``connection`` are aiokafka's keywords.
 
     Without an answer from the coordinator for ``session_timeout_s`` the share counts as lost: by then the
-    group may have given it to another member.
+    group may have given it to another member. Counted from when the last answered question was asked.
     """
 
     def __init__(
@@ -122,7 +128,9 @@ class GroupMember:
         self._member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         self._share: Share | None = None
         self._rejoin = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None  # what on_assigned began
         self._ending: asyncio.Task[None] | None = None
+        self._odd = 0  # answers in a row that say neither yes nor what to do
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> GroupMember:
@@ -151,18 +159,28 @@ class GroupMember:
                 self._task.result()
 
     async def stop(self) -> None:
-        """End the work, leave the group (a static member stays in it until its session ends), disconnect."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        """End the work, leave the group (a static member stays in it until its session ends), disconnect.
+
+        Raises what the work raises at its end, when the group has been left.
+        """
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
         try:
             await self._let_go(lost=False)
-            if self._member_id and self._instance_id is None:
-                with contextlib.suppress(TimeoutError, KafkaError):
-                    goodbye = LeaveGroupRequest(self.group_id, self._member_id)
-                    await asyncio.wait_for(self._link.send(goodbye), GOODBYE_S)
         finally:
+            await self._say_goodbye()
             await self._link.close()
+
+    async def _say_goodbye(self) -> None:
+        """On a new connection: on the old one a join may be parked, and nothing is heard behind it."""
+        member_id, self._member_id = self._member_id, JoinGroupRequest.UNKNOWN_MEMBER_ID
+        if member_id and self._instance_id is None:
+            self._link.hang_up()
+            goodbye = LeaveGroupRequest(self.group_id, member_id)
+            with contextlib.suppress(TimeoutError, KafkaError):
+                await asyncio.wait_for(self._link.send(goodbye), GOODBYE_S)
 
     def rejoin(self) -> None:
         """Ask for a round, because what :meth:`Strategy.metadata` says has changed."""
@@ -171,65 +189,82 @@ class GroupMember:
     async def check(self) -> None:
         """Ask the coordinator whether the share still counts; raises :class:`NotInGroup` if it may not."""
         share = self._share
-        code = None if share is None else await self._beat(share)
+        code = None if share is None else await self._beat(share, self._session_s / 3)
         if code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
             raise NotInGroup(f"{self._member_id or 'no member yet'}: {_name(code)}")
 
     # -- rounds ------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        try:
+            await self._rounds()
+        except Exception as problem:
+            logger.error("Group %s: member %s ends: %r", self.group_id, self._member_id or "-", problem)
+            try:
+                await self._let_go(lost=False)
+            finally:
+                await self._say_goodbye()
+            raise
+
+    async def _rounds(self) -> None:
         failures = 0
         while True:
             self._rejoin.clear()
             try:
                 share = await self._join()
             except KafkaError as problem:
+                self._refuse_fatal(problem.errno)
                 logger.info("Group %s: %s, trying again", self.group_id, type(problem).__name__)
                 share = None
             if share is None:
-                await asyncio.sleep(self._backoff_s)
+                await asyncio.sleep(self._pause(self._odd))
             elif share.state[:1] == _FAILED:
-                await self._work.on_failed(share.state[1:].decode(errors="replace"))
-                await asyncio.sleep(min(self._backoff_s * 2**failures, MAX_BACKOFF_S))
-                failures = min(failures + 1, 20)
+                reason = share.state[1:].decode(errors="replace")
+                await self._while_beating(share, self._work.on_failed(reason))
+                await self._watch(share, for_s=self._pause(failures))
+                failures += 1
             else:
                 failures = 0
                 self._share = replace(share, state=share.state[1:])
-                await self._let_go(lost=await self._live(self._share))
+                self._running = asyncio.create_task(self._work.on_assigned(self._share))
+                await self._let_go(lost=await self._watch(self._share))
 
-    async def _live(self, share: Share) -> bool:
-        """Work on the share until its generation ends; whether it was lost."""
-        work = asyncio.create_task(self._work.on_assigned(share))
-        heard = time.monotonic()
-        try:
-            while True:
-                if work.done():
-                    work.result()
-                if self._rejoin.is_set():
-                    return False
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._rejoin.wait(), self._interval_s)
-                code = await self._beat(share)
-                if code is not None and code not in _MOVED:
-                    heard = time.monotonic()
-                if code == Code.REBALANCE_IN_PROGRESS:
-                    return False
-                if code in _GONE or time.monotonic() - heard > self._session_s:
-                    logger.warning("Group %s: %s lost its place: %s", self.group_id, self._member_id,
-                                   _name(code))
-                    return True  # the next join says under which id: a static one may have been replaced
+    def _pause(self, failures: int) -> float:
+        return min(self._backoff_s * 2.0 ** min(failures, 20), MAX_BACKOFF_S)
+
+    async def _watch(self, share: Share, *, for_s: float = math.inf) -> bool:
+        """Beat until the generation ends, or for a while; whether this member's part in it was lost."""
+        clock = asyncio.get_running_loop().time
+        until, lost_at = clock() + for_s, clock() + self._session_s
+        while clock() < until and not self._rejoin.is_set():
+            _raise_failure(self._running)
+            left = min(until, lost_at) - clock()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._rejoin.wait(), min(self._interval_s, left))
+            asked = clock()
+            code = await self._beat(share, min(self._session_s / 3, lost_at - asked))
+            if code is not None and code not in _MOVED:
+                lost_at = asked + self._session_s
+            if code == Code.REBALANCE_IN_PROGRESS:
+                return False
+            if code in _GONE or code in FATAL or clock() >= lost_at:
+                logger.warning("Group %s: %s lost its place: %s", self.group_id, self._member_id, _name(code))
+                if code in FATAL:
+                    await self._let_go(lost=True)
                 self._refuse_fatal(code)
-        finally:
-            work.cancel()
-            await asyncio.wait([work])
+                return True  # the next join says under which id: a static one may have been replaced
+        return False
 
-    async def _beat(self, share: Share) -> int | None:
-        """The coordinator's word on our generation; None: no answer within a third of the session."""
+    async def _beat(self, share: Share, timeout_s: float) -> int | None:
+        """The coordinator's word on our generation; None: no answer in that time."""
         request = HeartbeatRequest(self.group_id, share.generation, share.member_id)
         try:
-            answer = await asyncio.wait_for(self._link.send(request), self._session_s / 3)
-        except (TimeoutError, KafkaError):
+            answer = await asyncio.wait_for(self._link.send(request), timeout_s)
+        except TimeoutError:
+            self._link.hang_up()
             self._link.lost()
+            return None
+        except KafkaError:
             return None
         if answer.error_code in _MOVED:
             self._link.lost()
@@ -239,22 +274,39 @@ class GroupMember:
         share, self._share = self._share, None
         if share is not None:
             self._ending = asyncio.create_task(self._end(share, lost))
-        if self._ending is not None:
-            await asyncio.shield(self._ending)  # a stop in the middle waits for the same end
+        ending = self._ending
+        if ending is not None:
+            try:
+                await asyncio.shield(ending)  # a stop in the middle waits for the same end
+            finally:
+                if ending.done():
+                    self._ending = None
 
     async def _end(self, share: Share, lost: bool) -> None:
-        beats = asyncio.create_task(self._keep_beating(share))
+        work, self._running = self._running, None
+        if work is not None:
+            work.cancel()
+            lost = await self._while_beating(share, _ended(work)) or lost
+        await self._while_beating(share, self._work.on_revoked(share, lost=lost))
+        if work is not None and not work.cancelled():
+            work.result()
+
+    async def _while_beating(self, share: Share, user: Coroutine[Any, Any, None]) -> bool:
+        """The user's part may take the whole rebalance timeout; whether the group forgot us meanwhile."""
+        beats = asyncio.create_task(self._beat_on(share))
         try:
-            await self._work.on_revoked(share, lost=lost)
+            await user
+            return beats.done()
         finally:
             beats.cancel()
             await asyncio.wait([beats])
 
-    async def _keep_beating(self, share: Share) -> None:
-        """While the work ends: it may take as long as the rebalance timeout, the session must not run out."""
-        while True:
+    async def _beat_on(self, share: Share) -> None:
+        """Until the coordinator knows this member no more."""
+        code: int | None = None
+        while code not in _GONE:
             await asyncio.sleep(self._interval_s)
-            await self._beat(share)
+            code = await self._beat(share, self._session_s / 3)
 
     # -- joining -----------------------------------------------------------------------------------
 
@@ -279,6 +331,7 @@ class GroupMember:
         if synced.error_code != Code.NONE:
             self._not_now(synced.error_code)
             return None
+        self._odd = 0
         return Share(member_id=answer.member_id, generation=answer.generation_id, is_leader=is_leader,
                      protocol=answer.group_protocol, state=synced.member_assignment)
 
@@ -298,10 +351,29 @@ class GroupMember:
             self._member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         elif code in _MOVED:
             self._link.lost()
+        if code in _USUAL:
+            self._odd = 0
+        else:
+            self._odd += 1
+            logger.warning("Group %s: the coordinator answers %s, trying again in %.1f s", self.group_id,
+                           _name(code), self._pause(self._odd))
 
     def _refuse_fatal(self, code: int | None) -> None:
         if code in FATAL:
             raise GroupRefused(f"group {self.group_id}: {_name(code)}")
+
+
+async def _ended(work: asyncio.Task[None]) -> None:
+    await asyncio.wait([work])
+
+
+def _raise_failure(work: asyncio.Task[None] | None) -> None:
+    """What the work raised by itself; raises RuntimeError where it was cancelled by others than us."""
+    if work is None or not work.done():
+        return
+    if work.cancelled():
+        raise RuntimeError("on_assigned was cancelled from within")
+    work.result()
 
 
 def _name(code: int | None) -> str:

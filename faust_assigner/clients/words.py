@@ -8,7 +8,7 @@ generation: each answer is one more than the highest round any member has seen.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,10 @@ from faust_assigner.model import Claims
 from faust_assigner.wire.bounded import LARGEST_INT, NAME_CHARS, TOPICS, read_json, read_label
 
 VERSION: Final = 1
+SMALLEST_CAPACITY: Final = 1e-6
 LARGEST_CAPACITY: Final = 1e6
+#: Rounds stay there: one more could not be read by anybody.
+LAST_ROUND: Final = LARGEST_INT - 1
 #: Labels of one member, and partitions that it may claim.
 LABELS: Final = 64
 NUMBERS: Final = 200_000
@@ -55,10 +58,16 @@ def decode_word(data: bytes) -> Word:
     """A member's word; raises :class:`MetadataRefused` for anything that is none."""
     fields = read_json(data or b"")
     capacity = fields.get("capacity", 1.0)
-    if type(capacity) not in (int, float) or not 0 < capacity <= LARGEST_CAPACITY:
-        raise MetadataRefused(f"a capacity that is no number above 0 and up to {LARGEST_CAPACITY:g}")
+    if type(capacity) not in (int, float) or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY:
+        raise MetadataRefused(
+            f"a capacity that is no number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}")
     return Word(round=_round(fields), labels=_labels(fields.get("labels", {})), capacity=float(capacity),
                 active=_claims(fields.get("active")), spare=_claims(fields.get("spare")))
+
+
+def next_round(words: Iterable[Word]) -> int:
+    """The round that follows all of these, whatever they say."""
+    return min(1 + max((word.round for word in words), default=-1), LAST_ROUND)
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -78,7 +87,7 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 
 def _round(fields: Mapping[str, Any]) -> int:
     value = fields.get("round", -1)
-    if type(value) is not int or not -1 <= value < LARGEST_INT:
+    if type(value) is not int or not -1 <= value <= LAST_ROUND:
         raise MetadataRefused("a round that is no whole number from -1 on")
     return value
 

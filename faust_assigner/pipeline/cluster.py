@@ -96,12 +96,26 @@ def client_properties(config: str | None, environment: Mapping[str, str]) -> dic
 
 
 def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
-    """The cluster; ``bootstrap`` goes before ``bootstrap.servers``. ConfigError where neither is given."""
+    """The cluster; ``bootstrap`` goes before ``bootstrap.servers``.
+
+    ConfigError where neither is given, or where one of its addresses is none.
+    """
     servers = bootstrap or properties.get("bootstrap.servers")
     if not servers:
         raise ConfigError("no brokers: give --bootstrap, or bootstrap.servers in --config")
+    for server in servers.split(","):
+        if not _is_address(server.strip()):
+            raise ConfigError(f"brokers are HOST:PORT[,...], not {server!r}")
     return Cluster(servers, {name: value for name, value in properties.items()
                              if name != "bootstrap.servers"})
+
+
+def _is_address(server: str) -> bool:
+    """A host, with a port or without; an IPv6 address with a port stands in brackets."""
+    host, colon, port = server.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        return bool(server)
+    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -41,7 +41,8 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
             return f"s3:// and s3a:// need Hadoop's S3 client in Spark: --packages {S3_CLIENT}", USAGE
         return f"Spark: {last_words(text)}", TRY_AGAIN if _UNREACHABLE.search(text) else FAILED
     if package in _OUTSIDE or isinstance(error, OSError):
-        said = f"{type(error).__name__}: {error}"
+        name, said = type(error).__name__, str(error)
+        said = said if said.startswith(name) else f"{name}: {said}"
         return said, TRY_AGAIN if _UNREACHABLE.search(_lineage(error)) else FAILED
     return None
 

@@ -88,12 +88,16 @@ class Results(ABC):
 
     def write(self, name: str, content: bytes) -> None:
         """A small file, complete or not there."""
-        self._create(content, STAGING, name)
-        self.move((STAGING, name), (name,))
+        self.stage_file(name, content)
+        self.publish(name)
 
-    def publish(self, table: str) -> None:
-        """Put the staged table in the place of the one before."""
-        self.move((STAGING, table), (table,))
+    def stage_file(self, name: str, content: bytes) -> None:
+        """Write a file beside its place."""
+        self._create(content, STAGING, name)
+
+    def publish(self, name: str) -> None:
+        """Put the staged table or file in the place of the one before."""
+        self.move((STAGING, name), (name,))
 
     def publish_day(self, table: str, day: str) -> None:
         """Put one staged day in the place of the one before; one that was not staged is gone."""

@@ -12,6 +12,7 @@ _GROUP_OFFSETS = "faust_assigner/broker/api/group_offsets.py"
 _MEMBERSHIP = "faust_assigner/broker/api/membership.py"
 _TOPIC_ADMIN = "faust_assigner/broker/api/topic_admin.py"
 _CLUSTER = "faust_assigner/broker/api/cluster.py"
+_CONSUMER_GROUPS = "faust_assigner/broker/api/consumer_groups.py"
 _GROUP_ADMIN = "faust_assigner/broker/api/group_admin.py"
 _REFUSALS = "faust_assigner/broker/api/refusals.py"
 _VERSIONS = "faust_assigner/broker/api/versions.py"
@@ -115,6 +116,10 @@ MUTANTS = (
         "if call.version >= 1 else session_ms",
         "if call.version >= 1 else 0",
         (f"{_AT_REQUESTS}before_version_1_a_join_may_take_as_long_as_a_session",)),
+    Mutant("answers to members with long names are kept", _CONSUMER_GROUPS,
+        "        made = _calm if len(reply.member_id) <= KEPT_ID_CHARS else _calm.__wrapped__",
+        "        made = _calm",
+        (f"{_AT_REQUESTS}answers_to_members_with_long_names_are_not_kept",)),
     Mutant("old clients learn of no error when they leave", _MEMBERSHIP,
         "        if call.version < 3 and error is Code.NONE and reply.results:",
         "        if False:",

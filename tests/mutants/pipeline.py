@@ -48,6 +48,10 @@ MUTANTS = (
         " if name not in _OURS}",
         "}",
         (f"{_AT_CLUSTER}spark_is_told_a_login_once_and_escaped",)),
+    Mutant("any text is an address", _CLUSTER,
+        "        if not _is_address(server.strip()):",
+        "        if False:",
+        (f"{_AT_CLUSTER}what_is_no_address_is_refused_before_anybody_is_asked",)),
     Mutant("an unknown protocol is plaintext", _CLUSTER,
         "        if protocol not in _PROTOCOLS:",
         "        if False:",
@@ -194,11 +198,14 @@ MUTANTS = (
         "    if not folder.exists(\"report.json\") or not folder.exists(table):\n"
         "        return None\n",
         (f"{_AT_OUTPUT}days_that_a_dead_run_replaced_are_written_again",)),
+    Mutant("the page is written while tables are replaced", _OUTPUT,
+        "        folder.stage_file(name, content)\n    with folder.replacing():\n",
+        "        pass\n    with folder.replacing():\n"
+        "        for name, content in files.items():\n            folder.stage_file(name, content)\n",
+        (f"{_AT_OUTPUT}a_disk_that_is_full_leaves_the_history_of_the_run_before",)),
     Mutant("a picture of a table that is empty now stays", _OUTPUT,
-        "    if content is None:\n"
-        "        folder.remove(name)",
-        "    if content is None:\n"
-        "        pass",
+        "            if name not in pictures:\n",
+        "            if False:\n",
         (f"{_AT_OUTPUT}a_picture_of_a_table_that_is_empty_now_goes",)),
     Mutant("a day's worst share is its last", _PLOTS,
         "if partition not in worst or row[\"share\"] > worst[partition][\"share\"]:",

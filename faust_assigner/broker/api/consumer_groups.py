@@ -25,6 +25,7 @@ MEMBER_BYTES: Final = 300  # of a member in an answer, its partitions apart
 PARTITION_BYTES: Final = 4
 MEMBER_TYPES: Final = {"classic": 0, "consumer": 1}
 NO_ID: Final = uuid.UUID(int=0)
+KEPT_ID_CHARS: Final = 256  # ids may have 32,767: answers to such are not worth their memory
 
 
 async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded:
@@ -53,7 +54,8 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
 
     reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)
     if reply.error is Code.NONE and reply.assignment is None:
-        return _calm(call.version, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
+        made = _calm if len(reply.member_id) <= KEPT_ID_CHARS else _calm.__wrapped__
+        return made(call.version, reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms)
     return _values(call, reply)
 
 

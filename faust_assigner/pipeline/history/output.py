@@ -33,15 +33,23 @@ def replace(report: Report, folder: Results) -> None:
     """Bring ``folder`` up to ``report``; its table ``quarantine`` is staged already.
 
     Of the others only days whose rows changed are written. Everything is staged before the first is replaced
-    and report.json comes last: a reader who sees a new report.json sees the tables it was made from, one who
-    sees ``_REPLACING`` may see tables of two runs.
+    (a full disk leaves all as it was) and report.json comes last: who sees a new report.json sees the
+    tables it was made from, one who sees ``_REPLACING`` may see tables of two runs.
     """
     days = {name: _changed_days(name, report, folder) for name in HISTORY if name != "quarantine"}
     for name, changed in days.items():
         folder.stage_rows(name, [row for row in report.tables[name]
                                  if changed is None or row["dt"].isoformat() in changed])
     pictures = plots.draw(report)
-    page = to_html(report, pictures, title=TITLE)
+    files = {f"{name}.png": picture for name, picture in pictures.items()}
+    files["report.html"] = to_html(report, pictures, title=TITLE)
+    if folder.exists(STREAM):
+        summary = {"without_decision": report.without_decision, "refused": report.refused,
+                   "about": report.about.to_json()}
+        files[SUMMARY] = json.dumps(summary).encode()
+    files["report.json"] = report.to_json()
+    for name, content in files.items():
+        folder.stage_file(name, content)
     with folder.replacing():
         folder.publish("quarantine")
         for name, changed in days.items():
@@ -50,13 +58,10 @@ def replace(report: Report, folder: Results) -> None:
             for day in sorted(changed or ()):
                 folder.publish_day(name, day)
         for name in HISTORY:
-            _put(folder, f"{name}.png", pictures.get(name))
-        folder.write("report.html", page)
-        if folder.exists(STREAM):
-            summary = {"without_decision": report.without_decision, "refused": report.refused,
-                       "about": report.about.to_json()}
-            folder.write(SUMMARY, json.dumps(summary).encode())
-        folder.write("report.json", report.to_json())
+            if name not in pictures:
+                folder.remove(f"{name}.png")  # the last run left one
+        for name in files:
+            folder.publish(name)
     folder.clear_staging()
 
 
@@ -93,11 +98,3 @@ def _by_day(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, An
     for row in rows:
         days.setdefault(row["dt"], []).append(row)
     return days
-
-
-def _put(folder: Results, name: str, content: bytes | None) -> None:
-    """A picture, or none where the last run left one."""
-    if content is None:
-        folder.remove(name)
-    else:
-        folder.write(name, content)

@@ -39,8 +39,10 @@ def _write_file(path: str | Path, document: bytes) -> None:
         from faust_assigner.pipeline.ledgers.files import file_system
 
         fs, inside = file_system(str(path))
-        fs.pipe_file(inside, document)  # an object store shows an object when it is whole
-        return
+        if "file" not in fs.protocol:
+            fs.pipe_file(inside, document)  # an object store shows an object when it is whole
+            return
+        path = inside
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.{os.getpid()}")

@@ -14,6 +14,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
+from faust_assigner.clients import member as clients_member
 
 DEADLINE_S = 60.0
 
@@ -291,3 +292,85 @@ async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path
     finally:
         await asyncio.gather(*(member.stop() for member in crowd.members.values()))
         await broker.stop()
+
+
+async def test_who_stops_while_it_joins_is_in_no_round(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its join is parked and nothing behind it is heard, so its goodbye takes another way."""
+    monkeypatch.setattr(clients_member, "GOODBYE_S", 1.5)
+    async with Crowd(bootstrap) as crowd:
+        await crowd.join("a")
+        await crowd.greeted("a")
+        crowd.diaries["a"].slow_s = 4.0  # the next round waits for it, longer than a goodbye may take
+        late = await crowd.join("late", session_timeout_s=60.0)
+        await until("the round began", lambda: crowd.members["a"].share is None)
+        await until("the newcomer has its id", lambda: bool(late._member_id))
+        await crowd.members.pop("late").stop()
+        await crowd.greeted("a")
+        assert [share.state for share in crowd.diaries["a"].shares] == [b"a", b"a"]
+
+
+class Way:
+    """Forwards to a port; from :meth:`forget` on what is connected stays open and leads nowhere."""
+
+    def __init__(self) -> None:
+        self.target = 0
+        self.lead_on: list[asyncio.Event] = []
+        self.copies: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> int:
+        """Listen; the port."""
+        self.listener = await asyncio.start_server(self._connected, "127.0.0.1")
+        return int(self.listener.sockets[0].getsockname()[1])
+
+    def forget(self) -> None:
+        """No byte more passes on the connections there are."""
+        for event in self.lead_on:
+            event.clear()
+        self.lead_on = []
+
+    async def stop(self) -> None:
+        """End all."""
+        self.listener.close()
+        for copy in self.copies:
+            copy.cancel()
+        await asyncio.gather(*self.copies, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        leads = asyncio.Event()
+        leads.set()
+        self.lead_on.append(leads)
+        for source, sink in ((reader, back), (there, writer)):
+            copy = asyncio.create_task(self._copy(source, sink, leads))
+            self.copies.add(copy)
+
+    async def _copy(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, leads: asyncio.Event
+    ) -> None:
+        try:
+            while data := await source.read(65_536):
+                await leads.wait()
+                sink.write(data)
+        finally:
+            sink.close()
+
+
+async def test_a_path_that_leads_nowhere_is_left_for_another() -> None:
+    """Packets that vanish close no connection; who hears nothing comes back on new ones."""
+    way = Way()
+    port = await way.start()
+    settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    try:
+        async with EmbeddedBroker(settings=settings) as broker:
+            way.target = broker.port
+            async with Crowd(f"127.0.0.1:{port}") as crowd:
+                await crowd.join("a", session_timeout_s=1.5, rebalance_timeout_s=300.0)
+                await crowd.greeted("a")
+                way.forget()
+                await until("the member connects anew", lambda: len(way.lead_on) > 1)
+                await crowd.greeted("a")
+                await crowd.members["a"].check()
+    finally:
+        await way.stop()

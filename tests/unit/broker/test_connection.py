@@ -267,6 +267,27 @@ def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
     assert in_hall(story) == [False, True, False]
 
 
+def test_a_peer_that_sends_faster_than_its_turns_come_is_held_back() -> None:
+    """Its frames would fill the memory that all peers share, and push out who is at a large one."""
+
+    async def story(hall: Hall) -> list[bool]:
+        flooder, wire = hall.connect("a")
+        flood = b"".join(frames(HEARTBEAT, 3, group_id="g" * 1_000, member_id="m", generation_id=1))
+        count, paused = 0, []
+        while not wire.paused and len(flooder._buffer) < 2 * READ_AHEAD_BYTES:
+            flooder.data_received(flood)
+            count += 3
+        paused.append(wire.paused)
+        while len(flooder._buffer) > READ_AHEAD_BYTES // 2:
+            paused[-1] &= wire.paused
+            await asyncio.sleep(0)
+        paused.append(wire.paused)
+        await hall.answers(count)
+        return [*paused, wire.paused]
+
+    assert in_hall(story) == [True, False, False]
+
+
 def test_what_peers_do_not_take_is_counted_up_and_down() -> None:
     """The bytes of all unsent answers, whoever owes them, until they are taken or lost."""
 

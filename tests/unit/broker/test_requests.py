@@ -11,6 +11,7 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from faust_assigner.broker.api.consumer_groups import _calm
 from tests.support.hall import Hall, frames, in_hall
 from tests.support.raw_client import batch, one_record
 
@@ -321,3 +322,24 @@ def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
         return [(part.index, int(part.error_code)) for part in answer.responses[0].partition_responses]
 
     assert in_hall(story) == [(3, -1)]
+
+
+def test_answers_to_members_with_long_names_are_not_kept() -> None:
+    """Calm heartbeats are answered from memory, which strangers could fill with names of 32 KiB."""
+
+    async def story(hall: Hall) -> list[int]:
+        grown = []
+        for member_id in ("short", "l" * 30_000):
+            said = {"group_id": "g" + member_id[0], "member_id": member_id, "instance_id": None,
+                    "rack_id": None, "subscribed_topic_regex": None, "server_assignor": None}  # fmt: skip
+            first = await ask(hall, 68, 1, **said, member_epoch=0, subscribed_topic_names=["t"],
+                              rebalance_timeout=SECOND, topic_partitions=[])  # fmt: skip
+            before = _calm.cache_info().currsize
+            calm = await ask(hall, 68, 1, **said, member_epoch=first.member_epoch, rebalance_timeout=SECOND,
+                             subscribed_topic_names=None, topic_partitions=None)  # fmt: skip
+            assert calm.member_id == member_id
+            grown.append(_calm.cache_info().currsize - before)
+        return grown
+
+    _calm.cache_clear()
+    assert in_hall(story) == [1, 0]

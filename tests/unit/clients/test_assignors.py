@@ -18,6 +18,7 @@ from faust_assigner.clients import (
     RedundantAssignor,
     StickyAssignor,
 )
+from faust_assigner.clients.words import LAST_ROUND, Word, decode_word, encode_word
 from faust_assigner.errors import MetadataRefused
 
 RACKS = ("a", "b", "c")
@@ -216,3 +217,17 @@ def test_what_others_would_refuse_is_refused_when_it_is_made() -> None:
         RackAwareAssignor("a\nb")
     with pytest.raises(ValueError, match="copies"):
         RedundantAssignor(0)
+
+
+def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() -> None:
+    """One more than the last round could not be read: spare copies would be taken for first ones, by all."""
+    group = Group({"orders": 6})
+    for name in "abc":
+        group.join(name, RedundantAssignor(2))
+    group.words["c"] = encode_word(Word(round=LAST_ROUND, active={"orders": list(range(6))}))
+    for _ in range(3):
+        group.round()
+        assert all(count == 2 for count in group.owners().values())
+        words = [decode_word(assignor.metadata(("orders",)).user_data) for assignor, _ in
+                 (group.members[name] for name in "ab")]
+        assert all(word.spare["orders"] and word.round == LAST_ROUND for word in words)

@@ -88,3 +88,18 @@ def test_a_hosts_name_is_checked_unless_that_is_switched_off() -> None:
 def test_secrets_are_in_no_repr() -> None:
     """Logs and tracebacks show the brokers alone."""
     assert repr(Cluster("a:1", SASL)) == "Cluster(bootstrap='a:1')"
+
+
+@pytest.mark.parametrize("servers", ["a:b", "a:0", "a:65536", "a:", ":9092", "a:1,", "a:1,b:²", "[::1]:x"])
+def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> None:
+    """It is a wrong question, with one line that names it, however the brokers were given."""
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        cluster_of(servers, {})
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        cluster_of(None, {"bootstrap.servers": servers})
+
+
+@pytest.mark.parametrize("servers", ["a", "a:1", "a:1,b:65535", "a:1, b:2", "::1", "[::1]:9092", "[::1]"])
+def test_addresses_as_kafkas_clients_take_them_pass(servers: str) -> None:
+    """With a port or without, IPv6 too."""
+    assert cluster_of(servers, {}).bootstrap == servers

@@ -62,3 +62,10 @@ def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixtu
     for arguments in ([], ["no-such-job"]):
         assert jobs.main(arguments) == USAGE
         assert "usage: jobs.py {history,simulate,snapshot,weights}" in capsys.readouterr().err
+
+
+def test_an_error_that_begins_with_its_own_name_says_it_once() -> None:
+    """As Kafka's client makes them."""
+    found = verdict(error_of("aiokafka", "KafkaConnectionError", "KafkaConnectionError: nobody there"))
+    assert found is not None
+    assert found[0] == "KafkaConnectionError: nobody there"

@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
-from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.here import publish_here
 from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.sinks import PlainFolder
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     DECISION,
@@ -132,7 +132,9 @@ def test_after_a_crash_between_two_tables_all_are_written(ledger: Ledger, tmp_pa
     options = HistoryOptions((str(ledger.folder),), str(out))
     publish_here(options)
     with monkeypatch.context() as patch:
-        patch.setattr(output, "_put", lambda *_: 1 / 0)
+        publish = PlainFolder.publish
+        patch.setattr(PlainFolder, "publish",
+                      lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name))
         with pytest.raises(ZeroDivisionError):
             publish_here(options)
     (out / "movement" / "dt=1999-01-01").mkdir()

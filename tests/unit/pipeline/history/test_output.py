@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from faust_assigner.ledger import Row, parse
-from faust_assigner.pipeline.history import output, plots
+from faust_assigner.pipeline.history import plots
 from faust_assigner.pipeline.history.here import history_of, publish_here
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.report import About, Report, _spans, to_html
@@ -58,12 +58,42 @@ def test_days_that_a_dead_run_replaced_are_written_again(
     one, other = ledgers
     publish_here(one)
     with monkeypatch.context() as patch:
-        patch.setattr(output, "_put", lambda *_: 1 / 0)
+        publish = PlainFolder.publish
+        patch.setattr(PlainFolder, "publish",
+                      lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name))
         with pytest.raises(ZeroDivisionError):
             publish_here(other)
     assert moved(tmp_path / "out") == [3]
     publish_here(one)
     assert moved(tmp_path / "out") == [1]
+
+
+@pytest.mark.parametrize("too_large", ["report.html", "report.json", "movement.png"])
+def test_a_disk_that_is_full_leaves_the_history_of_the_run_before(
+    ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    too_large: str,
+) -> None:
+    """Pages and pictures are larger than tables: where one has no room, no table is replaced either."""
+    one, other = ledgers
+    monkeypatch.setattr(plots, "draw", lambda report: {"movement": b"a picture"})
+    publish_here(one)
+    out = tmp_path / "out"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    create = PlainFolder._create
+
+    def full(folder: PlainFolder, content: bytes, *names: str) -> None:
+        if names[-1] == too_large:
+            raise OSError(28, "No space left on device")
+        create(folder, content, *names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PlainFolder, "_create", full)
+        with pytest.raises(OSError, match="No space"):
+            publish_here(other)
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (out / "_REPLACING").exists()
+    publish_here(other)
+    assert moved(out) == [3]
 
 
 @pytest.mark.parametrize("broken", [b"{oops", b"[]", b'{"movement": 5}', b'{"movement": [5]}', b"{}"])

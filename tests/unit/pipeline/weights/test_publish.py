@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,18 @@ def test_a_cost_that_nobody_measured_takes_no_part_in_the_blend() -> None:
              for n, records in enumerate((10, 30))]  # fmt: skip
     _, rows = weigh(rates, computed_at=NOW)
     assert [row.weight for row in rows] == [0.5, 1.5]
+
+
+def test_a_file_named_by_url_is_replaced_in_one_step_too(tmp_path: Path) -> None:
+    """A disk that is full while the new one is written costs nobody the old one."""
+    path = tmp_path / "weights.json"
+    write_file(f"file://{path}", b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(NotPublished):
+            write_file(f"file://{path}", bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["weights.json"]

@@ -1,0 +1,304 @@
+"""A member of a group against a coordinator that is no socket, on a clock that costs no time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import selectors
+from collections.abc import Callable, Coroutine, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+
+from faust_assigner.clients import GroupMember, GroupRefused, Share
+from faust_assigner.clients import member as room
+
+SESSION_S, BEAT_S = 6.0, 1.9
+UNKNOWN_MEMBER, REBALANCE, TOO_LARGE, NOT_AUTHORIZED = 25, 27, 10, 30
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits by putting the clock forward."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now += timeout
+        return ready
+
+
+def play(story: Coroutine[Any, Any, None]) -> None:
+    """Run it; what sleeps costs no time."""
+    selector = _Selector()
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = lambda: selector.now  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(asyncio.wait_for(story, 10_000))
+    finally:
+        loop.close()
+
+
+class Coordinator:
+    """Takes the place of the link: one member, which leads; ``beat`` and ``sync`` say what it answers."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.asked: list[tuple[float, str]] = []
+        self.beat: Callable[[], int] = lambda: 0
+        self.silent_since = float("inf")
+        self.sync_error = 0
+        self.unfindable: KafkaError | None = None
+        self.hung_up = 0
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    def lost(self) -> None:
+        """Nothing to do."""
+
+    def hang_up(self) -> None:
+        """Count."""
+        self.hung_up += 1
+
+    def times(self, name: str) -> list[float]:
+        """When it was asked that."""
+        return [at for at, what in self.asked if what == name]
+
+    async def send(self, request: Any) -> Any:
+        """Answer, if not silent."""
+        loop = asyncio.get_running_loop()
+        name = type(request).__name__.removesuffix("Request")
+        self.asked.append((loop.time(), name))
+        if loop.time() >= self.silent_since:
+            await asyncio.sleep(1e9)
+        if self.unfindable is not None:
+            raise self.unfindable
+        if name == "JoinGroup":
+            return SimpleNamespace(error_code=0, member_id="m", leader_id="m", generation_id=1,
+                                   group_protocol="one", members=[("m", b"")])
+        if name == "SyncGroup":
+            states = dict(request._group_assignment)
+            return SimpleNamespace(error_code=self.sync_error, member_assignment=states["m"])
+        return SimpleNamespace(error_code=self.beat() if name == "Heartbeat" else 0)
+
+
+class Alone:
+    """One member, one share; or none, with ``fails``."""
+
+    name = "one"
+    fails = False
+
+    def metadata(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """All to each."""
+        if self.fails:
+            raise RuntimeError("no agreement")
+        return dict.fromkeys(members, b"all")
+
+
+class Diary:
+    """Work that notes what it is told, with the time."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[float, str]] = []
+
+    def note(self, what: str) -> None:
+        """With the time."""
+        self.told.append((asyncio.get_running_loop().time(), what))
+
+    async def on_assigned(self, share: Share) -> None:
+        """Note it."""
+        self.note("assigned")
+
+    async def on_revoked(self, share: Share, *, lost: bool) -> None:
+        """Note it."""
+        self.note("lost" if lost else "revoked")
+
+    async def on_failed(self, reason: str) -> None:
+        """Note it."""
+        self.note("failed")
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    """The one that the members of a test talk to."""
+    made = Coordinator()
+    monkeypatch.setattr(room, "CoordinatorLink", lambda *_, **__: made)
+    return made
+
+
+def a_member(work: Diary, strategy: Alone | None = None) -> GroupMember:
+    """One that asks the coordinator of the test."""
+    return GroupMember("g", protocol_type="t", strategies=[strategy or Alone()], work=work,
+                       session_timeout_s=SESSION_S, heartbeat_interval_s=BEAT_S)
+
+
+def test_silence_counts_as_loss_when_the_session_ends_and_no_later(coordinator: Coordinator) -> None:
+    """Others may have the share from then on, so neither a pause nor a question may reach beyond."""
+    work = Diary()
+
+    async def story() -> None:
+        coordinator.silent_since = BEAT_S * 1.5
+        async with a_member(work):
+            await asyncio.sleep(10 * SESSION_S)
+
+    play(story())
+    last_answered = max(at for at in coordinator.times("Heartbeat") if at < BEAT_S * 1.5)
+    (at,) = (at for at, what in work.told if what == "lost")
+    assert at - last_answered <= SESSION_S + 1e-6
+
+
+def test_work_that_takes_its_time_to_stop_is_beaten_for(coordinator: Coordinator) -> None:
+    """Its end belongs to the round as on_revoked does: without heartbeats its share would be given away."""
+    work = Diary()
+
+    async def lingering(share: Share) -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            await asyncio.sleep(3 * SESSION_S)
+            work.note("over")
+
+    async def story() -> None:
+        work.on_assigned = lingering  # type: ignore[method-assign]
+        async with a_member(work):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert [what for _, what in work.told] == ["over", "revoked"]
+    assert len(coordinator.times("Heartbeat")) >= 2 * SESSION_S / BEAT_S
+
+
+def test_a_place_lost_while_work_stops_is_known_to_its_end(coordinator: Coordinator) -> None:
+    """A share that the group gave away meanwhile is not revoked, it is lost."""
+    work = Diary()
+
+    async def lingering(share: Share) -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            coordinator.beat = lambda: UNKNOWN_MEMBER
+            await asyncio.sleep(3 * SESSION_S)
+
+    async def story() -> None:
+        work.on_assigned = lingering  # type: ignore[method-assign]
+        async with a_member(work):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert [what for _, what in work.told] == ["lost"]
+
+
+@pytest.mark.parametrize("where", ["on_assigned", "on_revoked", "cancelled"])
+def test_a_member_whose_work_raises_leaves_and_says_so(
+    coordinator: Coordinator, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """Nobody need wait for it: its share is ended, the group is left at once, the log has the reason."""
+    work = Diary()
+
+    async def broken(share: Share, **_: bool) -> None:
+        await asyncio.sleep(1)
+        raise asyncio.CancelledError if where == "cancelled" else OSError("no room")
+
+    async def story() -> None:
+        setattr(work, "on_revoked" if where == "on_revoked" else "on_assigned", broken)
+        member = a_member(work)
+        await member.start()
+        await asyncio.sleep(3)
+        if where == "on_revoked":
+            coordinator.beat = lambda: REBALANCE
+        await asyncio.sleep(10)
+        assert member.share is None
+        assert len(coordinator.times("LeaveGroup")) == 1
+        with pytest.raises(RuntimeError if where == "cancelled" else OSError):
+            await member.wait()
+        await member.stop()
+
+    with caplog.at_level(logging.ERROR):
+        play(story())
+    assert len(coordinator.times("LeaveGroup")) == 1
+    assert (where == "on_revoked") or work.told[-1][1] == "revoked"
+    assert [record.getMessage() for record in caplog.records if "ends:" in record.getMessage()]
+
+
+def test_an_error_just_before_a_round_is_not_forgotten(coordinator: Coordinator) -> None:
+    """Work that failed while the heartbeat was under way ends its member all the same."""
+    work = Diary()
+
+    async def broken(share: Share) -> None:
+        await asyncio.sleep(BEAT_S)
+        coordinator.beat = lambda: REBALANCE
+        raise OSError("no room")
+
+    async def story() -> None:
+        work.on_assigned = broken  # type: ignore[method-assign]
+        async with a_member(work) as member:
+            with pytest.raises(OSError, match="no room"):
+                await asyncio.wait_for(member.wait(), 100)
+
+    play(story())
+    assert [what for _, what in work.told] == ["revoked"]
+
+
+def test_who_waits_for_another_round_stays_in_the_group(coordinator: Coordinator) -> None:
+    """After a failed round it pauses for longer than its session in the end, and beats meanwhile."""
+    work, strategy = Diary(), Alone()
+
+    async def story() -> None:
+        strategy.fails = True
+        async with a_member(work, strategy):
+            await asyncio.sleep(40 * SESSION_S)
+
+    play(story())
+    beats = sorted(coordinator.times("Heartbeat") + coordinator.times("JoinGroup"))
+    assert max(b - a for a, b in itertools.pairwise(beats)) <= BEAT_S + 1e-6
+    assert len(coordinator.times("JoinGroup")) < 20
+
+
+def test_a_group_that_may_not_be_looked_for_ends_the_member(coordinator: Coordinator) -> None:
+    """A cluster with access lists says so when the coordinator is asked for; no other try can cure it."""
+
+    async def story() -> None:
+        coordinator.unfindable = GroupAuthorizationFailedError()
+        async with a_member(Diary()) as member:
+            with pytest.raises(GroupRefused, match="error 30"):
+                await asyncio.wait_for(member.wait(), 100)
+
+    play(story())
+
+
+def test_an_answer_that_explains_nothing_is_said_and_asked_again_ever_later(
+    coordinator: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An assignment too large for the coordinator would otherwise begin ten rounds a second in silence."""
+
+    async def story() -> None:
+        coordinator.sync_error = TOO_LARGE
+        async with a_member(Diary()):
+            await asyncio.sleep(100)
+
+    with caplog.at_level(logging.WARNING):
+        play(story())
+    assert 3 < len(coordinator.times("JoinGroup")) < 20
+    assert any("error 10" in record.getMessage() for record in caplog.records)
+
+
+def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> None:
+    """There is nothing to end."""
+
+    async def story() -> None:
+        member = a_member(Diary())
+        await member.stop()
+        await member.wait()
+
+    play(story())
