@@ -9,6 +9,7 @@ length and never sends it).
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -52,20 +53,25 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     one of them names. Without, anything but what no worker of another machine has: addresses that are
     link-local, multicast or unspecified, and loopback unless ``own`` is loopback too.
     """
-    host = (url.host or "").lower()
+    host = _host(url)
     if url.scheme not in ("http", "https") or not host:
         return False
     if patterns:
         return named(url, patterns)
     address = _address(host)
     if _is_loopback(host):
-        return _is_loopback((own.host or "").lower())
+        return _is_loopback(_host(own))
     return address is None or not (address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
 def named(url: URL, patterns: Sequence[str]) -> bool:
     """Whether one of ``patterns`` names the host of ``url``."""
-    return any(_names(pattern, (url.host or "").lower(), url.port) for pattern in patterns)
+    return any(_names(pattern, _host(url), url.port) for pattern in patterns)
+
+
+def _host(url: URL) -> str:
+    """As resolvers take it: a dot at the end says that the name is whole."""
+    return (url.host or "").lower().removesuffix(".")
 
 
 def _names(pattern: str, host: str, port: int | None) -> bool:
@@ -79,7 +85,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return None
+        try:  # 127.1, 2130706433, 0x7f000001: addresses to whoever connects
+            address = ipaddress.ip_address(socket.inet_aton(host))
+        except OSError:
+            return None
     return getattr(address, "ipv4_mapped", None) or address
 
 

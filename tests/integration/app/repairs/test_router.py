@@ -155,6 +155,13 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
     ("http://worker-2:6066", ("worker-2:6066",), True),
     ("http://worker-2:22", ("worker-2:6066",), False),
     ("http://127.0.0.1:6067", ("127.0.0.1",), True),
+    ("http://127.1:6379", (), False),  # what resolvers make an address of
+    ("http://2130706433:6379", (), False),
+    ("http://0x7f.0.0.1:6379", (), False),
+    ("http://169.254.43518:80", (), False),
+    ("http://0:6379", (), False),
+    ("http://localhost.:6379", (), False),
+    ("http://worker-2.:6066", ("worker-2:6066",), True),
 ])
 def test_what_may_be_forwarded_to(url: str, patterns: tuple[str, ...], answer: bool) -> None:
     """From a worker that advertises http://worker-1:6066."""
