@@ -85,12 +85,13 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_join_is_warm(tmp_path: Path) -> None:
-    """Nothing moves cold; one round more, asked for by the newcomer; nothing lost, no row wrong."""
+    """Nothing moves cold: the newcomer asks for a round, whose moves take the second of the two that letting go
+    takes; nothing lost, no row wrong."""
     with broker_process() as broker:
         found = joined(broker.bootstrap, tmp_path, partitions=12, rows=24_000)
     assert (len(found.moved), found.cold) == (3, frozenset())
     assert found.replayed < 600
-    assert (found.rounds, found.asked) == (2, 1)
+    assert (found.rounds, found.asked) == (3, 1)
     assert (found.verdict.lost, found.verdict.wrong_rows) == (0, ())
 
 
@@ -102,7 +103,7 @@ def test_without_warm_ups_a_join_is_cold(tmp_path: Path) -> None:
     with broker_process() as broker:
         found = joined(broker.bootstrap, tmp_path, partitions=12, rows=24_000, faust_assigner_warmups=False)
     assert len(found.cold) == len(found.moved) == 3
-    assert (found.rounds, found.asked) == (1, 0)
+    assert (found.rounds, found.asked) == (2, 0)
 
 
 @pytest.mark.slow
@@ -112,5 +113,5 @@ def test_a_join_is_warm_on_kafka(kafka: Any, tmp_path: Path) -> None:
     """The same on Apache Kafka."""
     found = joined(kafka.bootstrap, tmp_path, partitions=12, rows=24_000)
     assert (len(found.moved), found.cold) == (3, frozenset())
-    assert (found.rounds, found.asked) == (2, 1)
+    assert (found.rounds, found.asked) == (3, 1)
     assert (found.verdict.lost, found.verdict.wrong_rows) == (0, ())
