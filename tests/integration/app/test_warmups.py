@@ -85,7 +85,7 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_join_is_warm(tmp_path: Path) -> None:
-    """Nothing moves cold: the newcomer asks for a round, and letting go takes two; nothing lost, no row wrong."""
+    """Nothing moves cold: the newcomer asks for a round, letting go takes two; no row lost or wrong."""
     with broker_process() as broker:
         found = joined(broker.bootstrap, tmp_path, partitions=12, rows=24_000)
     assert (len(found.moved), found.cold) == (3, frozenset())
