@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,11 +11,9 @@ PROTO = "faust_assigner/service/proto/kafka_assigner.proto"
 
 def generate(root: Path, out: Path) -> None:
     """Write ``kafka_assigner_pb2.py``, its ``.pyi`` and ``kafka_assigner_pb2_grpc.py`` under ``out``."""
-    from grpc_tools import protoc
-
     said = [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
-    if code := protoc.main(["protoc", f"-I{root}", *said, PROTO]):
-        raise SystemExit(code)
+    # In a process of its own: the compiler aborts where another extension has brought protobuf along.
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True)
 
 
 if __name__ == "__main__":
