@@ -108,7 +108,7 @@ def dump_consumer(consumer: Consumer) -> bytes:
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
         "weights": [[at.topic, at.partition, weight] for at, weight in sorted(consumer.weights.items())],
-        "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
+        "capacity": consumer.capacity if consumer.capacity != 1.0 else None, "dismissed": consumer.dismissed,
     }
     return _dump(document | {name: value for name, value in ours.items() if value})
 
@@ -126,6 +126,7 @@ def load_consumer(value: bytes) -> Consumer:
         holds={str(topic): tuple(map(int, numbers)) for topic, numbers in d.get("holds", {}).items()},
         weights={TopicPartition(str(topic), int(number)): float(weight)
                  for topic, number, weight in d.get("weights", ())},
+        dismissed=bool(d.get("dismissed", False)),
     )
 
 
