@@ -211,7 +211,5 @@ async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_rea
 
     client._registration = type("R", (), {"message": staticmethod(broken)})()  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match="no such file"):
-        async with asyncio.timeout(10.0):
-            async for _ in client.commands():
-                pass
+        await asyncio.wait_for(anext(client.commands()), 10.0)
     await calls_ended()
