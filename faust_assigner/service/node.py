@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -44,6 +45,7 @@ __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMet
 #: Of one consumer, so that nobody fills the store: more is refused.
 MAX_CLAIMS = 100_000
 MAX_BOUND = 1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
+MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
 MAX_RACK = 256  #: characters
 MAX_NUMBER = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
 
@@ -127,6 +129,7 @@ class AssignerNode:
             await self._rebalancer.lead(term)
         finally:
             self._metrics.leading(False)
+            self._metrics.handoffs({}, 0.0)  # another one counts them now
             await ended(refresh)
 
     async def _vacant(self) -> None:
@@ -310,7 +313,7 @@ class AssignerNode:
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:
-        """For operators' screens: every change of an assignment, a hand-off or a consumer, as its record."""
+        """For operators' screens: changes of the store as they come; of too many, the newest."""
         return _watched(self._mirror)
 
 
@@ -339,17 +342,21 @@ def _check_claims(consumer: Consumer) -> None:
 
 
 async def _watched(mirror: Mirror) -> AsyncIterator[Change]:
-    """Every change from now on; one that is not read in time is dropped with all before it."""
-    queue: asyncio.Queue[Change] = asyncio.Queue()
+    """Every change from now on, of those that wait to be read the newest :data:`MAX_UNREAD`."""
+    unread: deque[Change] = deque(maxlen=MAX_UNREAD)
+    wake = asyncio.Event()
 
     def heard(changes: Sequence[Change]) -> None:
-        for change in changes:
-            queue.put_nowait(change)
+        unread.extend(changes)
+        wake.set()
 
     mirror.listeners.append(heard)
     try:
         while True:
-            yield await queue.get()
+            wake.clear()
+            while unread:
+                yield unread.popleft()
+            await wake.wait()
     finally:
         with contextlib.suppress(ValueError):
             mirror.listeners.remove(heard)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from typing import Any
 
 import pytest
 
-from faust_assigner.service.errors import BadRequest, StoreUnavailable
+from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.convert import partition_of
+from faust_assigner.service.server.metrics import PrometheusMetrics
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import _open_store
 from faust_assigner.service.server.servicer import ConsumerServicer
-from tests.support.assigning.consumers import Bench, eventually, virtually
-from tests.unit.service.stories import ALL, store
+from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.store.base import Event, KeyValue, Put
+from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import View
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 
 class _Context:
@@ -135,3 +146,71 @@ def test_that_kafka_does_not_answer_is_no_refusal() -> None:
         await kept.close()
 
     virtually(story)
+
+
+async def test_the_memory_of_large_values_is_bounded() -> None:
+    """A consumer that registers over and over leaves its last word, and some of the history for watches."""
+    kept = MemoryStore(history_bytes=1_000_000)
+    for number in range(100):
+        await kept.txn([], [Put("/g/a", bytes([number]) * 100_000)])
+    assert sum(len(event.kv.value) for event in kept._log if event.kv is not None) <= 1_000_000
+    async with contextlib.aclosing(kept.watch("/g/", kept.revision)) as batches:  # type: ignore[type-var]
+        assert [event.revision for event in (await anext(batches)).events] == [kept.revision]
+    await kept.close()
+
+
+def test_epochs_rise_over_a_restart_without_etcd() -> None:
+    """Consumers and sinks refuse lower ones than they have seen."""
+    async def revision() -> int:
+        async with contextlib.AsyncExitStack() as ends:
+            opened = _open_store(Options.read({}, {}), PrometheusMetrics(), ends)
+            assert isinstance(opened, MemoryStore)
+            await put(opened, "/g/a", b"1")
+            return opened.revision
+
+    first = asyncio.run(revision())
+    time.sleep(0.01)
+    assert asyncio.run(revision()) > first + 1
+
+
+def test_progress_that_is_no_number_is_none() -> None:
+    """It would be written as a word that JSON does not know."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        acks = Acks(kept, ALL, LoopClock())
+        await acks.progress("new", AT, None, float("nan"))
+        found = await kept.get(ALL.handoff(AT))
+        assert found is not None
+        assert b"NaN" not in found.value
+        with pytest.raises(NotFound):
+            await acks.progress("new", TopicPartition("made up", 1), None, 0.5)
+        assert list(acks._reported) == [(AT, "new")]
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("offset", [-1, 2**64 - 1])
+def test_an_offset_that_kafka_does_not_have_is_refused(offset: int) -> None:
+    """The next owner would begin there."""
+
+    async def story() -> None:
+        with pytest.raises(BadRequest):
+            await Acks(store(), ALL, LoopClock()).released("old", AT, None, offset)
+
+    virtually(story)
+
+
+def test_a_name_as_long_as_a_message_is_refused_in_few_words() -> None:
+    """It is neither made a key nor said back."""
+    with pytest.raises(BadRequest) as refused:
+        partition_of(pb.TopicPartition(topic="x" * 1_000_000, partition=1))
+    assert len(str(refused.value)) < 500
+
+
+def test_garbage_of_any_depth_is_set_aside() -> None:
+    """What others write under the prefix ends no instance."""
+    found = View(ALL)
+    found.apply(Event(ALL.topic("t"), 1, KeyValue(ALL.topic("t"), b"[" * 100_000, 1, 1)))
+    assert (found.refused, found.topics) == (1, {})
