@@ -254,7 +254,7 @@ class AssignerNode:
             before = codec.load_consumer(kv.value)
             if (after := change(before)) == before:
                 return kv.mod_revision
-            put = Put(key, codec.dump_consumer(after), kv.lease)
+            put = Put(key, codec.checked_size(name, codec.dump_consumer(after)), kv.lease)
             result = await self._store.txn([unchanged(kv)], [put])
             if result.succeeded:
                 return result.revision

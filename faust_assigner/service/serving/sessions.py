@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import StoreUnavailable, WrongCaller
+from faust_assigner.service.errors import ServiceRefused, StoreUnavailable, WrongCaller
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
@@ -52,7 +52,7 @@ class Sessions:
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
             revision, session = await self._write(consumer, lease)
-        except WrongCaller:
+        except ServiceRefused:
             await lease.revoke()
             raise
         # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
@@ -84,7 +84,7 @@ class Sessions:
             value = codec.dump_consumer(replace(
                 consumer, status=status, dismissed=dismissed, registered_at=self._clock.wall(),
                 session=session))
-            put = Put(key, value, lease.lease_id)
+            put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
             result = await self._store.txn([absent(key) if kv is None else unchanged(kv)], [put])
             if result.succeeded:
                 return result.revision, session

@@ -126,10 +126,16 @@ class EtcdStore:
     async def list(self, prefix: str) -> Listing:
         """Everything under ``prefix``, page by page of the first page's revision."""
         items: list[KeyValue] = []
-        start, end, revision = prefix.encode(), _end_of(prefix.encode()), 0
+        start, end, revision, limit = prefix.encode(), _end_of(prefix.encode()), 0, PAGE
         while True:
-            page = await self._call("KV/Range", pb.RangeRequest(
-                key=start, range_end=end, limit=PAGE, revision=revision), pb.RangeResponse)
+            try:
+                page = await self._call("KV/Range", pb.RangeRequest(
+                    key=start, range_end=end, limit=limit, revision=revision), pb.RangeResponse)
+            except StoreUnavailable as error:
+                if "larger than max" not in str(error) or limit < 2:
+                    raise
+                limit = max(limit // 8, 1)  # large values: fewer of them fit into a message
+                continue
             revision = revision or page.header.revision
             items += map(_kv, page.kvs)
             if not page.more:

@@ -43,8 +43,8 @@ class MemoryStore:
 
     ``history`` revisions are kept for watches, or as many as are ``history_bytes``; older ones are compacted.
     ``first_revision``: where a process that starts anew is to go on above the revisions of the one before.
-    ``quota_bytes``: a write beyond it sets an alarm as etcd's does, and nothing is written until :meth:`disarm`.
-    Calls answer at once.
+    ``quota_bytes``: a write beyond it sets an alarm as etcd's does, and nothing is written until
+    :meth:`disarm`. Calls answer at once.
     """
 
     def __init__(

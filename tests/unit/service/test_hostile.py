@@ -214,3 +214,19 @@ def test_garbage_of_any_depth_is_set_aside() -> None:
     found = View(ALL)
     found.apply(Event(ALL.topic("t"), 1, KeyValue(ALL.topic("t"), b"[" * 100_000, 1, 1)))
     assert (found.refused, found.topics) == (1, {})
+
+
+def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:
+    """etcd would refuse it for ever, as if another try might help."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            weights = {TopicPartition("x" * 200, number): 1.0 for number in range(10_000)}
+            with pytest.raises(BadRequest):
+                await node.register(Consumer(name="a", weights=weights))
+            assert len(kept._leases) <= 1  # the leader's
+        await kept.close()
+
+    virtually(story)
