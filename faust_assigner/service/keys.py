@@ -22,6 +22,8 @@ _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
 MAX_PARTITIONS = 1_000_000
+#: etcd refuses a request of 1.5 MiB, with an error that looks as if another try might help.
+MAX_VALUE_BYTES = 1 << 20
 
 
 def checked_consumer(name: str) -> str:
@@ -107,10 +109,18 @@ def dump_consumer(consumer: Consumer) -> bytes:
         "capabilities": list(consumer.capabilities),
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
-        "weights": [[at.topic, at.partition, weight] for at, weight in sorted(consumer.weights.items())],
-        "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
+        "weights": [[at.topic, at.partition, weight] for at, weight in sorted(
+            consumer.weights.items(), key=lambda said: (said[0].topic, said[0].partition))],
+        "capacity": consumer.capacity if consumer.capacity != 1.0 else None, "dismissed": consumer.dismissed,
     }
     return _dump(document | {name: value for name, value in ours.items() if value})
+
+
+def checked_size(name: str, value: bytes) -> bytes:
+    """A consumer's document, if a store takes it. Raises ``BadRequest``."""
+    if len(value) > MAX_VALUE_BYTES:
+        raise BadRequest(f"{name} says {len(value)} bytes of itself, {MAX_VALUE_BYTES} are taken")
+    return value
 
 
 def load_consumer(value: bytes) -> Consumer:
@@ -126,6 +136,7 @@ def load_consumer(value: bytes) -> Consumer:
         holds={str(topic): tuple(map(int, numbers)) for topic, numbers in d.get("holds", {}).items()},
         weights={TopicPartition(str(topic), int(number)): float(weight)
                  for topic, number, weight in d.get("weights", ())},
+        dismissed=bool(d.get("dismissed", False)),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from faust_assigner.service import keys as codec
@@ -13,7 +15,7 @@ from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.commands import Command
 from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable, WrongCaller
 from faust_assigner.service.handoff import TopicPartition
-from faust_assigner.service.keys import Keys, checked_consumer, checked_topic
+from faust_assigner.service.keys import MAX_PARTITIONS, Keys, checked_consumer, checked_topic
 from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
 from faust_assigner.service.leading.election import Election, Leadership
 from faust_assigner.service.leading.moves import planned
@@ -42,6 +44,10 @@ __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMet
 
 #: Of one consumer, so that nobody fills the store: more is refused.
 MAX_CLAIMS = 100_000
+MAX_BOUND = 1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
+MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
+MAX_RACK = 256  #: characters
+MAX_NUMBER = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
 
 
 class CommandStream(Protocol):
@@ -123,6 +129,7 @@ class AssignerNode:
             await self._rebalancer.lead(term)
         finally:
             self._metrics.leading(False)
+            self._metrics.handoffs({}, 0.0)  # another one counts them now
             await ended(refresh)
 
     async def _vacant(self) -> None:
@@ -199,7 +206,12 @@ class AssignerNode:
         """What the consumer keeps warm by now: topic -> partitions."""
         self._check_identity(consumer_name, identity)
         held = {checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()}
-        await self._change_consumer(consumer_name, lambda consumer: replace(consumer, holds=held))
+
+        def holding(consumer: Consumer) -> Consumer:
+            _check_claims(after := replace(consumer, holds=held))
+            return after
+
+        await self._change_consumer(consumer_name, holding)
 
     async def deregister(self, consumer_name: str, *, identity: str = "") -> Action:
         """The consumer wants to stop. An unknown one may: it has nothing.
@@ -224,9 +236,11 @@ class AssignerNode:
         if entry is None:
             return Action.SHUTDOWN_NOW
         if has_more(self._mirror.view, consumer_name):
+            if not waits_in_vain(self._mirror.view, consumer_name):
+                return Action.WAIT_FOR_DRAIN
             # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
-            in_vain = waits_in_vain(self._mirror.view, consumer_name)
-            return Action.SHUTDOWN_NOW if in_vain else Action.WAIT_FOR_DRAIN
+            await self._change_consumer(consumer_name, lambda consumer: replace(consumer, dismissed=True))
+            return Action.SHUTDOWN_NOW
         gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
         return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
 
@@ -240,7 +254,7 @@ class AssignerNode:
             before = codec.load_consumer(kv.value)
             if (after := change(before)) == before:
                 return kv.mod_revision
-            put = Put(key, codec.dump_consumer(after), kv.lease)
+            put = Put(key, codec.checked_size(name, codec.dump_consumer(after)), kv.lease)
             result = await self._store.txn([unchanged(kv)], [put])
             if result.succeeded:
                 return result.revision
@@ -299,36 +313,50 @@ class AssignerNode:
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:
-        """For operators' screens: every change of an assignment, a hand-off or a consumer, as its record."""
+        """For operators' screens: changes of the store as they come; of too many, the newest."""
         return _watched(self._mirror)
 
 
 def _check_claims(consumer: Consumer) -> None:
     """Raises ``BadRequest`` for what a consumer may not say of itself."""
-    if not 0 < consumer.capacity < float("inf"):
-        raise BadRequest(f"{consumer.name}: capacity must be above 0, got {consumer.capacity!r}")
-    if any(not 0 <= weight < float("inf") for weight in consumer.weights.values()):
-        raise BadRequest(f"{consumer.name}: weights must be 0 or more")
-    for topics in (consumer.topics, *consumer.co_partitioned, tuple(consumer.holds)):
+    if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
+        raise BadRequest(f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
+                         f"got {consumer.capacity!r}")
+    if any(not 0 <= weight <= MAX_NUMBER for weight in consumer.weights.values()):
+        raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
+    if consumer.rack is not None and len(consumer.rack) > MAX_RACK:
+        raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
+    if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
+        raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
+    weighed = {at.topic for at in consumer.weights}
+    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, weighed):
         for topic in topics:
             checked_topic(topic)
+    numbers = (at.partition for at in consumer.weights)
+    for number in chain(numbers, *consumer.holds.values()):
+        if not 0 <= number < MAX_PARTITIONS:
+            raise BadRequest(f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, got {number}")
     claims = len(consumer.weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
     if claims > MAX_CLAIMS:
         raise BadRequest(f"{consumer.name} says {claims} things of itself, {MAX_CLAIMS} are taken")
 
 
 async def _watched(mirror: Mirror) -> AsyncIterator[Change]:
-    """Every change from now on; one that is not read in time is dropped with all before it."""
-    queue: asyncio.Queue[Change] = asyncio.Queue()
+    """Every change from now on, of those that wait to be read the newest :data:`MAX_UNREAD`."""
+    unread: deque[Change] = deque(maxlen=MAX_UNREAD)
+    wake = asyncio.Event()
 
     def heard(changes: Sequence[Change]) -> None:
-        for change in changes:
-            queue.put_nowait(change)
+        unread.extend(changes)
+        wake.set()
 
     mirror.listeners.append(heard)
     try:
         while True:
-            yield await queue.get()
+            wake.clear()
+            while unread:
+                yield unread.popleft()
+            await wake.wait()
     finally:
         with contextlib.suppress(ValueError):
             mirror.listeners.remove(heard)

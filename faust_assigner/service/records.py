@@ -26,6 +26,7 @@ class Consumer:
     ``weights``        what the partitions it knows cost, 1.0 is ordinary
     ``identity``       who the channel says it is; "" where channels say nothing
     ``session``        one registration: a second one of the same name is another
+    ``dismissed``      draining, and told to stop though nobody relieves it: who comes next is a new process
     """
 
     name: str
@@ -40,6 +41,7 @@ class Consumer:
     holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     identity: str = ""
     session: str = ""
+    dismissed: bool = False
 
     def wants(self, topic: str) -> bool:
         """Whether it subscribes to the topic."""

@@ -82,7 +82,7 @@ class View:
             value = reader.load(kv)
             if reader.named(value, name):
                 return Entry(kv, value)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             pass
         self.refused += 1
         return None

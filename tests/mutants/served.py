@@ -20,8 +20,8 @@ MUTANTS = (
     Mutant(
         story="A partition under another epoch counts as the one that was held",
         file=f"{CLIENT}/holdings.py",
-        old=" or before[p].epoch != g.epoch)",
-        new=")",
+        old=" or before[p].epoch != g.epoch or p in again)",
+        new=" or p in again)",
         red=(f"{HOLDINGS}::test_another_epoch_is_another_ownership",),
     ),
     Mutant(

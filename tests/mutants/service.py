@@ -71,7 +71,7 @@ _LEADING = (
         "        self._sent = sent\n        return True",
         "        self._sent = self._clock.monotonic()\n        return True",
         f"{_LEASES_}test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked"),
-    seen(_REBALANCER, "a transaction takes as much as there is",
+    seen(_MOVES, "a transaction takes as much as there is",
          "            yield chunk\n            chunk, sizes",
          "            pass\n            chunk, sizes",
          f"{_LEADER}test_4_what_is_more_than_a_transaction_takes_is_written_in_several"),

@@ -17,13 +17,15 @@ from faust_assigner.coordinator.records import MemberMetadata
 
 MAX_PATTERN_BYTES: Final = 1_024
 MAX_PROGRAM_BYTES: Final = 1 << 20
+#: Kept compiled: 32 MiB at most. What a catalogue's topics were matched with once is not needed again for it.
+MAX_PROGRAMS: Final = 32
 
 
 class BadPattern(ValueError):
     """A regular expression that RE2 does not take; the message says why."""
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=MAX_PROGRAMS)
 def pattern(text: str) -> re2._Regexp:
     """The compiled expression; raises :class:`BadPattern`.
 

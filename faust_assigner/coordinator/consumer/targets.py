@@ -55,6 +55,7 @@ class Targets(GroupCore):
     # -- the group epoch -------------------------------------------------------------------------
 
     def _fingerprint(self) -> int:
+        self.topics.forget(self.book.regexes)  # a member may say another one in each heartbeat
         names = self.topics.all_names(self.book.names, self.book.regexes)
         return self.catalogue.fingerprint(names)
 

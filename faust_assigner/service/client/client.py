@@ -18,7 +18,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -99,6 +99,8 @@ class AssignerClient:
         tasks = [asyncio.create_task(self._stay(), name="assigner-stream"),
                  asyncio.create_task(self._beat(), name="assigner-heartbeat"),
                  asyncio.create_task(self._fence(), name="assigner-fence")]
+        for task in tasks:
+            task.add_done_callback(self._ended)
         try:
             while (said := await self._queue.get()) is not None:
                 if isinstance(said, BaseException):
@@ -107,6 +109,11 @@ class AssignerClient:
         finally:
             await end([*tasks, *self._again])
             await self.close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """One of them failed: who waits for commands is told, and does not wait for ever."""
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self._queue.put_nowait(error)
 
     async def run(self, handlers: Handlers) -> None:
         """Answer every command by its handler until :meth:`leave` is done; raises :class:`ServiceRefused`."""
@@ -224,6 +231,8 @@ class AssignerClient:
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
         self.holdings.begin(sent_at + self._lives_s)
         self._wake.set()
+        if self._is_leaving:
+            self._beside(self._leave_again())
 
     def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
         if message.HasField("assignment"):
@@ -247,15 +256,25 @@ class AssignerClient:
         key = (type(command), command.partition)
         if self._told.get(key) == command:
             if (acked := self._acked.get(key)) is not None:
-                job = asyncio.create_task(self._acknowledge_again(*acked))
-                self._again.add(job)
-                job.add_done_callback(self._again.discard)
+                self._beside(self._acknowledge_again(*acked))
             return
         self._told[key] = command
         self._acked.pop(key, None)
         if isinstance(command, Release):
             self.holdings.release(command)
         self._queue.put_nowait(command)
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.create_task(work)
+        self._again.add(job)
+        job.add_done_callback(self._again.discard)
+
+    async def _leave_again(self) -> None:
+        """That this consumer leaves was said to a session that is over."""
+        with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
+            answer = await self._once("Deregister", pb.DeregisterRequest(consumer_name=self.name))
+            if answer.action == pb.SHUTDOWN_NOW:
+                self._queue.put_nowait(None)
 
     async def _beat(self) -> None:
         """Say that this consumer lives, six times in a life; leave a stream that is not answered."""
@@ -274,7 +293,9 @@ class AssignerClient:
                 is_well = self._clock() < self.holdings.until - self._lives_s / 2
             else:
                 is_well = answer.known
-                if is_well and session == self._session_id:
+                if self._check_time():
+                    is_well = False  # too late: what was lost meanwhile has to be told anew
+                elif is_well and session == self._session_id:
                     self.holdings.confirm(sent_at + answer.lives_ms / 1000)
             if not is_well and session == self._session_id and self._stream is not None:
                 self._stream.cancel()

@@ -22,7 +22,8 @@ class Grant:
     """A partition that the consumer owns.
 
     ``epoch`` rises with each owner; a sink that keeps the highest it saw refuses a former owner's late write.
-    ``start_offset`` is where the owner before stopped, None where it did not say so.
+    ``start_offset`` is where the owner before stopped, None where it did not say so. A consumer that comes
+    back is told the same grant again: what it has committed under this epoch goes before ``start_offset``.
     """
 
     partition: TopicPartition

@@ -43,15 +43,17 @@ class Holdings:
             if more:
                 return None
             assigned, self._parts = self._parts, []
-            return self._become({grant.partition: grant for grant in assigned})
+            return self._become({}, assigned)
         gone = set(unassigned)
-        kept = {p: g for p, g in self.owned.items() if p not in gone}
-        return self._become(kept | {grant.partition: grant for grant in assigned})
+        return self._become({p: g for p, g in self.owned.items() if p not in gone}, assigned)
 
-    def _become(self, owned: dict[TopicPartition, Grant]) -> Assigned:
+    def _become(self, kept: dict[TopicPartition, Grant], given: Sequence[Grant]) -> Assigned:
         before = self.owned
-        self.owned = owned
-        added = tuple(g for p, g in owned.items() if p not in before or before[p].epoch != g.epoch)
+        self.owned = owned = kept | {grant.partition: grant for grant in given}
+        # What is given while it is being released is to be worked on again: nobody takes it over.
+        again = {grant.partition for grant in given} & self._releasing.keys()
+        added = tuple(g for p, g in owned.items()
+                      if p not in before or before[p].epoch != g.epoch or p in again)
         anew = {grant.partition for grant in added}
         # What is being released goes when its release is done, and not in the middle of it.
         removed = tuple(p for p in before if (p not in owned or p in anew) and p not in self._releasing)

@@ -110,12 +110,15 @@ class Partitions:
 
     async def release(self, command: Release) -> int | None:
         """Finish the record at hand, flush, commit; the next offset."""
-        owned = self._owned.pop(command.partition, None)
+        owned = self._owned.get(command.partition)
         if owned is None:
             return None
+        # It stays here until all of that is done: who gives it anew meanwhile has to stop it first.
         await self._stop(owned)
         await self._work.close(command.partition)
         await self.commit(owned)
+        if self._owned.get(command.partition) is owned:
+            del self._owned[command.partition]
         return owned.next_offset
 
     async def abort(self, command: AbortWarm) -> None:
@@ -139,6 +142,7 @@ class Partitions:
     async def _stop(self, owned: _Owned) -> None:
         await owned.stop()
         if owned.fetched is not None:
+            owned.fetched = None  # nothing is fetched for it any more
             self._consumer.pause(_kafka(owned.grant.partition))
 
     async def begin(self, owned: _Owned) -> None:
@@ -147,9 +151,7 @@ class Partitions:
         await self._cover(partition)
         start = await self._work.open(owned.grant)
         if start is None:
-            start = owned.grant.start_offset
-        if start is None:
-            start = await self._committed(owned.grant)
+            start = await self._left_at(owned.grant)
         if start is None:
             start = (await self._consumer.beginning_offsets([_kafka(partition)]))[_kafka(partition)]
         owned.next_offset = owned.fetched = start
@@ -174,16 +176,21 @@ class Partitions:
             # aiokafka does not bear a second assignment before it has found the group's coordinator.
             await self._consumer.committed(_kafka(partition))
 
-    async def _committed(self, grant: Grant) -> int | None:
-        """The group's offset. Raises where a later owner made the commit: this grant is history."""
+    async def _left_at(self, grant: Grant) -> int | None:
+        """Where this grant's own work has come to, else where the owner before stopped or committed.
+
+        A grant outlives the process and the session that it was first told to: where the owner before stopped
+        is behind what was committed since. Raises where a later owner committed: this grant is history.
+        """
         found = await self._consumer._coordinator.fetch_committed_offsets([_kafka(grant.partition)])
         said = found.get(_kafka(grant.partition))
         if said is None or said.offset < 0:
-            return None
+            return grant.start_offset
         epoch = _EPOCH.search(said.metadata or "")
         if epoch is not None and int(epoch[1]) > grant.epoch:
             raise RuntimeError(f"{grant.partition}: epoch {epoch[1]} has committed, this is {grant.epoch}")
-        return int(said.offset)
+        is_own = epoch is not None and int(epoch[1]) == grant.epoch
+        return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
 
     async def commit(self, owned: _Owned) -> None:
         """Commit what is processed, if the partition is still this consumer's and there is anything new."""

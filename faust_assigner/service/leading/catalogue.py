@@ -46,10 +46,11 @@ class Catalogue:
         await self._put(topic, _count(topic, count))
 
     async def need(self, topic: str) -> None:
-        """Somebody wants the topic: ask Kafka where it is unknown. Raises NotFound."""
+        """Somebody wants the topic: ask Kafka where it is unknown. Raises NotFound, and
+        StoreUnavailable where Kafka does not say: whoever asks may try again."""
         if topic in self._mirror.view.topics or await self._store.get(self._keys.topic(topic)) is not None:
             return
-        count = await self._asked(topic)
+        count = None if self._count_partitions is None else await self._count(topic, self._count_partitions)
         if count is None:
             raise NotFound(f"no topic {topic}")
         await self._put(topic, count, only_grow=True)
@@ -75,10 +76,16 @@ class Catalogue:
         if self._count_partitions is None:
             return None
         try:
-            return await self._count_partitions(topic)
-        except Exception as error:  # whatever a Kafka client raises: there is another time
-            logger.warning("%s: Kafka does not say how many partitions: %s", topic, error)
+            return await self._count(topic, self._count_partitions)
+        except StoreUnavailable as error:
+            logger.warning("%s", error)  # there is another time
             return None
+
+    async def _count(self, topic: str, count_partitions: CountPartitions) -> int | None:
+        try:
+            return await count_partitions(topic)
+        except Exception as error:  # whatever a Kafka client raises
+            raise StoreUnavailable(f"{topic}: Kafka does not say how many partitions: {error}") from error
 
     async def _put(self, topic: str, count: int, *, only_grow: bool = False) -> None:
         key, value = self._keys.topic(topic), codec.dump_topic(TopicConfig(topic, count))

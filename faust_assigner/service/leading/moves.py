@@ -25,8 +25,13 @@ from faust_assigner.service.handoff import (
 from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of
 from faust_assigner.service.records import Assigned, PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Compare, Delete, Put, Write
+from faust_assigner.service.store.base import MAX_OPERATIONS, Compare, Delete, Put, Write
 from faust_assigner.service.view import Entry, View, has_more
+
+#: One compare of each transaction is the leader's key.
+MAX_BUNDLE = MAX_OPERATIONS - 1
+#: etcd refuses a request of 1.5 MiB, keys and all.
+MAX_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ def advance(
             else:
                 yield bundle
             break
-    yield from map(_joined, given.values())
+    for bundles in given.values():
+        yield from _joined(bundles)
 
 
 def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
@@ -73,13 +79,31 @@ def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) 
             and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)]
 
 
-def _joined(bundles: Sequence[Bundle]) -> Bundle:
-    """Those of one crew, all or none."""
-    if len(bundles) == 1:
-        return bundles[0]
-    return Bundle("; ".join(bundle.story for bundle in bundles),
-                  tuple(compare for bundle in bundles for compare in bundle.compares),
-                  tuple(write for bundle in bundles for write in bundle.writes), bundles[0].ended)
+def _joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
+    """Those of one crew, all or none as far as the store takes so many at once; what is left follows."""
+    for chunk in chunks(bundles, MAX_BUNDLE):
+        yield chunk[0] if len(chunk) == 1 else Bundle(
+            "; ".join(bundle.story for bundle in chunk),
+            tuple(compare for bundle in chunk for compare in bundle.compares),
+            tuple(write for bundle in chunk for write in bundle.writes), chunk[0].ended)
+
+
+def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
+    """Bundles together while neither their compares nor their writes are more than ``limit``, nor their
+    values more than :data:`MAX_CHUNK_BYTES`."""
+    chunk: list[Bundle] = []
+    sizes = [0, 0, 0]
+    for bundle in bundles:
+        values = sum(len(write.value) for write in bundle.writes if isinstance(write, Put))
+        more = [len(bundle.compares), len(bundle.writes), values]
+        limits = (limit, limit, MAX_CHUNK_BYTES)
+        if chunk and any(size + extra > most for size, extra, most in zip(sizes, more, limits, strict=True)):
+            yield chunk
+            chunk, sizes = [], [0, 0, 0]
+        chunk.append(bundle)
+        sizes = [size + extra for size, extra in zip(sizes, more, strict=True)]
+    if chunk:
+        yield chunk
 
 
 def _happenings(
@@ -249,7 +273,7 @@ def _begun(
                 continue
             room -= len(mine)
             warming[new] += len(mine)
-            yield _joined([_beginning(view, at, new, settings, now) for at in mine])
+            yield from _joined([_beginning(view, at, new, settings, now) for at in mine])
 
 
 def _beginning(view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float) -> Bundle:

@@ -13,15 +13,14 @@ from collections.abc import Iterable, Sequence
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
-from faust_assigner.service.handoff import TopicPartition, state_of
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.election import Deposed, Leadership
-from faust_assigner.service.leading.moves import Bundle, advance, rebalance, tidy, waiting
+from faust_assigner.service.leading.moves import MAX_BUNDLE, Bundle, advance, chunks, rebalance, tidy, waiting
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import MAX_OPERATIONS
 from faust_assigner.service.view import Change, Entry
 
 logger = logging.getLogger(__name__)
@@ -131,7 +130,7 @@ class Rebalancer:
             found[at] = max(now - since, wall - entry.value.started_at)
         phases: dict[str, int] = {}
         for entry in handoffs.values():
-            name = state_of(entry.value).value
+            name = entry.value.phase.value
             phases[name] = phases.get(name, 0) + 1
         self._metrics.handoffs(phases, max(found.values(), default=0.0))
         return found
@@ -145,7 +144,7 @@ class Rebalancer:
         """
         revision = 0
         try:
-            for chunk in chunks(bundles, MAX_OPERATIONS - 1):
+            for chunk in chunks(bundles, MAX_BUNDLE):
                 revision = max(revision, await self._apply(term, chunk))
         except QuotaExceeded as error:
             logger.error("%s", error)
@@ -185,21 +184,6 @@ class Rebalancer:
             outcome, at = bundle.ended
             _, since = self._seen.get(at, (0, self._clock.monotonic()))
             self._metrics.handoff_ended(outcome, self._clock.monotonic() - since)
-
-
-def chunks(bundles: Sequence[Bundle], limit: int) -> Iterable[list[Bundle]]:
-    """Bundles together while neither their compares nor their writes are more than ``limit``."""
-    chunk: list[Bundle] = []
-    sizes = [0, 0]
-    for bundle in bundles:
-        more = [len(bundle.compares), len(bundle.writes)]
-        if chunk and max(size + extra for size, extra in zip(sizes, more, strict=True)) > limit:
-            yield chunk
-            chunk, sizes = [], [0, 0]
-        chunk.append(bundle)
-        sizes = [size + extra for size, extra in zip(sizes, more, strict=True)]
-    if chunk:
-        yield chunk
 
 
 def _asks_for_plan(change: Change) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Release, Replicas, Warm
 from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.keys import checked_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import (
     KEEPS_REPLICAS,
@@ -29,10 +30,10 @@ def message_of(at: TopicPartition) -> pb.TopicPartition:
 
 
 def partition_of(message: pb.TopicPartition) -> TopicPartition:
-    """A message's partition. Raises BadRequest where it names no topic."""
+    """A message's partition. Raises BadRequest where it names none."""
     if not message.topic:
         raise BadRequest("the request names no partition")
-    return TopicPartition(message.topic, message.partition)
+    return TopicPartition(checked_topic(message.topic), message.partition)
 
 
 def by_topic(partitions: Iterable[pb.TopicPartition]) -> dict[str, tuple[int, ...]]:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 
 from faust_assigner.service.node import AssignerNode
@@ -66,7 +67,8 @@ def _open_store(options: Options, metrics: PrometheusMetrics, ends: contextlib.A
     """etcd where there is one, else memory."""
     said = options.said
     if not said["etcd"]:
-        return MemoryStore()
+        # Epochs are revisions, and rise over a restart: what was committed under the last ones stays below.
+        return MemoryStore(first_revision=int(time.time() * 1000))
     ca, certificate, key = (said[name].read_bytes() if said[name] else None
                             for name in ("etcd_ca", "etcd_cert", "etcd_key"))
     access = EtcdAccess(endpoints=said["etcd"], ca=ca, certificate=certificate, key=key,

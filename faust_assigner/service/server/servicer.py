@@ -160,7 +160,7 @@ class ConsumerServicer:
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             await self._node.progress(
-                request.consumer_name, partition_of(request.partition), min(max(request.progress, 0.0), 1.0),
+                request.consumer_name, partition_of(request.partition), request.progress,
                 handoff_id=request.handoff_id or None, identity=identity)
         return pb.ReportProgressResponse()
 

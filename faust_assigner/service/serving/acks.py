@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import NotFound, StoreUnavailable, WrongCaller, WrongPhase
+from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable, WrongCaller, WrongPhase
 from faust_assigner.service.handoff import (
     Handoff,
     Happening,
@@ -25,6 +25,7 @@ from faust_assigner.service.keys import Keys
 from faust_assigner.service.store.base import Delete, Put, Store, Write, unchanged
 
 ATTEMPTS = 20
+MAX_OFFSET = 2**63 - 1  # Kafka's
 #: Seconds between two reports of progress on one hand-off that are written down.
 PROGRESS_EVERY_S = 5.0
 
@@ -48,6 +49,7 @@ class Acks:
         self._keys = keys
         self._clock = clock
         self._reported: dict[tuple[TopicPartition, str], float] = {}
+        self._tidied_at = -float("inf")
 
     async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
         """The new owner is warm. Raises NotFound, WrongCaller or WrongPhase."""
@@ -56,7 +58,9 @@ class Acks:
     async def released(
         self, name: str, at: TopicPartition, handoff_id: int | None, offset: int | None
     ) -> None:
-        """The old owner let go. Raises as :meth:`ready`."""
+        """The old owner let go. Raises as :meth:`ready`, and BadRequest for an offset that is none."""
+        if offset is not None and not 0 <= offset <= MAX_OFFSET:
+            raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
         await self._answer(name, at, handoff_id, Happening.LET_GO,
                            lambda h: _said(h, Happening.LET_GO, offset=offset))
 
@@ -77,11 +81,15 @@ class Acks:
         now = self._clock.monotonic()
         if now - self._reported.get((at, name), -float("inf")) < PROGRESS_EVERY_S:
             return
-        recent = {pair: when for pair, when in self._reported.items() if now - when < PROGRESS_EVERY_S}
-        self._reported = recent | {(at, name): now}
-        said = min(max(fraction, 0.0), 1.0)
+        said = min(max(0.0, fraction), 1.0)  # in this order, so that what is no number is 0
         await self._answer(name, at, handoff_id, Happening.WARM,
                            lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None)
+        # Only what was true is remembered: who makes partitions up leaves nothing here.
+        self._reported[at, name] = now
+        if now - self._tidied_at >= PROGRESS_EVERY_S:
+            self._tidied_at = now
+            self._reported = {pair: when for pair, when in self._reported.items()
+                              if now - when < PROGRESS_EVERY_S}
 
     async def _answer(
         self, name: str | None, at: TopicPartition, handoff_id: int | None, happening: Happening,

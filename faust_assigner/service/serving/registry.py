@@ -85,10 +85,10 @@ class Stream:
 
     async def expire(self) -> None:
         """The consumer is dead: its registration ends now, and not when its lease runs out."""
+        if self._revoke is not None:
+            await self._revoke()  # first: whoever called may be cancelled once the stream has ended
         self.end(Ended.LEASE_LOST)
         await self._closed(self)
-        if self._revoke is not None:
-            await self._revoke()
 
 
 class Registry:

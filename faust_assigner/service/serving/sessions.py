@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import StoreUnavailable, WrongCaller
+from faust_assigner.service.errors import ServiceRefused, StoreUnavailable, WrongCaller
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
@@ -52,7 +52,7 @@ class Sessions:
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
             revision, session = await self._write(consumer, lease)
-        except WrongCaller:
+        except ServiceRefused:
             await lease.revoke()
             raise
         # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
@@ -71,16 +71,20 @@ class Sessions:
         key, session = self._keys.consumer(consumer.name), f"{self._node_id}-{lease.lease_id:x}"
         for _ in range(ATTEMPTS):
             kv = await self._store.get(key)
-            status = Status.READY
+            status, dismissed = Status.READY, False
             if kv is not None:
                 before = codec.load_consumer(kv.value)
                 if before.identity and before.identity != consumer.identity:
                     raise WrongCaller(f"{consumer.name} is registered by another identity")
-                # A drain is the process's last; it is not undone by a connection that broke.
-                status = before.status
-            value = codec.dump_consumer(replace(consumer, status=status, registered_at=self._clock.wall(),
-                                                session=session))
-            put = Put(key, value, lease.lease_id)
+                # A drain is the process's last; it is not undone by a connection that broke. Only a process
+                # that was told to stop, with its partitions left to it, has a successor that may take them.
+                if before.status is Status.DRAINING and not before.dismissed:
+                    status = before.status
+                    dismissed = _is_left_alone(self._mirror.view, consumer.name)  # what it is told first
+            value = codec.dump_consumer(replace(
+                consumer, status=status, dismissed=dismissed, registered_at=self._clock.wall(),
+                session=session))
+            put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
             result = await self._store.txn([absent(key) if kv is None else unchanged(kv)], [put])
             if result.succeeded:
                 return result.revision, session
@@ -134,7 +138,7 @@ class Sessions:
         """A draining consumer that nobody is left to relieve need not wait."""
         for name in [n for n, e in view.consumers.items() if e.value.status is Status.DRAINING]:
             stream = self.registry.get(name)
-            if stream is not None and has_more(view, name) and waits_in_vain(view, name):
+            if stream is not None and _is_left_alone(view, name):
                 self._end(stream, Ended.DRAINED)
                 self._drop(stream)
 
@@ -162,3 +166,7 @@ class Sessions:
         for stream in tuple(self._keeping):
             await self._stop_keeping(stream)
 
+
+def _is_left_alone(view: View, name: str) -> bool:
+    """Whether a draining consumer has what nobody can take from it."""
+    return has_more(view, name) and waits_in_vain(view, name)

@@ -112,8 +112,7 @@ class EtcdStore:
         self._access = access
         self._observe = observe or (lambda name, took_s, error: None)
         self._number = 0
-        self._channel: grpc.aio.Channel | None = None
-        self._retired: list[grpc.aio.Channel] = []
+        self._channels: dict[int, grpc.aio.Channel] = {}  # by endpoint: each is opened once, and kept
         self._token: str | None = None
         self._closed = False
 
@@ -127,10 +126,16 @@ class EtcdStore:
     async def list(self, prefix: str) -> Listing:
         """Everything under ``prefix``, page by page of the first page's revision."""
         items: list[KeyValue] = []
-        start, end, revision = prefix.encode(), _end_of(prefix.encode()), 0
+        start, end, revision, limit = prefix.encode(), _end_of(prefix.encode()), 0, PAGE
         while True:
-            page = await self._call("KV/Range", pb.RangeRequest(
-                key=start, range_end=end, limit=PAGE, revision=revision), pb.RangeResponse)
+            try:
+                page = await self._call("KV/Range", pb.RangeRequest(
+                    key=start, range_end=end, limit=limit, revision=revision), pb.RangeResponse)
+            except StoreUnavailable as error:
+                if "larger than max" not in str(error) or limit < 2:
+                    raise
+                limit = max(limit // 8, 1)  # large values: fewer of them fit into a message
+                continue
             revision = revision or page.header.revision
             items += map(_kv, page.kvs)
             if not page.more:
@@ -142,8 +147,8 @@ class EtcdStore:
         request = pb.WatchRequest(create_request=pb.WatchCreateRequest(
             key=prefix.encode(), range_end=_end_of(prefix.encode()), start_revision=start_revision,
             fragment=True))
-        loop = asyncio.get_running_loop()
-        call = self._method("Watch/Watch", pb.WatchResponse, streaming=True)(metadata=await self._metadata())
+        loop, metadata, number = asyncio.get_running_loop(), await self._metadata(), self._number
+        call = self._method("Watch/Watch", pb.WatchResponse, streaming=True)(metadata=metadata)
         held: list[Event] = []
         try:
             await call.write(request)
@@ -161,7 +166,7 @@ class EtcdStore:
                 response = await call.read()
             raise StoreUnavailable("the watch ended")
         except (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as error:
-            raise self._failed(error) from None
+            raise self._failed(error, number) from None
         finally:
             await _settled(call)
 
@@ -205,13 +210,14 @@ class EtcdStore:
         """Renew once, on a stream of its own, so that one that hangs holds up no other."""
         deadline_s = min(self._access.deadline_s, timeout_s or self._access.deadline_s)
         began, error = asyncio.get_running_loop().time(), None
+        metadata, number = await self._metadata(), self._number
         call = self._method("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse, streaming=True)(
-            metadata=await self._metadata(), timeout=deadline_s)
+            metadata=metadata, timeout=deadline_s)
         try:
             await call.write(pb.LeaseKeepAliveRequest(ID=lease_id))
             answer = await call.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as failed:
-            error = self._failed(failed)
+            error = self._failed(failed, number)
             raise error from None
         finally:
             await _settled(call)
@@ -240,12 +246,13 @@ class EtcdStore:
 
     async def _call(self, path: str, request: Any, response: type[T]) -> T:
         began, error = asyncio.get_running_loop().time(), None
+        metadata, number = await self._metadata(), self._number
         try:
             answer: T = await self._method(path, response)(
-                request, timeout=self._access.deadline_s, metadata=await self._metadata())
+                request, timeout=self._access.deadline_s, metadata=metadata)
             return answer
         except grpc.aio.AioRpcError as failed:
-            error = self._failed(failed, request)
+            error = self._failed(failed, number, request)
             raise error from None
         finally:
             took_s = asyncio.get_running_loop().time() - began
@@ -254,9 +261,10 @@ class EtcdStore:
     def _method(self, path: str, response: type[Any], *, streaming: bool = False) -> Any:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        if self._channel is None:
-            self._channel = self._access.channel(self._number)
-        kind = self._channel.stream_stream if streaming else self._channel.unary_unary
+        number = self._number % len(self._access.endpoints)
+        if (channel := self._channels.get(number)) is None:
+            channel = self._channels[number] = self._access.channel(number)
+        kind = channel.stream_stream if streaming else channel.unary_unary
         return kind(f"/etcdserverpb.{path}", request_serializer=lambda message: message.SerializeToString(),
                     response_deserializer=response.FromString)
 
@@ -266,18 +274,18 @@ class EtcdStore:
             return ()
         if self._token is None:
             request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password or "")
-            method = self._method("Auth/Authenticate", pb.AuthenticateResponse)
+            method, number = self._method("Auth/Authenticate", pb.AuthenticateResponse), self._number
             try:
                 answer = await method(request, timeout=self._access.deadline_s)
             except grpc.aio.AioRpcError as failed:
-                raise self._failed(failed) from None
+                raise self._failed(failed, number) from None
             self._token = answer.token
         return (("token", self._token),)
 
-    def _failed(self, error: Exception, request: Any = None) -> StoreError:
-        """etcd's answer as one of ours; another endpoint is next where this one did not answer."""
+    def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
+        """etcd's answer as one of ours; the next endpoint follows where ``number`` did not answer."""
         if not isinstance(error, grpc.aio.AioRpcError):
-            self._turn()
+            self._turn(number)
             return StoreUnavailable(str(error) or "no answer in time")
         code, details = error.code(), error.details() or ""
         if code is grpc.StatusCode.NOT_FOUND and "lease" in details:
@@ -290,23 +298,22 @@ class EtcdStore:
             self._token = None
             return StoreError(f"etcd refuses: {details}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            self._turn()
+            self._turn(number)
         return StoreUnavailable(f"{code.name}: {details}")
 
-    def _turn(self) -> None:
-        """The next endpoint from now on; calls under way end on the old channel."""
-        if len(self._access.endpoints) > 1 and self._channel is not None:
+    def _turn(self, number: int) -> None:
+        """The next endpoint from now on, unless another call has found that out already; calls under way end
+        on the channel they began on."""
+        if len(self._access.endpoints) > 1 and number == self._number:
             self._number += 1
-            self._retired.append(self._channel)
-            self._channel, self._token = None, None
+            self._token = None
 
     async def close(self) -> None:
         """Close the connections."""
         self._closed = True
-        for channel in (*self._retired, self._channel):
-            if channel is not None:
-                await channel.close()
-        self._retired, self._channel = [], None
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels = {}
 
 
 async def _settled(call: Any) -> None:

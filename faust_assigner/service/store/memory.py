@@ -41,12 +41,15 @@ class _Lease:
 class MemoryStore:
     """One store; any number of instances of the service may share it.
 
-    ``history`` revisions are kept for watches, older ones are compacted. ``quota_bytes``: a write beyond it
-    sets an alarm as etcd's does, and nothing is written until :meth:`disarm`. Calls answer at once.
+    ``history`` revisions are kept for watches, or as many as are ``history_bytes``; older ones are compacted.
+    ``first_revision``: where a process that starts anew is to go on above the revisions of the one before.
+    ``quota_bytes``: a write beyond it sets an alarm as etcd's does, and nothing is written until
+    :meth:`disarm`. Calls answer at once.
     """
 
     def __init__(
         self, *, clock: Clock | None = None, history: int = 10_000, quota_bytes: int | None = None,
+        history_bytes: int = 64 << 20, first_revision: int = 1,
     ) -> None:
         self._clock: Clock = clock or SystemClock()
         self._history = history
@@ -56,12 +59,13 @@ class MemoryStore:
         self._keys: dict[str, KeyValue] = {}
         self._size = 0
         self._log: list[Event] = []
+        self._log_bytes, self._most_bytes = 0, history_bytes
         self._leases: dict[int, _Lease] = {}
         self._next_lease = 1
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self.revision = 1
-        self.compacted = 0
+        self.revision = first_revision
+        self.compacted = first_revision - 1
 
     # -- reads ---------------------------------------------------------------------------------------
 
@@ -136,8 +140,11 @@ class MemoryStore:
             return self.revision
         self.revision = revision
         self._log += events
+        self._log_bytes += sum(map(_size, events))
         if revision - self.compacted > 2 * self._history:
             self._forget(revision - self._history)
+        while self._log_bytes > self._most_bytes and self._log[0].revision < revision:
+            self._forget((revision + self._log[0].revision + 1) // 2)
         news, self._news = self._news, asyncio.Event()
         news.set()
         return revision
@@ -168,7 +175,9 @@ class MemoryStore:
     def _forget(self, revision: int) -> None:
         if revision > self.compacted:
             self.compacted = revision
-            del self._log[:bisect_left(self._log, revision, key=lambda event: event.revision)]
+            gone = bisect_left(self._log, revision, key=lambda event: event.revision)
+            self._log_bytes -= sum(map(_size, self._log[:gone]))
+            del self._log[:gone]
 
     # -- leases --------------------------------------------------------------------------------------
 
@@ -227,3 +236,8 @@ class MemoryStore:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _size(event: Event) -> int:
+    """Bytes that the event's value keeps."""
+    return 0 if event.kv is None else len(event.kv.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.consumer.subscriptions import MAX_PROGRAM_BYTES, pattern
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CommitOffsets,
@@ -107,3 +108,17 @@ def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
     bench.group.step(ConsumerGroupHeartbeat(1, "m1", 0, None, None, 1, ("a",), owned={}), 0)
     with pytest.raises(CoordinatorBug, match="before the outcome"):
         bench.group.step(Tick(), 0)
+
+
+def test_what_an_expression_matched_is_forgotten_with_it() -> None:
+    """A member may say another one in each heartbeat: what is kept is for those that are said now."""
+    bench = Bench()
+    bench.join("m1", subscribed_topic_regex="a0.*")
+    for number in range(1, 50):
+        bench.heartbeat("m1", number, subscribed_topic_regex=f"a{number}.*")
+    assert len(bench.group.topics._matches) <= 2
+
+
+def test_programs_of_expressions_are_bounded_in_bytes() -> None:
+    """However many strangers say however large ones."""
+    assert pattern.cache_info().maxsize * MAX_PROGRAM_BYTES <= 64 << 20  # type: ignore[operator]

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
 from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, TopicPartition, Warm
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -177,4 +178,38 @@ async def test_many_consumers_of_one_process_have_connections_of_their_own() -> 
             await told.enter_async_context(told_by(AssignerClient(target, f"c{number}", retry=QUICK)))
         await until(lambda: part.streams == 4)
     await server.stop(None)
+    await calls_ended()
+
+
+class _Draining(Part):
+    """Whoever leaves has to wait."""
+
+    async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
+        """Heard."""
+        self.heard.append(request)
+        return pb.DeregisterResponse(action=pb.WAIT_FOR_DRAIN)
+
+
+async def test_who_leaves_says_so_to_the_next_session_too() -> None:
+    """The service may have forgotten it with the registration that is over."""
+    part = _Draining()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: bool(told))
+            assert await client.leave()
+            part.end.set()
+            await until(lambda: len(part.heard) == 2)
+
+
+async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_read() -> None:
+    """Nobody waits for commands that no task brings any more."""
+    client = AssignerClient("127.0.0.1:1", "a")
+
+    def broken(name: str) -> pb.RegisterRequest:
+        raise RuntimeError("no such file")
+
+    client._registration = type("R", (), {"message": staticmethod(broken)})()  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="no such file"):
+        await asyncio.wait_for(anext(client.commands()), 10.0)
     await calls_ended()

@@ -87,3 +87,24 @@ def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
     holdings.confirm(14.0)
     holdings.confirm(12.0)
     assert holdings.may_work(P[0], now=13.0)
+
+
+def test_a_release_that_is_called_off_leaves_the_partition_at_work() -> None:
+    """Its new owner died: it is given again under the same epoch, and the release in hand ends nothing."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
+    release = Release(P[0], "b", 9, strict=True)
+    holdings.release(release)
+    change = holdings.update([Grant(P[0], 1)], ())
+    assert change is not None
+    assert (change.added, change.removed) == ((Grant(P[0], 1),), ())
+    holdings.released(release)
+    assert holdings.may_work(P[0], now=5.0)
+
+
+def test_a_release_goes_on_while_others_are_given() -> None:
+    """An assignment that does not name it says nothing of it."""
+    holdings = holding(Grant(P[0], 1))
+    holdings.release(Release(P[0], "b", 9, strict=True))
+    change = holdings.update([Grant(P[1], 2)], ())
+    assert change is not None
+    assert change.added == (Grant(P[1], 2),)

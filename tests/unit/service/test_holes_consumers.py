@@ -19,6 +19,7 @@ from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller,
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned, Consumer, Ended
+from faust_assigner.service.server.metrics import PHASES
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.store.base import (
@@ -286,6 +287,8 @@ def test_12_what_it_does_is_counted() -> None:
         assert {"leading", "rebalanced", "handoffs", "handoff_ended", "streams"} <= names
         assert ("handoff_ended", "handed") in {(n, v[0]) for n, v in counted.told if n == "handoff_ended"}
         assert [v for n, v in counted.told if n == "leading"] == [(True,), (False,)]
+        assert {phase for n, v in counted.told if n == "handoffs" for phase in v[0]} <= set(PHASES)
+        assert any(v[0] for n, v in counted.told if n == "handoffs")
         await kept.close()
 
     virtually(story)

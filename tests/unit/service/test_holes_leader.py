@@ -19,7 +19,8 @@ from faust_assigner.service.errors import TooManyOperations
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import moves
 from faust_assigner.service.leading.election import Leadership
-from faust_assigner.service.leading.rebalancer import Rebalancer, chunks
+from faust_assigner.service.leading.moves import chunks
+from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig

@@ -1,0 +1,60 @@
+"""Etcd's endpoints: which one is asked next, and that none is connected to twice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+
+
+def closed_ports(count: int) -> list[str]:
+    """Addresses of loopback at which nobody listens."""
+    found = []
+    for _ in range(count):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            found.append(f"127.0.0.1:{taken.getsockname()[1]}")
+    return found
+
+
+async def test_an_outage_opens_no_connection_after_the_other() -> None:
+    """Each endpoint has one, however often it is tried."""
+    store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
+    for _ in range(12):
+        with pytest.raises(StoreUnavailable):
+            await store.get("/a")
+    assert len(store._channels) == 3
+    await store.close()
+
+
+async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
+    """And not past it, to one that was found dead before."""
+    store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
+    await asyncio.gather(*(store.get("/a") for _ in range(5)), return_exceptions=True)
+    assert store._number == 1
+    await store.close()
+
+
+class _Large(EtcdStore):
+    """Twenty keys, of which three fit into a message."""
+
+    async def _call(self, path: str, request: Any, response: Any) -> Any:
+        keys = [key for number in range(20) if (key := f"/a/{number:02}".encode()) >= request.key]
+        if min(len(keys), request.limit) > 3:
+            raise StoreUnavailable("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 8)")
+        page = pb.RangeResponse(kvs=[{"key": key} for key in keys[:request.limit]],
+                                more=len(keys) > request.limit)
+        page.header.revision = 5
+        return page
+
+
+async def test_a_listing_of_large_values_comes_in_smaller_pages() -> None:
+    """It would fail for ever otherwise, and no instance could start."""
+    listing = await _Large(EtcdAccess(endpoints=("127.0.0.1:1",))).list("/a/")
+    assert [kv.key for kv in listing.items] == [f"/a/{number:02}" for number in range(20)]

@@ -1,0 +1,232 @@
+"""What a single consumer, mistaken or hostile, may not do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.records import Action, Consumer, Ended
+from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.convert import partition_of
+from faust_assigner.service.server.metrics import PrometheusMetrics
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import _open_store
+from faust_assigner.service.server.servicer import ConsumerServicer
+from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.store.base import Event, KeyValue, Put
+from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import View
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+
+
+class _Context:
+    """A call's, as far as it is asked."""
+
+    async def abort(self, code: Any, details: str) -> None:
+        """As gRPC's."""
+        raise asyncio.CancelledError
+
+
+def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
+    """Not a second time to live later: its partitions wait for nobody."""
+
+    async def story() -> None:
+        kept, loop = store(), asyncio.get_running_loop()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
+            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
+
+            async def listen() -> None:
+                async for _ in servicer.Register(request, _Context()):
+                    pass
+
+            listening = asyncio.create_task(listen())
+            await asyncio.sleep(29.0)
+            assert await kept.get(ALL.consumer("a")) is not None
+            await asyncio.sleep(2.0)
+            assert await kept.get(ALL.consumer("a")) is None
+            await asyncio.gather(listening, return_exceptions=True)
+        await kept.close()
+
+    virtually(story)
+
+
+def test_who_was_told_to_stop_though_nobody_relieves_it_may_start_again() -> None:
+    """A restart within the time to live is a new process: it is not sent away for what the last one said."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+            first = await b.consumer(node, "a")
+            await b.settles(2)
+            assert await node.deregister("a") is Action.SHUTDOWN_NOW
+            await eventually(lambda: first.ended is Ended.DRAINED)
+            await first.disconnect()
+            again = await b.consumer(node, "a")
+            await asyncio.sleep(3.0)
+            assert (again.ended, len(again.owned)) == (None, 2)
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_many_topics_that_travel_together_are_more_than_one_transaction(strict: bool) -> None:
+    """The store takes 128 operations at once: a crew of 70 partitions moves all the same."""
+
+    async def story() -> None:
+        kept = store()
+        topics = {f"t{number:02}": 2 for number in range(70)}
+        together = Consumer(name="a", co_partitioned=(tuple(topics),))
+        async with Bench(lambda: kept) as b:
+            node = await b.node(topics, strict=strict)
+            await b.consumer(node, "a", consumer=together)
+            await b.settles(140)
+            await b.consumer(node, "b")
+            await b.settles(70, 70)
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("claims", [
+    {"weights": {TopicPartition("t", 0): 1e308, TopicPartition("t", 1): 1e308}},
+    {"weights": {TopicPartition("t", 0): 5e-324}},
+    {"capacity": 5e-324},
+    {"capacity": 1e308},
+    {"holds": {"t": (4_294_967_295,)}},
+    {"holds": {"t": tuple(range(1_000, 60_000))}},
+    {"rack": "r" * 100_000},
+    {"weights": {TopicPartition("x" * 100_000, 0): 1.0}},
+    {"co_partitioned": tuple((f"x{number}", f"y{number}") for number in range(100_000))},
+], ids=["huge weights", "tiny weight", "tiny capacity", "huge capacity", "high replica", "many replicas",
+        "rack", "long weight key", "many bonds"])
+def test_no_claim_keeps_the_others_from_their_partitions(claims: dict[str, Any]) -> None:
+    """It is refused, or it does no harm: the next consumer is given its share."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            try:
+                bad = await b.consumer(node, "bad", consumer=Consumer(name="bad", **claims))
+            except BadRequest:
+                bad = None
+            await b.consumer(node, "good")
+            await eventually(lambda: sum(len(one.owned) for one in b.helpers) == 4)
+            assert bad is None or len(kept._keys[ALL.consumer("bad")].value) < 600_000
+        await kept.close()
+
+    virtually(story)
+
+
+def test_that_kafka_does_not_answer_is_no_refusal() -> None:
+    """Whether there is such a topic is not known: the consumer tries again, it does not give up."""
+
+    async def story() -> None:
+        async def asked(topic: str) -> int | None:
+            raise OSError("no broker")
+
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({}, count=asked)
+            with pytest.raises(StoreUnavailable):
+                await node.register(Consumer(name="a", topics=("t",)))
+        await kept.close()
+
+    virtually(story)
+
+
+async def test_the_memory_of_large_values_is_bounded() -> None:
+    """A consumer that registers over and over leaves its last word, and some of the history for watches."""
+    kept = MemoryStore(history_bytes=1_000_000)
+    for number in range(100):
+        await kept.txn([], [Put("/g/a", bytes([number]) * 100_000)])
+    assert sum(len(event.kv.value) for event in kept._log if event.kv is not None) <= 1_000_000
+    async with contextlib.aclosing(kept.watch("/g/", kept.revision)) as batches:  # type: ignore[type-var]
+        assert [event.revision for event in (await anext(batches)).events] == [kept.revision]
+    await kept.close()
+
+
+def test_epochs_rise_over_a_restart_without_etcd() -> None:
+    """Consumers and sinks refuse lower ones than they have seen."""
+    async def revision() -> int:
+        async with contextlib.AsyncExitStack() as ends:
+            opened = _open_store(Options.read({}, {}), PrometheusMetrics(), ends)
+            assert isinstance(opened, MemoryStore)
+            await put(opened, "/g/a", b"1")
+            return opened.revision
+
+    first = asyncio.run(revision())
+    time.sleep(0.01)
+    assert asyncio.run(revision()) > first + 1
+
+
+def test_progress_that_is_no_number_is_none() -> None:
+    """It would be written as a word that JSON does not know."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        acks = Acks(kept, ALL, LoopClock())
+        await acks.progress("new", AT, None, float("nan"))
+        found = await kept.get(ALL.handoff(AT))
+        assert found is not None
+        assert b"NaN" not in found.value
+        with pytest.raises(NotFound):
+            await acks.progress("new", TopicPartition("made up", 1), None, 0.5)
+        assert list(acks._reported) == [(AT, "new")]
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("offset", [-1, 2**64 - 1])
+def test_an_offset_that_kafka_does_not_have_is_refused(offset: int) -> None:
+    """The next owner would begin there."""
+
+    async def story() -> None:
+        with pytest.raises(BadRequest):
+            await Acks(store(), ALL, LoopClock()).released("old", AT, None, offset)
+
+    virtually(story)
+
+
+def test_a_name_as_long_as_a_message_is_refused_in_few_words() -> None:
+    """It is neither made a key nor said back."""
+    with pytest.raises(BadRequest) as refused:
+        partition_of(pb.TopicPartition(topic="x" * 1_000_000, partition=1))
+    assert len(str(refused.value)) < 500
+
+
+def test_garbage_of_any_depth_is_set_aside() -> None:
+    """What others write under the prefix ends no instance."""
+    found = View(ALL)
+    found.apply(Event(ALL.topic("t"), 1, KeyValue(ALL.topic("t"), b"[" * 100_000, 1, 1)))
+    assert (found.refused, found.topics) == (1, {})
+
+
+def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:
+    """etcd would refuse it for ever, as if another try might help."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            weights = {TopicPartition("x" * 200, number): 1.0 for number in range(10_000)}
+            with pytest.raises(BadRequest):
+                await node.register(Consumer(name="a", weights=weights))
+            assert len(kept._leases) <= 1  # the leader's
+        await kept.close()
+
+    virtually(story)

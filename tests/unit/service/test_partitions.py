@@ -1,0 +1,125 @@
+"""Partitions at work: where an owner begins, and that each partition is worked on by one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from faust_assigner.service.client import Assigned, Grant, Release, TopicPartition
+from faust_assigner.service.client.partitions import Partitions
+from tests.support.assigning.instances import until
+
+AT = TopicPartition("orders", 0)
+
+
+class Consumer:
+    """As much of an aiokafka consumer as is asked of one; ``commit`` is what the group committed."""
+
+    def __init__(self, commit: OffsetAndMetadata | None = None) -> None:
+        self.kept = {} if commit is None else {KafkaPartition(*AT): commit}
+        self.sought: list[int] = []
+        self._coordinator = self
+
+    async def fetch_committed_offsets(self, partitions: list[KafkaPartition]) -> dict[KafkaPartition, Any]:
+        """What is kept."""
+        return self.kept
+
+    async def beginning_offsets(self, partitions: list[KafkaPartition]) -> dict[KafkaPartition, int]:
+        """All begin at 0."""
+        return dict.fromkeys(partitions, 0)
+
+    def assignment(self) -> set[KafkaPartition]:
+        """Covered already."""
+        return {KafkaPartition(*AT)}
+
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
+        """Note it."""
+        self.sought.append(offset)
+
+    async def commit(self, offsets: dict[KafkaPartition, OffsetAndMetadata]) -> None:
+        """Keep it."""
+        self.kept |= offsets
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *partitions: set()
+
+
+class Work:
+    """An app whose records take until :attr:`go`; it notes how many are at hand at once."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.now = self.most = 0
+
+    async def open(self, grant: Grant) -> int | None:
+        """Wherever."""
+        return None
+
+    async def process(self, record: Any, grant: Grant) -> None:
+        """One record."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await self.go.wait()
+        self.now -= 1
+
+    async def close(self, partition: TopicPartition) -> None:
+        """Nothing to flush."""
+
+
+class Record:
+    """A record at offset 7."""
+
+    offset = 7
+
+
+class Client:
+    """It may always work."""
+
+    def may_work(self, partition: TopicPartition) -> bool:
+        """Yes."""
+        return True
+
+
+@pytest.mark.parametrize(("commit", "start"), [
+    (OffsetAndMetadata(90, "epoch=5"), 90),  # by this grant, before the process or the session ended
+    (OffsetAndMetadata(30, "epoch=4"), 40),  # by the owner before, which stopped later than it committed
+    (OffsetAndMetadata(30, ""), 40),
+    (None, 40),
+])
+async def test_an_owner_that_comes_back_goes_on_where_it_committed(
+    commit: OffsetAndMetadata | None, start: int,
+) -> None:
+    """The same grant is told again with the offset the owner before stopped at: that is long past."""
+    consumer = Consumer(commit)
+    partitions: Any = Partitions(Client(), consumer, Work())  # type: ignore[arg-type]
+    grant = Grant(AT, 5, 40)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    await until(lambda: bool(consumer.sought))
+    assert consumer.sought == [start]
+    await partitions._stop(partitions._owned[AT])
+
+
+async def test_a_release_that_is_called_off_in_the_middle_leaves_one_at_work() -> None:
+    """The record at hand ends before the partition is begun anew."""
+    consumer, work = Consumer(OffsetAndMetadata(7, "epoch=5")), Work()
+    partitions: Any = Partitions(Client(), consumer, work)  # type: ignore[arg-type]
+    grant = Grant(AT, 5)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    await until(lambda: len(consumer.sought) == 1)
+    partitions._owned[AT].take([Record()])
+    await until(lambda: work.now == 1)
+    releasing = asyncio.create_task(partitions.release(Release(AT, "b", 9, strict=True)))
+    await asyncio.sleep(0.01)
+    releasing.cancel()
+    again = asyncio.create_task(partitions.assigned(Assigned({AT: grant}, (grant,))))
+    await asyncio.sleep(0.05)
+    assert len(consumer.sought) == 1
+    work.go.set()
+    await again
+    await until(lambda: len(consumer.sought) == 2)
+    assert work.most == 1
+    await partitions._stop(partitions._owned[AT])
