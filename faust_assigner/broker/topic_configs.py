@@ -37,7 +37,8 @@ def _one_of(*choices: str) -> Check:
 
 
 def _cleanup_policy(text: str) -> bool:
-    return set(text.replace(" ", "").split(",")) <= {"delete", "compact"}
+    words = [word.strip() for word in text.split(",")] if text else []  # none: kept for ever (KIP-1161)
+    return set(words) <= {"delete", "compact"}
 
 
 _boolean = _one_of("true", "false")

@@ -31,14 +31,14 @@ PLUGINS = Path(__file__).with_name("plugins")
 
 
 @contextlib.contextmanager
-def broker(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
+def broker(kind: str, settings: Mapping[str, str | None]) -> Iterator[str]:
     """A fresh broker of that kind (ours, kafka); yields its address."""
     if kind == "kafka":
         with kafka_server(settings) as server:
             yield server.bootstrap
     else:
-        with tempfile.TemporaryDirectory() as data, \
-                broker_process(Path(data), *(f"{k}={v}" for k, v in settings.items())) as ours:
+        chosen = [f"{name}={value}" for name, value in settings.items() if value is not None]
+        with tempfile.TemporaryDirectory() as data, broker_process(Path(data), *chosen) as ours:
             yield ours.bootstrap
 
 
@@ -81,8 +81,7 @@ def run(name: str, sources: Path, protocol: str, kind: str, pytest_arguments: li
                      "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}
         subprocess.run(
             [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "180", "--tb", "short",
-             f"--junitxml={report}", *(a.format(**words) for a in suite.arguments),
-             *suite.folders, *pytest_arguments],
+             f"--junitxml={report}", *suite.arguments, *suite.folders, *pytest_arguments],
             cwd=sources, env=variables, check=False)
         return outcomes(report) if report.exists() else {}
 
