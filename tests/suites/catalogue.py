@@ -61,8 +61,8 @@ SUITES: Mapping[str, Suite] = {
     ),
     "aiokafka": Suite(
         revision="aio-libs/aiokafka v0.14.0",
-        requirements=("aiokafka==0.14.0", "cramjam", "docker", "pytest<10", "pytest-timeout", "pytest-mock",
-                      "pytest-asyncio<2"),
+        requirements=("aiokafka==0.14.0", "cramjam", "docker", "pytest==9.0.2", "pytest-timeout", "pytest-mock",
+                      "pytest-asyncio==1.3.0", "pytest-cov"),
         folders=("tests",),
         environment={"SUITE_BOOTSTRAP": "{bootstrap}"},
         arguments=("--docker-image", "kafka:4.3.1", "-p", "suite_aiokafka"),

@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
     otherwise = differences({n: e for n, e in expected.items() if not rest or n in came}, came, chosen.broker)
     for line in otherwise:
         print(f"OTHERWISE {line}")
-    return int(bool(otherwise))
+    return int(bool(otherwise) or not came)
 
 
 if __name__ == "__main__":
