@@ -22,14 +22,14 @@ SETTINGS: Mapping[str, str | None] = {
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite of tests in pytest: ``folders`` of its checkout at ``revision``.
+    """One suite: ``folders`` of its checkout at ``revision``, run by pytest with ``requirements``.
 
-    ``environment`` is formatted with ``bootstrap`` and ``protocol``.
+    One without requirements is Go's. ``environment`` is formatted with ``bootstrap`` and ``protocol``.
     """
 
     revision: str
-    requirements: tuple[str, ...]
     folders: tuple[str, ...]
+    requirements: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -40,8 +40,8 @@ SUITES: Mapping[str, Suite] = {
     "confluent": Suite(
         revision="confluentinc/confluent-kafka-python v2.15.0",
         requirements=(
-            "confluent-kafka[avro,json,protobuf,schemaregistry]==2.15.0", "trivup", "pytest<9", "pytest-timeout",
-            "pytest-asyncio",
+            "confluent-kafka[avro,json,protobuf,schemaregistry]==2.15.0", "trivup", "pytest<9",
+            "pytest-timeout", "pytest-asyncio",
         ),
         folders=("tests/integration/admin", "tests/integration/consumer", "tests/integration/producer"),
         # One test starts a Kafka with sign-in of its own, which it downloads.
@@ -51,9 +51,12 @@ SUITES: Mapping[str, Suite] = {
     ),
     "kafka-python": Suite(
         revision="dpkp/kafka-python 3.0.11",
-        requirements=("kafka-python==3.0.11", "pytest<9", "pytest-timeout", "pytest-mock", "lz4", "python-snappy",
-                      "zstandard", "crc32c"),
-        folders=tuple(f"test/integration/test_{what}_integration.py" for what in ("admin", "consumer", "producer")),
+        requirements=("kafka-python==3.0.11", "pytest<9", "pytest-timeout", "pytest-mock", "lz4",
+                      "python-snappy", "zstandard", "crc32c"),
+        # Without its tests of TLS and SASL, which start servers of their own.
+        folders=("test/integration/test_admin_integration.py",
+                 "test/integration/test_consumer_integration.py",
+                 "test/integration/test_producer_integration.py"),
         # Its fixture wants a folder of Kafka's scripts even when it starts no Kafka.
         environment={"KAFKA_URI": "kafka://{bootstrap}", "KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": "."},
         # It assigns partitions to broker 0 by hand, which is what its own fixture calls its broker.
@@ -61,11 +64,19 @@ SUITES: Mapping[str, Suite] = {
     ),
     "aiokafka": Suite(
         revision="aio-libs/aiokafka v0.14.0",
-        requirements=("aiokafka==0.14.0", "cramjam", "docker", "pytest==9.0.2", "pytest-timeout", "pytest-mock",
-                      "pytest-asyncio==1.3.0", "pytest-cov"),
+        requirements=("aiokafka==0.14.0", "cramjam", "docker", "pytest==9.0.2", "pytest-timeout",
+                      "pytest-mock", "pytest-asyncio==1.3.0", "pytest-cov"),
         folders=("tests",),
         environment={"SUITE_BOOTSTRAP": "{bootstrap}"},
         arguments=("--docker-image", "kafka:4.3.1", "-p", "suite_aiokafka"),
         settings={"num.partitions": "2"},
+    ),
+    # Its two tests of groups run all balancers of both protocols side by side.
+    "franz-go": Suite(
+        revision="twmb/franz-go adb3a18abe14 (after v1.21.5)",
+        folders=("./pkg/kgo",),
+        environment={"KGO_SEEDS": "{bootstrap}", "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "20000"},
+        arguments=("-run", "^(TestGroupETL|TestTxnEtl)$"),
+        protocols=("both",),
     ),
 }

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,6 +29,7 @@ from tests.suites.catalogue import SETTINGS, SUITES, Suite
 from tests.suites.expected_list import differences, read
 
 PLUGINS = Path(__file__).with_name("plugins")
+Outcomes = dict[str, str]  # name -> passed, failed or skipped
 
 
 @contextlib.contextmanager
@@ -55,7 +57,7 @@ def environment(name: str, suite: Suite) -> Path:
     return python
 
 
-def outcomes(report: Path) -> dict[str, str]:
+def outcomes(report: Path) -> Outcomes:
     """Name -> passed, failed (errors of fixtures too) or skipped, of a JUnit report.
 
     A test that passed and whose clean-up failed stands twice in a report; it has failed.
@@ -69,21 +71,50 @@ def outcomes(report: Path) -> dict[str, str]:
     return found
 
 
-def run(name: str, sources: Path, protocol: str, kind: str, pytest_arguments: list[str]) -> dict[str, str]:
-    """Run it; what each test came to."""
-    suite = SUITES[name]
-    python = environment(name, suite)
-    with broker(kind, {**SETTINGS, **suite.settings}) as bootstrap, tempfile.TemporaryDirectory() as folder:
-        words = {"bootstrap": bootstrap, "protocol": protocol}
+def go_outcomes(lines: Iterable[str]) -> Outcomes:
+    """The same of what ``go test -json`` printed; lines of the build are not JSON."""
+    words = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+    events = [json.loads(line) for line in lines if line.startswith("{")]
+    return {e["Test"]: words[e["Action"]] for e in events if "Test" in e and e["Action"] in words}
+
+
+def _run_pytest(
+    python: Path, suite: Suite, sources: Path, variables: Mapping[str, str], more: list[str],
+) -> Outcomes:
+    # The suite's own folder comes first: its packages are called `tests` as well.
+    variables = {**variables, "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}
+    with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        # The suite's own folder comes first: its packages are called `tests` as well.
-        variables = {**os.environ, **{k: v.format(**words) for k, v in suite.environment.items()},
-                     "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}
         subprocess.run(
-            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "180", "--tb", "short",
-             f"--junitxml={report}", *suite.arguments, *suite.folders, *pytest_arguments],
+            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "180",
+             "--tb", "short", f"--junitxml={report}", *suite.arguments, *suite.folders, *more],
             cwd=sources, env=variables, check=False)
         return outcomes(report) if report.exists() else {}
+
+
+def _run_go(suite: Suite, sources: Path, variables: Mapping[str, str], more: list[str]) -> Outcomes:
+    command = ["go", "test", "-json", "-count", "1", "-timeout", "30m", *suite.folders, *suite.arguments]
+    command += more
+    lines = []
+    with subprocess.Popen(command, cwd=sources, env=variables, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line)
+            said = json.loads(line).get("Output", "") if line.startswith("{") else line
+            print(said, end="", flush=True)
+    return go_outcomes(lines)
+
+
+def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> Outcomes:
+    """Run it with ``more`` arguments; what each test came to."""
+    suite = SUITES[name]
+    python = environment(name, suite) if suite.requirements else None
+    with broker(kind, {**SETTINGS, **suite.settings}) as bootstrap:
+        words = {"bootstrap": bootstrap, "protocol": protocol}
+        variables = {**os.environ, **{k: v.format(**words) for k, v in suite.environment.items()}}
+        if python is None:
+            return _run_go(suite, sources, variables, more)
+        return _run_pytest(python, suite, sources, variables, more)
 
 
 def main(arguments: list[str]) -> int:
@@ -91,7 +122,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tests.suites.run", description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument("--sources", type=Path, required=True)
-    parser.add_argument("--protocol", default="classic", choices=("classic", "consumer"))
+    parser.add_argument("--protocol", default="classic", choices=("classic", "consumer", "both"))
     parser.add_argument("--broker", default="ours", choices=("ours", "kafka"))
     chosen, rest = parser.parse_known_args(arguments)
     if chosen.protocol not in SUITES[chosen.suite].protocols:
