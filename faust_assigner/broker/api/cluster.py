@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -11,14 +12,19 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
+from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.topic_configs import INT, TOPIC_CONFIGS, kafka_type
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 32, 44, 60, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 4, 5, 8
+DYNAMIC_TOPIC, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 3, 4, 5, 8
+#: A new Kafka cluster sets this one for all its brokers (KIP-966), so that no topic has it by default.
+CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CONFIG_BYTES: Final = 60  # of one setting in an answer
+BROKER_TYPES: Final = {kafka_name(setting): kafka_type(setting) for setting in fields(Settings)}
 UNKNOWN_OPERATIONS: Final = -(2**31)
 
 
@@ -68,13 +74,21 @@ def _entries(call: Call, kind: int, resource: str) -> list[Values]:
     if kind == TOPIC:
         topic = _topic(call, resource)
         return [
-            _entry(name, node.config(topic, name), DYNAMIC_TOPIC if name in topic.configs else DEFAULT_CONFIG)
+            _entry(
+                name,
+                node.config(topic, name),
+                DYNAMIC_TOPIC if name in topic.configs else CLUSTER_WIDE.get(name, DEFAULT_CONFIG),
+                TOPIC_CONFIGS[name][1].config_type,
+            )
             for name in node.defaults
         ]
     if kind == BROKER:
         if resource not in ("", str(node.settings.node_id)):
             raise Refused(ErrorCode.invalid_request, f"there is no broker {resource!r}")
-        return [_entry(n, v, STATIC_BROKER, read_only=True) for n, v in node.settings.by_kafka_name().items()]
+        return [
+            _entry(n, v, STATIC_BROKER, BROKER_TYPES[n], read_only=True)
+            for n, v in node.settings.by_kafka_name().items()
+        ]
     if kind == GROUP:
         return _group_entries(call, resource)
     raise Refused(ErrorCode.invalid_request, f"configs of resource type {kind} are not kept here")
@@ -89,7 +103,7 @@ def _group_entries(call: Call, group_id: str) -> list[Values]:
         source = DEFAULT_CONFIG if configs.is_broker_default(name) else STATIC_BROKER
         if name in configs.explicit(group_id):
             source = DYNAMIC_GROUP
-        entries.append(_entry(name, str(configs.number(group_id, name)), source))
+        entries.append(_entry(name, str(configs.number(group_id, name)), source, INT))
     return entries
 
 
@@ -100,12 +114,13 @@ def _topic(call: Call, name: str) -> Topic:
     return topic
 
 
-def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Values:
+def _entry(name: str, value: str, source: int, config_type: int, *, read_only: bool = False) -> Values:
     return {
         "name": name,
         "value": value,
         "read_only": read_only,
         "config_source": source,
+        "config_type": config_type,
         "is_sensitive": False,
         "is_default": source == DEFAULT_CONFIG,
     }
