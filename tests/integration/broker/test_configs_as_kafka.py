@@ -45,7 +45,7 @@ def test_configs_of_topics_and_groups_are_described_alike(kafka: KafkaServer, ki
 
 @pytest.mark.kafka
 def test_types_of_the_brokers_own_configs_are_kafkas(kafka: KafkaServer) -> None:
-    """Ours may hold less (an expiry in 64 bits is none in 32), so an INT may stand for a LONG, and no more."""
+    """INT and LONG aside, since bounds may differ."""
     with EmbeddedBroker() as broker:
         ours, theirs = described(broker.bootstrap, BROKER, "1"), described(kafka.bootstrap, BROKER, "1")
     types = {n: (ours[n][2], theirs[n][2]) for n in ours.keys() & theirs.keys()}
