@@ -72,7 +72,7 @@ def outcomes(report: Path) -> Outcomes:
 
 
 def go_outcomes(lines: Iterable[str]) -> Outcomes:
-    """The same of what ``go test -json`` printed (lines of the build are not JSON); one without an end failed."""
+    """The same of what ``go test -json`` printed (a build prints no JSON); one without an end has failed."""
     words = {"run": "failed", "pass": "passed", "fail": "failed", "skip": "skipped"}
     events = [json.loads(line) for line in lines if line.startswith("{")]
     return {e["Test"]: words[e["Action"]] for e in events if "Test" in e and e["Action"] in words}
