@@ -43,6 +43,50 @@ def test_configs_of_topics_and_groups_are_described_alike(kafka: KafkaServer, ki
     assert {n: (ours[n], theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] != theirs[n]} == {}
 
 
+def altered(bootstrap: str) -> list[Any]:
+    """Errors of requests that change configs, in both ways, and what is left in the end."""
+    log: list[Any] = []
+    with RawClient(bootstrap) as client:
+        client.call(19, 5, topics=[{"name": "altered", "num_partitions": 1, "replication_factor": 1}])
+        end = time.monotonic() + 20
+        set_one = {"name": "retention.ms", "value": "7000", "config_operation": 0}
+        for key, version in ((33, 2), (44, 1)):
+            for kind, name, changes in (
+                (TOPIC, "altered", [set_one]),
+                (TOPIC, "altered", [{**set_one, "value": "x"}]),
+                (TOPIC, "altered", [{**set_one, "value": None}]),
+                (TOPIC, "altered", [set_one, set_one]),
+                (TOPIC, "altered", [{**set_one, "name": "no.such"}]),
+                (TOPIC, "altered", [{**set_one, "name": "cleanup.policy", "value": ""}]),
+                (TOPIC, "nowhere", [set_one]),
+                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": "50000"}]),
+                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": "1"}]),
+                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": None}]),
+                (GROUP, "altered", [{**set_one, "name": "no.such"}]),
+            ):
+                changes = [dict(c) for c in changes]
+                if key == 33:
+                    for change in changes:
+                        del change["config_operation"]
+                resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+                error = 3
+                while error == 3 and (name == "altered" or not log) and time.monotonic() < end:
+                    (answer,) = client.call(key, version, resources=[resource], validate_only=False).responses
+                    error = int(answer.error_code)
+                log.append((key, kind, name, changes, error))
+    for kind, source in ((TOPIC, 1), (GROUP, 8)):
+        log.append({n: c for n, c in described(bootstrap, kind, "altered").items() if c[1] == source})
+    return log
+
+
+@pytest.mark.kafka
+def test_configs_are_altered_alike(kafka: KafkaServer) -> None:
+    """As a whole, and one by one: the same are refused with the same errors, and the same are left."""
+    with EmbeddedBroker() as broker:
+        ours, theirs = altered(broker.bootstrap), altered(kafka.bootstrap)
+    assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
 @pytest.mark.kafka
 def test_types_of_the_brokers_own_configs_are_kafkas(kafka: KafkaServer) -> None:
     """INT and LONG aside, since bounds may differ."""
