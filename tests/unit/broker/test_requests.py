@@ -314,12 +314,14 @@ def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> No
 
 
 def test_configs_are_replaced_as_a_whole_by_the_older_request() -> None:
-    """What is not named goes back to its default; a check alone, a null and a resource named twice change none."""
+    """What is not named is the default again; a check alone, a null and a resource twice change none."""
 
     async def story(hall: Hall) -> tuple[list[int], list[dict[str, str]]]:
         topic = hall.node.catalogue.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
         errors, states = [], []
-        for value, times, validate_only in (("9", 1, True), (None, 1, False), ("9", 2, False), ("9", 1, False)):
+        for value, times, validate_only in (
+            ("9", 1, True), (None, 1, False), ("9", 2, False), ("9", 1, False)
+        ):  # fmt: skip
             configs = [{"name": "segment.ms", "value": value}]
             resource = {"resource_type": 2, "resource_name": "t", "configs": configs}
             answer = await ask(
@@ -338,9 +340,10 @@ def test_configs_of_groups_are_replaced_as_a_whole_too() -> None:
 
     async def story(hall: Hall) -> list[dict[str, str]]:
         states = []
-        for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"):
-            value = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"}[name]
-            resource = {"resource_type": 32, "resource_name": "g", "configs": [{"name": name, "value": value}]}
+        sent = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"}
+        for name, value in sent.items():
+            configs = [{"name": name, "value": value}]
+            resource = {"resource_type": 32, "resource_name": "g", "configs": configs}
             answer = await ask(hall, REPLACE_CONFIGS, 2, resources=[resource], validate_only=False)
             assert int(answer.responses[0].error_code) == 0
             states.append(dict(hall.node.group_configs.explicit("g")))
