@@ -158,6 +158,12 @@ bench-rebalance: $(VENV)/.dev kafka ## rebalances of both protocols beside Apach
 bench-broker: $(VENV)/.dev kafka ## the embedded broker beside Apache Kafka: records a second, rebalance times, latencies
 	$(RUN) -m benchmarks.broker
 
+SUITE ?= confluent
+PROTOCOL ?= classic
+suites: BROKER = ours
+suites: $(VENV)/.dev kafka      ## a client's own tests on our broker or Kafka; SUITE=, SOURCES=its checkout, PROTOCOL=, BROKER=ours|kafka
+	$(RUN) -m tests.suites.run $(SUITE) --sources $(SOURCES) --protocol $(PROTOCOL) --broker $(BROKER)
+
 bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
 	$(RUN) -m benchmarks.service
 

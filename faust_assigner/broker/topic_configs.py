@@ -8,41 +8,67 @@ checked, stored and shown, and have no effect on one node that keeps batches as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import Field, dataclass
+from typing import Any, Final
 
 from faust_assigner.broker.settings import INT32_MAX, INT64_MAX, Settings
 
-Check = Callable[[str], bool]
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # Kafka's numbers of config types
 
 
-def _number(low: int, high: int) -> Check:
+@dataclass(frozen=True)
+class Kind:
+    """What a config may be: its type, as DescribeConfigs tells it, and whether a text is a value of it."""
+
+    config_type: int
+    check: Callable[[str], bool]
+
+
+def number_type(high: int) -> int:
+    """INT, or LONG where INT is too small for the largest value."""
+    return INT if high <= INT32_MAX else LONG
+
+
+def kafka_type(setting: Field[Any]) -> int:
+    """The type of a broker's setting."""
+    if setting.metadata.get("several") or setting.name in ("advertised_listeners", "log_cleanup_policy"):
+        return LIST
+    if isinstance(setting.default, bool):
+        return BOOLEAN
+    return number_type(setting.metadata["high"]) if isinstance(setting.default, int) else STRING
+
+
+def _number(low: int, high: int) -> Kind:
     def check(text: str) -> bool:
         try:
             return low <= int(text) <= high
         except ValueError:
             return False
 
-    return check
+    return Kind(number_type(high), check)
 
 
-def _ratio(text: str) -> bool:
+def _is_ratio(text: str) -> bool:
     try:
         return 0.0 <= float(text) <= 1.0
     except ValueError:
         return False
 
 
-def _one_of(*choices: str) -> Check:
-    return lambda text: text in choices
+def _one_of(*choices: str, config_type: int = STRING) -> Kind:
+    return Kind(config_type, lambda text: text in choices)
 
 
-def _cleanup_policy(text: str) -> bool:
-    return set(text.replace(" ", "").split(",")) <= {"delete", "compact"}
+def _is_cleanup_policy(text: str) -> bool:
+    words = [word.strip() for word in text.split(",")] if text else []  # none: kept for ever (KIP-1161)
+    return set(words) <= {"delete", "compact"}
 
 
-_boolean = _one_of("true", "false")
+_ratio, _cleanup_policy = Kind(DOUBLE, _is_ratio), Kind(LIST, _is_cleanup_policy)
+_replicas = Kind(LIST, lambda text: True)
+_boolean = _one_of("true", "false", config_type=BOOLEAN)
 
-TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Check]]] = {
+TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
     "cleanup.policy": ("delete", _cleanup_policy),
     "compression.gzip.level": ("-1", _number(-1, 9)),
     "compression.lz4.level": ("9", _number(1, 17)),
@@ -52,9 +78,9 @@ TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Check]]] = {
     "file.delete.delay.ms": ("60000", _number(0, INT64_MAX)),
     "flush.messages": (str(INT64_MAX), _number(1, INT64_MAX)),
     "flush.ms": (str(INT64_MAX), _number(0, INT64_MAX)),
-    "follower.replication.throttled.replicas": ("", lambda text: True),
+    "follower.replication.throttled.replicas": ("", _replicas),
     "index.interval.bytes": ("4096", _number(0, INT32_MAX)),
-    "leader.replication.throttled.replicas": ("", lambda text: True),
+    "leader.replication.throttled.replicas": ("", _replicas),
     "local.retention.bytes": ("-2", _number(-2, INT64_MAX)),
     "local.retention.ms": ("-2", _number(-2, INT64_MAX)),
     "max.compaction.lag.ms": (str(INT64_MAX), _number(1, INT64_MAX)),
@@ -93,7 +119,7 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
     for name, value in configs.items():
         if name not in TOPIC_CONFIGS:
             return f"unknown topic config {name!r}"
-        if not TOPIC_CONFIGS[name][1](value):
+        if not TOPIC_CONFIGS[name][1].check(value):
             return f"{value!r} is no value for topic config {name}"
     return None
 

@@ -93,10 +93,11 @@ class KafkaServer:
 
 @contextlib.contextmanager
 def kafka_server(
-    settings: Mapping[str, str] | None = None, *, with_secured: bool = False,
+    settings: Mapping[str, str | None] | None = None, *, with_secured: bool = False,
 ) -> Iterator[KafkaServer]:
     """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
 
+    A setting of None is left to Kafka's own default.
     ``with_secured`` adds a listener that asks for TLS and SCRAM (needs keytool, which comes with Java).
     """
     jars = kafka_jars()
@@ -118,7 +119,7 @@ def kafka_server(
         **(settings or {}),
     }
     config = data / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value is not None))
     process: subprocess.Popen[bytes] | None = None
     try:
         _format_storage(jars, config, secured)

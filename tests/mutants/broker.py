@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant("compacted topics lose records by age", _NODE,
         "            deletes = \"delete\" in",
         "            deletes = True or \"delete\" in",
-        (f"{_AT_NODE}compacted_topics_keep_every_record_whatever_their_age",)),
+        (f"{_AT_NODE}topics_without_delete_keep_every_record_whatever_their_age",)),
     Mutant("alarms of restored groups never ring", _NODE,
         "        for group_id, when in self._waiting_alarms.items():\n"
         "            self._set_alarm(group_id, when)\n",

@@ -1,9 +1,10 @@
-"""DescribeCluster, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources."""
+"""DescribeCluster, DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -11,15 +12,23 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
+from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.topic_configs import INT, TOPIC_CONFIGS, kafka_type
 from faust_assigner.broker.topics import Refused, Topic
 
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 32, 44, 60, 74
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
+DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 60, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 4, 5, 8
+DYNAMIC_TOPIC, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 3, 4, 5, 8
+#: A new Kafka cluster sets this one for all its brokers (KIP-966), so that no topic has it by default.
+CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CONFIG_BYTES: Final = 60  # of one setting in an answer
+BROKER_TYPES: Final = {kafka_name(setting): kafka_type(setting) for setting in fields(Settings)}
 UNKNOWN_OPERATIONS: Final = -(2**31)
+#: (call, resource of the request, what is set) -> what shall be set. Raises Refused.
+Change = Callable[[Call, Any, Mapping[str, str]], dict[str, str]]
 
 
 def describe_cluster(call: Call, request: Any) -> Values:
@@ -68,13 +77,21 @@ def _entries(call: Call, kind: int, resource: str) -> list[Values]:
     if kind == TOPIC:
         topic = _topic(call, resource)
         return [
-            _entry(name, node.config(topic, name), DYNAMIC_TOPIC if name in topic.configs else DEFAULT_CONFIG)
+            _entry(
+                name,
+                node.config(topic, name),
+                DYNAMIC_TOPIC if name in topic.configs else CLUSTER_WIDE.get(name, DEFAULT_CONFIG),
+                TOPIC_CONFIGS[name][1].config_type,
+            )
             for name in node.defaults
         ]
     if kind == BROKER:
         if resource not in ("", str(node.settings.node_id)):
             raise Refused(ErrorCode.invalid_request, f"there is no broker {resource!r}")
-        return [_entry(n, v, STATIC_BROKER, read_only=True) for n, v in node.settings.by_kafka_name().items()]
+        return [
+            _entry(n, v, STATIC_BROKER, BROKER_TYPES[n], read_only=True)
+            for n, v in node.settings.by_kafka_name().items()
+        ]
     if kind == GROUP:
         return _group_entries(call, resource)
     raise Refused(ErrorCode.invalid_request, f"configs of resource type {kind} are not kept here")
@@ -89,7 +106,7 @@ def _group_entries(call: Call, group_id: str) -> list[Values]:
         source = DEFAULT_CONFIG if configs.is_broker_default(name) else STATIC_BROKER
         if name in configs.explicit(group_id):
             source = DYNAMIC_GROUP
-        entries.append(_entry(name, str(configs.number(group_id, name)), source))
+        entries.append(_entry(name, str(configs.number(group_id, name)), source, INT))
     return entries
 
 
@@ -100,12 +117,13 @@ def _topic(call: Call, name: str) -> Topic:
     return topic
 
 
-def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Values:
+def _entry(name: str, value: str, source: int, config_type: int, *, read_only: bool = False) -> Values:
     return {
         "name": name,
         "value": value,
         "read_only": read_only,
         "config_source": source,
+        "config_type": config_type,
         "is_sensitive": False,
         "is_default": source == DEFAULT_CONFIG,
     }
@@ -113,16 +131,25 @@ def _entry(name: str, value: str, source: int, *, read_only: bool = False) -> Va
 
 async def incremental_alter_configs(call: Call, request: Any) -> Values:
     """Set, unset, or edit list-valued settings of topics (KIP-339), set and unset those of groups."""
+    return await _alter_all(call, request, _edited)
+
+
+async def alter_configs(call: Call, request: Any) -> Values:
+    """Replace all settings of a topic or a group (KIP-133): those not named go back to their defaults."""
+    return await _alter_all(call, request, _replaced)
+
+
+async def _alter_all(call: Call, request: Any, change: Change) -> Values:
     times = Counter((r.resource_type, r.resource_name) for r in request.resources)
     responses = []
     for resource in request.resources:
         is_single = times[resource.resource_type, resource.resource_name] == 1
-        responses.append(_alter(call, resource, request.validate_only, is_single=is_single))
+        responses.append(_alter(call, resource, change, request.validate_only, is_single=is_single))
         await call.pace.turn()
     return {"responses": responses}
 
 
-def _alter(call: Call, resource: Any, validate_only: bool, *, is_single: bool) -> Values:
+def _alter(call: Call, resource: Any, change: Change, validate_only: bool, *, is_single: bool) -> Values:
     values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         if not is_single:
@@ -130,9 +157,14 @@ def _alter(call: Call, resource: Any, validate_only: bool, *, is_single: bool) -
         if len({c.name for c in resource.configs}) < len(resource.configs):
             raise Refused(ErrorCode.invalid_request, "each config may appear once only")
         if resource.resource_type == TOPIC:
-            _alter_topic(call, resource, validate_only)
+            topic = _topic(call, resource.resource_name)
+            changed = change(call, resource, topic.configs)
+            call.node.catalogue.configure(topic, changed, validate_only=validate_only)
         elif resource.resource_type == GROUP:
-            _alter_group(call, resource, validate_only)
+            group_id = resource.resource_name
+            changed = change(call, resource, call.node.group_configs.explicit(group_id))
+            call.node.group_configs.configure(group_id, changed, validate_only=validate_only)
+            call.node.groups.limits_changed(group_id)
         else:
             raise Refused(ErrorCode.invalid_request, "only configs of topics and groups change here")
     except Refused as refused:
@@ -142,21 +174,26 @@ def _alter(call: Call, resource: Any, validate_only: bool, *, is_single: bool) -
     return values | {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _alter_topic(call: Call, resource: Any, validate_only: bool) -> None:
-    topic = _topic(call, resource.resource_name)
-    changed = dict(topic.configs)
-    for change in resource.configs:
-        _apply(call, topic, changed, change)
-    call.node.catalogue.configure(topic, changed, validate_only=validate_only)
+def _replaced(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
+    _refuse_nulls(resource.configs)
+    return {config.name: config.value for config in resource.configs}
 
 
-def _alter_group(call: Call, resource: Any, validate_only: bool) -> None:
-    configs = call.node.group_configs
-    changed = dict(configs.explicit(resource.resource_name))
+def _refuse_nulls(changes: Iterable[Any]) -> None:
+    nulls = [change.name for change in changes if change.value is None]
+    if nulls:
+        raise Refused(ErrorCode.invalid_request, f"no value is given for {', '.join(nulls)}")
+
+
+def _edited(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, str]:
+    _refuse_nulls(change for change in resource.configs if change.config_operation != DELETE)
+    changed = dict(configs)
     for change in resource.configs:
-        if change.config_operation == DELETE:
+        if resource.resource_type == TOPIC:
+            _apply(call, _topic(call, resource.resource_name), changed, change)
+        elif change.config_operation == DELETE:
             changed.pop(change.name, None)
-        elif change.config_operation != SET or change.value is None:
+        elif change.config_operation != SET:
             words = {APPEND: "APPEND to", SUBTRACT: "SUBTRACT from"}
             word = words.get(change.config_operation, "change")
             raise Refused(
@@ -164,8 +201,7 @@ def _alter_group(call: Call, resource: Any, validate_only: bool) -> None:
             )
         else:
             changed[change.name] = change.value
-    configs.configure(resource.resource_name, changed, validate_only=validate_only)
-    call.node.groups.limits_changed(resource.resource_name)
+    return changed
 
 
 async def list_config_resources(call: Call, request: Any) -> Values:
@@ -193,7 +229,7 @@ def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> No
     if change.config_operation == DELETE:
         configs.pop(change.name, None)
         return
-    if change.value is None or change.name not in call.node.defaults:
+    if change.name not in call.node.defaults:
         raise Refused(
             ErrorCode.invalid_config, f"cannot set topic config {change.name!r} to {change.value!r}"
         )
@@ -213,6 +249,7 @@ def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> No
 
 APIS: Final = (
     Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, describe_configs),
+    Api(ALTER_CONFIGS, "AlterConfigs", 0, 2, alter_configs),
     Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, incremental_alter_configs),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, describe_cluster),
     Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, list_config_resources),

@@ -112,12 +112,12 @@ def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
     node.close()
 
 
-def test_compacted_topics_keep_every_record_whatever_their_age() -> None:
-    """retention.ms is for cleanup.policy=delete."""
+def test_topics_without_delete_keep_every_record_whatever_their_age() -> None:
+    """retention.ms is for cleanup.policy=delete; no policy at all keeps all (KIP-1161)."""
     node = Node(Settings.parse({}))
-    for policy, left in (("compact", 1), ("delete", 0), ("compact,delete", 0)):
+    for policy, left in (("compact", 1), ("delete", 0), ("compact,delete", 0), ("", 1)):
         configs = {"cleanup.policy": policy, "retention.ms": "1"}
-        topic = node.catalogue.create(policy.replace(",", "-"), 1, configs)
+        topic = node.catalogue.create(policy.replace(",", "-") or "none", 1, configs)
         data = batch(one_record(), timestamp=1)
         topic.partitions[0].append(parse_batch(data), data, 0)
         node.apply_retention()

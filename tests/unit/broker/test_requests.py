@@ -17,6 +17,7 @@ from tests.support.raw_client import batch, one_record
 
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
 JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
+REPLACE_CONFIGS = 33
 SECOND = datetime.timedelta(seconds=1)
 
 
@@ -310,6 +311,47 @@ def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> No
         return told
 
     assert in_hall(story) == [("delete,compact", 1), ("delete,compact", 1), ("compact", 1), ("delete", 5)]
+
+
+def test_configs_are_replaced_as_a_whole_by_the_older_request() -> None:
+    """What is not named is the default again; a check alone, a null and a resource twice change none."""
+
+    async def story(hall: Hall) -> tuple[list[int], list[dict[str, str]]]:
+        topic = hall.node.catalogue.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
+        errors, states = [], []
+        for value, times, validate_only in (
+            ("9", 1, True), (None, 1, False), ("9", 2, False), ("9", 1, False)
+        ):  # fmt: skip
+            configs = [{"name": "segment.ms", "value": value}]
+            resource = {"resource_type": 2, "resource_name": "t", "configs": configs}
+            answer = await ask(
+                hall, REPLACE_CONFIGS, 2, resources=[resource] * times, validate_only=validate_only
+            )
+            errors += [int(response.error_code) for response in answer.responses]
+            states.append(dict(topic.configs))
+        return errors, states
+
+    before = {"retention.ms": "1", "segment.ms": "2"}
+    assert in_hall(story) == ([0, 42, 42, 42, 0], [before, before, before, {"segment.ms": "9"}])
+
+
+def test_configs_of_groups_are_replaced_as_a_whole_too() -> None:
+    """By the same older request."""
+
+    async def story(hall: Hall) -> list[dict[str, str]]:
+        states = []
+        sent = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"}
+        for name, value in sent.items():
+            configs = [{"name": name, "value": value}]
+            resource = {"resource_type": 32, "resource_name": "g", "configs": configs}
+            answer = await ask(hall, REPLACE_CONFIGS, 2, resources=[resource], validate_only=False)
+            assert int(answer.responses[0].error_code) == 0
+            states.append(dict(hall.node.group_configs.explicit("g")))
+        return states
+
+    assert in_hall(story) == [
+        {"consumer.session.timeout.ms": "50000"}, {"consumer.heartbeat.interval.ms": "6000"}
+    ]  # fmt: skip
 
 
 def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:

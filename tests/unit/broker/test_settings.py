@@ -115,7 +115,13 @@ def test_topic_configs_are_checked_by_name_and_value() -> None:
     assert check_configs({"cleanup.policy": "compact,delete", "retention.ms": "-1"}) is None
     assert "retention.ms" in (check_configs({"retention.ms": "-2"}) or "")
     assert "no.such" in (check_configs({"no.such": "1"}) or "")
-    assert "cleanup.policy" in (check_configs({"cleanup.policy": ""}) or "")
+    assert "cleanup.policy" in (check_configs({"cleanup.policy": "shred"}) or "")
+    assert "cleanup.policy" in (check_configs({"cleanup.policy": "delete,"}) or "")
+
+
+def test_a_cleanup_policy_of_neither_word_is_one() -> None:
+    """Kafka's way to keep records for ever (KIP-1161)."""
+    assert check_configs({"cleanup.policy": ""}) is None
 
 
 def test_the_defaults_of_topics_pass_their_own_checks() -> None:

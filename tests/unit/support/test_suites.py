@@ -1,0 +1,77 @@
+"""The lists kept of other projects' suites: what a line says, and what a run that differs is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.suites.catalogue import SUITES
+from tests.suites.expected_list import FOLDER, Expectation, differences, parse
+from tests.suites.run import outcomes
+
+LINES = ["# a list", "", "pass a::one", "ours a::two[x y]: no transactions", "both a::three: three brokers"]
+
+
+def test_a_list_names_tests_and_the_reasons_they_owe() -> None:
+    """Names may hold blanks and colons."""
+    assert parse(LINES) == {
+        "a::one": Expectation("pass"),
+        "a::two[x y]": Expectation("ours", "no transactions"),
+        "a::three": Expectation("both", "three brokers"),
+    }
+
+
+@pytest.mark.parametrize("line", ["skip a::one", "ours a::one", "pass b::one"])
+def test_a_line_without_sense_is_refused(line: str) -> None:
+    """An unknown word, a reason that is owed, a name for the second time."""
+    with pytest.raises(ValueError, match="one"):
+        parse(["pass b::one", line])
+
+
+def test_a_run_as_the_list_says_differs_nowhere() -> None:
+    """On each broker for itself."""
+    expected = parse(LINES)
+    ours = {"a::one": "passed", "a::two[x y]": "failed", "a::three": "skipped"}
+    assert differences(expected, ours, "ours") == []
+    assert differences(expected, ours | {"a::two[x y]": "passed"}, "kafka") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"a::one": "failed"}, "a::one: failed, expected pass"),
+        ({"a::one": "skipped"}, "a::one: skipped, expected pass"),
+        ({"a::two[x y]": "passed"}, "a::two[x y]: passed, expected ours no transactions"),
+        ({"a::four": "passed"}, "a::four: passed, and on no list"),
+    ],
+)  # fmt: skip
+def test_a_run_that_differs_is_named(change: dict[str, str], said: str) -> None:
+    """A test that passes now where the list excuses it is a difference as well."""
+    came = {"a::one": "passed", "a::two[x y]": "failed", "a::three": "failed"}
+    assert differences(parse(LINES), came | change, "ours") == [said]
+
+
+def test_a_test_that_was_not_run_is_a_difference() -> None:
+    """Even one that the list excuses: else a suite that does not start would do."""
+    assert differences(parse(LINES[4:]), {}, "ours") == ["a::three: not run, expected both three brokers"]
+
+
+def test_a_test_whose_clean_up_failed_has_failed(tmp_path: Path) -> None:
+    """pytest reports it twice."""
+    report = tmp_path / "report.xml"
+    cases = [("one", ""), ("one", "<error/>"), ("two", "<skipped/>"), ("three", ""), ("four", "<failure/>")]
+    report.write_text("<testsuites><testsuite>" + "".join(
+        f'<testcase classname="a" name="{name}">{child}</testcase>' for name, child in cases
+    ) + "</testsuite></testsuites>")  # fmt: skip
+    assert outcomes(report) == {
+        "a::one": "failed", "a::two": "skipped", "a::three": "passed", "a::four": "failed"
+    }  # fmt: skip
+
+
+def test_every_suite_has_a_list_in_each_of_its_protocols() -> None:
+    """And no list is left over; each can be read, and has tests that pass."""
+    wanted = {f"{name}-{protocol}.txt" for name, suite in SUITES.items() for protocol in suite.protocols}
+    assert {path.name for path in FOLDER.iterdir()} == wanted
+    for path in FOLDER.iterdir():
+        assert "pass" in {e.word for e in parse(path.read_text().splitlines()).values()}
