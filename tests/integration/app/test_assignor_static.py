@@ -109,7 +109,8 @@ async def workers(bootstrap: str,
             await worker.consumer.stop()
 
 
-@pytest.mark.parametrize("broker", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.mark.parametrize("broker", [
+    "embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
 @pytest.mark.parametrize("name", ["a", "b"], ids=["the leader", "a follower"])
 async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
         broker: str, name: str, request: pytest.FixtureRequest) -> None:

@@ -242,6 +242,7 @@ class Original:
         return self.process.wait(30)
 
 
+@pytest.mark.slow
 async def test_a_client_of_the_original_proto_lives_its_whole_life_here(start: Any, tmp_path: Path) -> None:
     """It registers, warms, is given, releases, deregisters and drains, beside one of ours."""
     target = start("--topic", "orders=8")

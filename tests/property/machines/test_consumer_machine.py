@@ -16,7 +16,7 @@ from tests.property.consumer_sim import Violation, run
 from tests.property.consumer_sim.exhaustive import Search
 from tests.support.examples import examples
 
-CI_SEEDS = examples(2_000, 300)
+CI_SEEDS = examples(2_000, 150)
 
 
 def test_random_lives_keep_every_promise() -> None:
