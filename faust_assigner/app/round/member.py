@@ -82,8 +82,9 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
             leaves: bool = False, cooperative: bool = False) -> JoinData:
     """This member's word for the next round.
 
-    Files on disk are named until the first assignment; from then on the assignment says what is owned and
-    warm, and files of partitions that left long ago would be taken for standbys. What a ``former`` process
+    Files on disk are named until the first assignment, those of promised partitions until the next one; from
+    then on the assignment says what is owned and warm, and files of partitions that left long ago would be
+    taken for standbys. What a ``former`` process
     owned is named as long as this one lives: another may start much later, and then it tells which of
     what was taken in for that one is to go, and what to stay. ``holds``: what is owned goes on being
     processed. ``leaves``: it is to be given away.
@@ -92,10 +93,15 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
     actives: Mapping[str, Runs] = {}
     standbys: Mapping[str, Runs] = {}
     before = former()
+    stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
     if memory.answer is None:
-        stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
         on_disk = partitions_on_disk(app, stores)
     else:
+        # What others let go of for this worker comes with the second round: its files count until then.
+        promised = memory.answer.promised
+        on_disk = {t: here for t, numbers in partitions_on_disk(
+            app, {t: stores[t] for t in stores.keys() & promised.keys()}).items()
+            if (here := [p for p in numbers if p in promised[t]])}
         actives = memory.owned(tables)
         standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(

@@ -65,6 +65,11 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     32: (
         Listing("resources", "results", {"resource_type": "resource_type", "resource_name": "resource_name"}),
     ),
+    33: (
+        Listing(
+            "resources", "responses", {"resource_type": "resource_type", "resource_name": "resource_name"}
+        ),
+    ),
     37: (Listing("topics", "results", {"name": "name"}),),
     42: (Listing("groups_names", "results", {"group_id": ""}),),
     44: (
