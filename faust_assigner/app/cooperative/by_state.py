@@ -47,6 +47,8 @@ class ByState(Recovery):
         self._followed: set[Any] = set()
         self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
+        #: What the round under way restores or begins to follow.
+        self._taken: frozenset[Any] = frozenset()
         #: Of the last eager round, what was owned and followed before.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
@@ -100,6 +102,10 @@ class ByState(Recovery):
 
     async def _open_tables(self) -> None:
         """Not yet: see ``_take_roles``."""
+
+    def _to_open(self) -> set[Any]:
+        """Not what is kept: it has changes of transactions that are open."""
+        return super()._to_open() & self._taken
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
         await super()._resume_streams(generation_id)
@@ -209,6 +215,7 @@ class ByState(Recovery):
             else:
                 self.standby_tps.add(tp)
                 self.standbys_for_table[of[tp.topic]].add(tp)
+        self._taken = frozenset(pending | fresh)
         await super()._open_tables()
         for tp in pending & was.keys():
             # A table in memory has no offset of its own; what stood by has been read up to here.

@@ -202,13 +202,17 @@ class SteadyRecovery(ReplayLoop):
             self._reopen = False
             for tps, offsets in ((self.active_tps, self.active_offsets),
                                  (self.standby_tps, self.standby_offsets)):
-                for tp in sorted(tps):
+                for tp in sorted(tps & self._to_open()):
                     offsets.pop(tp, None)
                     self._add(self.tp_to_table[tp], tp, offsets)
 
+    def _to_open(self) -> set[Any]:
+        """What is recovered: its databases are opened, and what no commit covers is taken back in them."""
+        return self.active_tps | self.standby_tps
+
     def _open_each(self) -> str | None:
         """What the first database that does not open says; None when all are open."""
-        stores = {tp: store for tp in sorted(self.active_tps | self.standby_tps)
+        stores = {tp: store for tp in sorted(self._to_open())
                   if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)}
         if self._reopen:
             for tp, store in stores.items():

@@ -65,6 +65,17 @@ async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
         assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
 
 
+async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
+    """Opening takes back what no commit covers, and what is kept has changes under way."""
+    async with worker_of([0]) as worker:
+        recovery, opened = worker.app.tables.recovery, set[Any]()
+        open_each = recovery._open_each
+        recovery._open_each = lambda: opened.update(recovery._to_open()) or open_each()
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        assert opened == {worker.changelog(1)}
+
+
 async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
     """Also the second time."""
     async with worker_of([0]) as worker:
