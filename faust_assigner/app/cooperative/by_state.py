@@ -145,6 +145,11 @@ class ByState(Recovery):
             of = self.tables._changelogs
             self._roles = (frozenset(tp for tp in actives if tp.topic in of),
                            frozenset(tp for tp in standbys if tp.topic in of))
+            if not self.is_flowing:
+                # A table failed since the round began: Faust's own recovery is at it, or comes, and takes
+                # these on at its end. What is booked meanwhile it would take for its own.
+                self._clear_books()
+                return
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
 
     async def interrupt(self) -> None:

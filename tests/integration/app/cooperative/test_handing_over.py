@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio import Event
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -288,6 +289,37 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
         assert {tp.partition for tp in recovery.active_tps} == {0}
         worker.send_orders(3)
         assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that_counts(when: str) -> None:
+    """It was cooperative because streams ran when it began; a table has failed since."""
+    async with worker_of([0]) as worker:
+        recovery, seeks, may_seek, may_ask = worker.app.tables.recovery, list[bool](), Event(), Event()
+        seek, ask = recovery._seek_offsets, recovery._ends
+
+        async def seek_late(*args: Any) -> None:
+            seeks.append(True)
+            await may_seek.wait()
+            await seek(*args)
+
+        async def ask_late(tps: Any) -> Any:
+            await may_ask.wait()
+            return await ask(tps)
+
+        recovery._seek_offsets, recovery._ends = seek_late, ask_late
+        worker.send_orders(3)
+        recovery.tables_failed("counts", OSError("no space"))
+        if when == "within":
+            assert await worker.until(lambda: bool(seeks))
+        await worker.give([0, 1])
+        for may_go in (may_seek, may_ask):
+            await asyncio.sleep(0.1)
+            may_go.set()
+        worker.send_orders(3, partition=1)
+        assert await worker.until(lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)))
+        assert await worker.until(lambda: worker.at_rest)
+        assert {tp.partition for tp in recovery.active_tps} == {0, 1}
 
 
 async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
