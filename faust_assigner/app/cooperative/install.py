@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from faust.transport.drivers import aiokafka as driver
-from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
 from faust_assigner.app.cooperative import lanes, leave
@@ -25,16 +24,11 @@ logger = get_logger(__name__)
 def install(app: Any) -> None:
     """Have ``app`` take part in cooperative rounds; to be called after the repairs and the restore.
 
-    Where one of them is missing, the driver is another, or under ``exactly_once``, the app's rounds are
-    eager, which is said.
+    Where one of them is missing, or the driver is another, the app's rounds are eager, which is said.
     """
     if not read_or_default(app, COOPERATIVE):
         return
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
-    if object.__getattribute__(app.conf, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE:
-        # The soak saw rows that lack a change after a freeze and a departure, with eager rounds never.
-        logger.info("Rebalances are eager under exactly_once")
-        return
     tables = object.__getattribute__(app.conf, "TableManager")
     if issubclass(tables, TablesByState):
         return
