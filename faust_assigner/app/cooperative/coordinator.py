@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
@@ -28,6 +29,9 @@ logger = get_logger(__name__)
 #: What members offer, the preferred name first. A round is held under the first name that all offer; what a
 #: member does before the next one follows the name of the last.
 COOPERATIVE, EAGER = "faust-cooperative", "faust"
+
+#: The generation in which the present task commits; None where it does something else.
+_COMMITTING: ContextVar[int | None] = ContextVar("committing", default=None)
 
 #: Seconds between two looks whether the coordinator still answers.
 LOOK_S = 0.1
@@ -62,8 +66,8 @@ class Membership:
     ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the
     app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
     nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
-    outside of a round. ``telling`` tells the app of the last answer. ``committing`` is the generation of the
-    commit under way. ``answered`` is when the last request was sent that the coordinator has answered.
+    outside of a round. ``telling`` tells the app of the last answer. ``answered`` is when the last
+    request was sent that the coordinator has answered.
     """
 
     fetcher: Any
@@ -74,7 +78,6 @@ class Membership:
     lost: bool = False
     round: asyncio.Future[None] | None = None
     telling: asyncio.Task[None] | None = None
-    committing: int | None = None
     answered: float = field(default_factory=monotonic)
     watching: asyncio.Task[None] | None = None
 
@@ -218,16 +221,15 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     def reset_generation(self) -> None:
         """The membership is lost; not where a commit of the generation before the present one is refused."""
-        member = self.membership
-        if member.committing is not None and (
-                member.round is not None or member.committing != self.generation):
+        member, committing = self.membership, _COMMITTING.get()
+        if committing is not None and (member.round is not None or committing != self.generation):
             return
         member.lost = True
         super().reset_generation()
 
     def request_rejoin(self) -> None:
         """Join again; not where a commit has met the round that is under way."""
-        if self.membership.committing is None or self.membership.round is None:
+        if _COMMITTING.get() is None or self.membership.round is None:
             super().request_rejoin()
 
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
@@ -255,11 +257,12 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _commit_once(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
         async with self._commit_lock:
-            self.membership.committing = self.generation
-            try:
-                await asyncio.shield(self._do_commit_offsets(assignment, offsets))
-            finally:
-                self.membership.committing = None
+            await asyncio.shield(self._commit_alone(assignment, offsets))
+
+    async def _commit_alone(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+        """In a task of its own, which knows by that what it is: a round may fail at the same time."""
+        _COMMITTING.set(self.generation)
+        await self._do_commit_offsets(assignment, offsets)
 
     # -- a coordinator that is silent
 

@@ -179,8 +179,10 @@ class HandsOver(Consumer):
     # -- a coordinator that is silent
 
     def stop_flow_now(self) -> None:
-        """Hand over nothing from here on."""
+        """Hand over nothing from here on, and write to no changelog what others may have written."""
         self.flow_active = False
+        # What is held until the group answers would be waited for before it can be asked.
+        self.membership.lose()
 
     async def stand_still(self) -> None:
         """Stop all streams; what their agents have begun is not committed."""

@@ -7,11 +7,18 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import IllegalGenerationError
+from aiokafka.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.protocol.group import SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.broker import EmbeddedBroker
@@ -165,19 +172,61 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, member = a.coordinator, a.coordinator.membership
-        who = coordinator.member_id
-        member.committing, member.round = coordinator.generation, asyncio.get_running_loop().create_future()
-        coordinator.reset_generation()
-        coordinator.request_rejoin()
+        who, refusals = coordinator.member_id, asyncio.Queue[str]()
+
+        async def refused(own: Any, offsets: Any) -> None:
+            if await refusals.get() == "in a round":
+                coordinator.request_rejoin()
+            coordinator.reset_generation()
+
+        coordinator._do_commit_offsets = refused
+
+        async def commit(refusal: str) -> asyncio.Task[None]:
+            task = asyncio.create_task(coordinator._commit_once(coordinator._own(), {}))
+            await asyncio.sleep(0.01)
+            refusals.put_nowait(refusal)
+            return task
+
+        member.round = asyncio.get_running_loop().create_future()
+        await (await commit("in a round"))
         coordinator._end_round()
-        member.committing = coordinator.generation - 1
-        coordinator.reset_generation()
+        old = await commit("")
+        coordinator.generation += 1
+        await old
         assert (coordinator.member_id, member.lost) == (who, False)
         assert not coordinator._rejoin_needed_fut.done()
-        member.committing = coordinator.generation
-        coordinator.reset_generation()
+        await (await commit(""))
         assert member.lost
-        member.committing = None
+
+
+@pytest.mark.parametrize("error", [RebalanceInProgressError, UnknownMemberIdError])
+async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(error: type[KafkaError]) -> None:
+    """At once, not when the session is over: what the round is told is not the commit's."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, refused, may_end = a.coordinator, list[bool](), asyncio.Event()
+        send, commit = coordinator._send_req, coordinator._do_commit_offsets
+
+        async def refuses_once(request: Any) -> Any:
+            answer = await send(request)
+            if isinstance(request, SyncGroupRequest) and not refused:
+                refused.append(True)
+                return SimpleNamespace(error_code=error.errno, member_assignment=b"")
+            return answer
+
+        async def late(own: Any, offsets: Any) -> None:
+            await may_end.wait()
+            await commit(own, offsets)
+
+        coordinator._send_req, coordinator._do_commit_offsets = refuses_once, late
+        committing = asyncio.create_task(a.commit(0, 5))
+        await asyncio.sleep(0.05)
+        generation = coordinator.generation
+        coordinator.request_rejoin()
+        await until(lambda: coordinator.generation >= generation + 2, "the next round")
+        assert "stand still" not in [what for what, _ in a.told]
+        may_end.set()
+        await committing
 
 
 async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> None:
