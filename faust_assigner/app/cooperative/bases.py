@@ -7,6 +7,7 @@ from typing import Any
 
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import SteadyPartitions
+from faust_assigner.app.repairs.membership import OnlyMembersWrite
 from faust_assigner.app.repairs.recovery_loop import SteadyRecovery, SteadyTables
 from faust_assigner.app.restore.recovery import RestoringRecovery, RestoringTables
 
@@ -32,7 +33,7 @@ class TableManager(RestoringTables, SteadyTables):
     """The table manager, repaired and restoring."""
 
 
-class Consumer(SteadyPartitions, FinalCommit):
+class Consumer(SteadyPartitions, FinalCommit, OnlyMembersWrite):
     """The consumer, repaired."""
 
     callback: Any

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.cooperative.handing_over import drop
 from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.patience import insist
@@ -49,6 +50,8 @@ class ByState(Recovery):
         self._taking_on: asyncio.Task[None] | None = None
         #: What the round under way restores or begins to follow.
         self._taken: frozenset[Any] = frozenset()
+        #: What Faust's own loop restores at present.
+        self._replayed: frozenset[Any] = frozenset()
         #: Of the last eager round, what was owned and followed before.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
@@ -146,8 +149,8 @@ class ByState(Recovery):
             self._roles = (frozenset(tp for tp in actives if tp.topic in of),
                            frozenset(tp for tp in standbys if tp.topic in of))
             if not self.is_flowing:
-                # A table failed since the round began: Faust's own recovery is at it, or comes, and takes
-                # these on at its end. What is booked meanwhile it would take for its own.
+                # A table failed since: Faust's own recovery is at it, or comes, and takes these on at its
+                # end; what is booked meanwhile it would take for its own.
                 self._clear_books()
                 return
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
@@ -167,8 +170,6 @@ class ByState(Recovery):
             await self._restore_actives(pending)
             await self._finish()
             await self._follow(fresh)
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             if not self.app.should_stop:
                 await self.app.crash(error)
@@ -178,6 +179,7 @@ class ByState(Recovery):
 
     async def _close(self, revoked: Collection[Any]) -> None:
         """Close databases of partitions that went, in a thread: it takes a while, and streams flow."""
+        self.flush_buffers()  # a later flush would open them again
         for tp in revoked:
             self.revoke(tp)
             self._complete.discard(tp)
@@ -203,7 +205,9 @@ class ByState(Recovery):
         self._complete -= self._followed - standbys
         self._followed &= standbys
         pending, fresh = set(actives - self._complete), set(standbys - self._followed)
+        self._replayed = frozenset()
         self.app.consumer.pause_partitions(pending | fresh)
+        drop(self.tables.changelog_queue, pending | fresh)
         owned, followed = (frozenset(self.active_tps) or self._before[0],
                            frozenset(self.standby_tps) or self._before[1])
         await self._open(pending | fresh)
@@ -274,16 +278,24 @@ class ByState(Recovery):
         if self.need_recovery():
             await self._replay(chunk)
 
-    async def _replay(self, chunk: Collection[Any]) -> None:
+    async def _take(self, event: Any) -> None:
+        """Only of what is being read: what was fetched for another role is older than the rows by now."""
+        tp = event.message.tp
+        if tp in self._followed or tp in self._replayed:
+            await super()._take(event)
+
+    async def _replay(self, chunk: frozenset[Any]) -> None:
         """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""
         consumer = self.app.consumer
         await consumer.seek_wait({tp: _known(self.active_offsets[tp]) + 1 for tp in chunk})
         self._set_recovery_started()
         self.app.in_recovery = False  # or sources would starve
+        self._replayed = chunk
         consumer.resume_partitions(chunk)
         while self.need_recovery():
             await asyncio.sleep(LOOK_S)
         self.flush_buffers()
+        self._replayed = frozenset()
         self._set_recovery_ended()
         consumer.pause_partitions(chunk)
 

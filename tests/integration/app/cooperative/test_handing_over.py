@@ -147,6 +147,35 @@ async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
         assert worker.counts["old-24"] == 7
 
 
+async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active() -> None:
+    """It would come after the rows of the batched replay, and count as progress over what lies between."""
+    async with worker_of([0]) as worker:
+        recovery, may_ask = worker.app.tables.recovery, Event()
+        log, ask = worker.changelog(1), recovery._ends
+
+        async def ask_late(tps: Any) -> Any:
+            await may_ask.wait()
+            return await ask(tps)
+
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.replay_delay_s = 0.1
+        worker.send_changelog(8, partition=1)
+        assert await worker.until(lambda: recovery.standby_offsets.get(log) == 1)
+        recovery._ends = ask_late
+        await worker.give([0, 1])
+        assert await worker.until(lambda: log in recovery.active_tps)
+        worker.replay_delay_s = 0.0
+        before = recovery.active_offsets[log]
+        await asyncio.sleep(1.0)
+        assert recovery.active_offsets[log] == before
+        assert not any(recovery.buffers.values())
+        may_ask.set()
+        worker.send_orders(3, partition=1)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
+        assert worker.counts["old-7"] == 7
+
+
 async def test_an_active_that_is_given_away_is_followed() -> None:
     """What its next owner writes arrives here."""
     async with worker_of([0, 1]) as worker:
