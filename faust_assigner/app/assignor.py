@@ -194,7 +194,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return LeaderView(
             str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
             memory.directory, memory.generation, self._weights(),
-            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), policy_of(self.app))
+            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), policy_of(self.app),
+            settings.read_or_default(self.app, table.STALE_READS) > 0)
 
     def _weights(self) -> Any:
         if self.weights_provider is None:
@@ -306,9 +307,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return self._owner(topic, key, self.external_topic_distribution, of_tables=False)
 
     def _owner(self, topic: str, key: bytes, by_url: ByUrl, *, of_tables: bool) -> URL:
-        tp = self.app.producer.key_partition(topic, key)
-        if tp is None:
-            raise KeyError(topic)
+        return self._owner_of(self.partition_of(topic, key), by_url, of_tables=of_tables)
+
+    def _owner_of(self, tp: TP, by_url: ByUrl, *, of_tables: bool) -> URL:
         directory = self._memory.directory
         if directory.urls and (tp.topic in directory.changelogs) == of_tables:
             return URL(directory.url_of(tp.topic, tp.partition))
@@ -316,6 +317,21 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             if tp.partition in topics.get(tp.topic, ()):
                 return URL(url)
         raise KeyError(tp)
+
+    def partition_of(self, topic: str, key: bytes) -> TP:
+        """Where producers put ``key``; KeyError where that is not known."""
+        tp = self.app.producer.key_partition(topic, key)
+        if tp is None:
+            raise KeyError(topic)
+        return TP(*tp)
+
+    def owner_of(self, tp: TP) -> URL:
+        """The worker that owns this changelog partition; KeyError where nobody is known to."""
+        return self._owner_of(tp, self.changelog_distribution, of_tables=True)
+
+    def standbys_of(self, tp: TP) -> tuple[URL, ...]:
+        """The workers that keep a copy of it, as far as the leader named them."""
+        return tuple(URL(url) for url in self._memory.directory.standby_urls(tp.topic, tp.partition) if url)
 
 
 def _repair(app: Any) -> None:

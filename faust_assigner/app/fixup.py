@@ -32,6 +32,7 @@ INSTALLERS = {
     "ledger": "faust_assigner.app.ledger.install",
     "follow_up": "faust_assigner.app.round.follow_up",
     "cooperative": "faust_assigner.app.cooperative.install",
+    "reads": "faust_assigner.app.reads.install",
 }
 #: Without them an app works as it does on any host; what is missing then is said.
 OPTIONAL = frozenset({"cooperative"})

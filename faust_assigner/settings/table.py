@@ -62,6 +62,15 @@ CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_CREDENTIALS_TO", PLACES, (), "",
     "those of them that get the caller's `Authorization` and `Cookie`, too; named alike",
     "app/repairs/router.py", "nobody")
+STALE_READS: Final = Setting(
+    "FAUST_ASSIGNER_STALE_READS", number("0 or more seconds", least=0.0), 0.0, "seconds",
+    "while its owner cannot answer a request for a key, a copy may that lacks nothing older than this; 0 "
+    "answers 503 instead. The leader's word counts for whether workers know of others' copies",
+    "app/reads/install.py")
+FORWARD_S: Final = Setting(
+    "FAUST_ASSIGNER_FORWARD_S", number("seconds above 0"), 10.0, "seconds",
+    "how long another worker may take to answer a GET or HEAD for a key before the next one is asked",
+    "app/reads/router.py")
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
     "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
@@ -119,6 +128,6 @@ CACHE: Final = Setting(
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
     RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG, MAX_WARMUPS,
-    MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, REPAIRS, COOPERATIVE, LEAVE_S, SNAPSHOTS,
-    BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES,
-    LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, STALE_READS, FORWARD_S, REPAIRS, COOPERATIVE,
+    LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER,
+    LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

@@ -1,4 +1,4 @@
-"""The directory: which member's URL owns which partition, for the router of every member.
+"""The directory: which member's URL owns which partition, for the router of every member; and who has copies.
 
 The same for all members, so it is encoded and compressed once: the owners of co-partitioned topics are
 one column of ranks, runs of it where members hold contiguous numbers. It names instance ids too, so
@@ -32,7 +32,7 @@ from faust_assigner.wire.runs import Reader, Runs, Writer, join_texts, split_tex
 #: URL -> topic -> partitions, as Faust's router reads it.
 ByUrl: TypeAlias = dict[str, dict[str, list[int]]]
 
-_TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS = range(1, 7)
+_TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS, _STANDBYS = range(1, 8)
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Directory:
     instances: tuple[str, ...] = ()
     changelogs: frozenset[str] = frozenset()
     globals_: frozenset[str] = frozenset()
+    standbys: Mapping[str, tuple[Ints, ...]] = field(default_factory=dict)
 
     def by_url(self, topics: Collection[str]) -> ByUrl:
         """URL -> topic -> partitions, of those of ``topics`` that are known.
@@ -80,6 +81,12 @@ class Directory:
             raise KeyError((topic, partition))
         return self.urls[int(owner[partition])]
 
+    def standby_urls(self, topic: str, partition: int) -> tuple[str, ...]:
+        """The URLs of those that keep a copy, as far as the leader named them."""
+        ranks = [int(column[partition]) for column in self.standbys.get(topic, ())
+                 if 0 <= partition < column.size]
+        return tuple(self.urls[rank] for rank in ranks if rank != NOBODY)
+
     def held_by_instance(self, instance_id: str) -> dict[str, Ints]:
         """What the static member held: topic -> partitions."""
         ranks = [r for r, name in enumerate(self.instances) if name == instance_id]
@@ -103,6 +110,12 @@ def encode_directory(directory: Directory) -> bytes:
         columns.setdefault(directory.owners[topic].tobytes(), []).append(row[topic])
     for raw, rows in columns.items():
         out.field(_COLUMN, _encode_column(np.frombuffer(raw, dtype=np.int64), rows))
+    copies: dict[tuple[bytes, ...], list[int]] = {}
+    for topic in sorted(directory.standbys.keys() & row.keys()):
+        copies.setdefault(tuple(c.tobytes() for c in directory.standbys[topic]), []).append(row[topic])
+    for raws, rows in copies.items():
+        for raw in raws:
+            out.field(_STANDBYS, _encode_column(np.frombuffer(raw, dtype=np.int64), rows))
     for tag, names in ((_CHANGELOGS, directory.changelogs), (_GLOBALS, directory.globals_)):
         body = Writer()
         body.numbers([row[t] for t in names if t in row])
@@ -128,6 +141,7 @@ def decode_directory(data: bytes) -> Directory:
     urls: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
     owners: dict[str, Ints] = {}
+    standbys: dict[str, tuple[Ints, ...]] = {}
     marked: dict[int, frozenset[str]] = {}
     cells = UNPACKED_BYTES
     for tag, body in Reader(unpack(data)).fields():
@@ -137,17 +151,20 @@ def decode_directory(data: bytes) -> Directory:
             urls = _labels(body.data, "url", SETS, URL_CHARS)
         elif tag == _INSTANCES:
             instances = _labels(body.data, "instance id", SETS, LABEL_CHARS)
-        elif tag == _COLUMN:
+        elif tag in (_COLUMN, _STANDBYS):
             named = _named(body.runs(), topics)
             column = _decode_column(body, len(urls), cells)
             cells -= column.size
-            owners.update(dict.fromkeys(named, column))
+            if tag == _COLUMN:
+                owners.update(dict.fromkeys(named, column))
+            else:
+                standbys.update({topic: (*standbys.get(topic, ()), column) for topic in named})
         elif tag in (_CHANGELOGS, _GLOBALS):
             marked[tag] = frozenset(_named(body.runs(), topics))
     if instances and len(instances) != len(urls):
         raise MetadataRefused(f"{len(instances)} instance ids for {len(urls)} URLs")
     return Directory(urls, owners, instances, marked.get(_CHANGELOGS, frozenset()),
-                     marked.get(_GLOBALS, frozenset()))
+                     marked.get(_GLOBALS, frozenset()), standbys)
 
 
 def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:

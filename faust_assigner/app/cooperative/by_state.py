@@ -64,6 +64,10 @@ class ByState(Recovery):
         """Whether some partition assigned is not restored or not followed yet."""
         return self._taking_on is not None and not self._taking_on.done()
 
+    def is_restored(self, tp: Any) -> bool:
+        """Whether the table of this active changelog partition has all that is in it."""
+        return self.is_flowing and tp in self._complete and tp not in self.app.consumer.leaving
+
     # -- Faust's own recovery, which is left with nothing to do
 
     def stop_taking_on(self) -> None:

@@ -176,6 +176,7 @@ class OnlyMembersWrite(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.membership = Membership(self.app.conf.broker_session_timeout)
+        self._is_watched = False
         #: Whether this generation has changes that are in no changelog: its records have to be repeated.
         self._unwritten = False
         #: Changes that have not reached their changelog yet; those that were dropped are not among them.
@@ -209,12 +210,18 @@ class OnlyMembersWrite(Consumer):
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
         """From the first assignment on it is known whether this is a member."""
         coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
-        if not self.in_transaction and watch(coordinator, self.membership):
+        self._is_watched = watch(coordinator, self.membership)
+        if self._is_watched:
             self.membership.join()
-            self._guard_producer()
+            if not self.in_transaction:
+                self._guard_producer()
         self._unwritten = False
         self._under_way.clear()
         await super().on_partitions_assigned(assigned, generation_id)
+
+    def is_surely_member(self) -> bool:
+        """Whether nobody else can own its partitions, as far as can be told."""
+        return not self._is_watched or self.membership.is_sure()
 
     def _guard_producer(self) -> None:
         sender = getattr(getattr(self.app.producer, "_producer", None), "_sender", None)

@@ -64,6 +64,13 @@ class SteadyRecovery(ReplayLoop):
         await super()._resume_streams(generation_id)
         self.completed_generation = generation_id
 
+    def is_restored(self, tp: Any) -> bool:
+        """Whether the table of this active changelog partition has all that is in it."""
+        app = self.app
+        return bool(tp in self.active_tps and self.completed_generation == app.consumer_generation_id
+                    and not (self.in_recovery or self._reopen or self._tables_failed.is_set()
+                             or self.signal_recovery_start.is_set() or app.consumer.between_generations))
+
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
         """Write what standbys have read; stock waits for 1,000 records and a kill loses them."""

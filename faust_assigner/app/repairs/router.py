@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,8 @@ CREDENTIALS = frozenset({"authorization", "cookie"})
 #: Of this connection, not of the next one.
 KEPT_BACK = frozenset({"proxy-authorization", "host", "content-length", "connection", "keep-alive", "te",
                        "trailer", "transfer-encoding", "upgrade"})
-PASSED_BACK = ("Content-Type", "Location")
+PASSED_BACK = ("Content-Type", "Location", "Retry-After", "X-Faust-Assigner-Role", "X-Faust-Assigner-Lag",
+               "X-Faust-Assigner-Age")
 
 
 def install(app: Any) -> None:
@@ -108,6 +109,14 @@ class CarefulRouter(Router):
         self.refused: Counter[URL] = Counter()
 
     async def _route_req(self, dest_url: URL, web: Any, request: Any) -> Any:
+        return await self.forward(dest_url, web, request)
+
+    async def forward(self, dest_url: URL, web: Any, request: Any, *, also: Mapping[str, str] | None = None,
+                      **options: Any) -> Any:
+        """The answer of the worker at ``dest_url``, asked with headers ``also`` too; SameNode if it is us.
+
+        ``options`` are the HTTP client's. Raises ServiceUnavailable where the URL is not allowed.
+        """
         own = URL(str(self.app.conf.canonical_url))
         host, port = self._urlident(dest_url)
         if (host, port) == self._urlident(own):
@@ -117,8 +126,9 @@ class CarefulRouter(Router):
         kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
         headers = [(name, value) for name, value in request.headers.items() if name.lower() not in kept_back]
         async with self.app.http_client.request(
-            method=request.method, url=request.url.with_host(host).with_port(port), headers=headers,
-            data=await request.read(), allow_redirects=False,
+            method=request.method, url=request.url.with_host(host).with_port(port),
+            headers=[*headers, *(also or {}).items()], data=await request.read(), allow_redirects=False,
+            **options,
         ) as answer:
             return web.bytes(
                 await answer.read(), status=answer.status,

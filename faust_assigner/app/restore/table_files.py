@@ -22,6 +22,7 @@ from faust.streams import current_event
 from faust.types import TP
 from mode import get_logger
 
+from faust_assigner.app.reads.scope import ScopedStore
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.restore.undo import UndoableStore
 
@@ -223,7 +224,7 @@ def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
     kind = stores.by_url(url)
     if not issubclass(kind, RocksDBStore):
         return make(url)
-    return mixed(CarefulStore, into=kind)(
+    return mixed(CarefulStore, ScopedStore, into=kind)(
         url, table.app, table, table_name=table.name, key_type=table.key_type, value_type=table.value_type,
         key_serializer=table.key_serializer, value_serializer=table.value_serializer, loop=table.loop,
         options=table.options)

@@ -38,6 +38,7 @@ class LeaderView:
 
     ``generation`` is Kafka's number of the round being formed, -1 when the consumer cannot tell.
     ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
+    ``names_standbys``: members are told who has copies, where that fits.
     """
 
     app_id: str
@@ -49,6 +50,7 @@ class LeaderView:
     weights: Any = None
     record_bytes: int = 1_000_000
     warmups: WarmupPolicy | None = None
+    names_standbys: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,9 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims],
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
     placement = now.placement
     given = with_globals(placement, {j.member_id: j.topics for j in staying}, partitions, tables.globals_)
-    urls = {j.member_id: j.data.url for j in said}
-    instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
     writer = AnswerWriter(
-        directory_of(placement, urls, instances, tables.changelogs, tables.globals_),
-        placement.group_ids, generation=generation, is_uniform=all(j.data.is_ours for j in said),
+        _directory(view, said, placement, tables), placement.group_ids, generation=generation,
+        is_uniform=all(j.data.is_ours for j in said),
         version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
         decision_id=decision_id(view.app_id, generation, placement.member_ids),
         among=len(staying) if now.follows else 0)
@@ -199,7 +199,18 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims],
         size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in said)
         if size <= view.record_bytes:
             return answers, 0
+    if view.names_standbys:
+        return _answer(replace(view, names_standbys=False), generation, said, staying, now, off_target,
+                       partitions, tables, metadata)
     return {one.member_id: answer(one, with_directory=False) for one in said}, size
+
+
+def _directory(view: LeaderView, said: Sequence[MemberClaims], placement: Placement,
+               tables: TableFacts) -> Directory:
+    urls = {j.member_id: j.data.url for j in said}
+    instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
+    return directory_of(placement, urls, instances, tables.changelogs, tables.globals_,
+                        with_standbys=view.names_standbys)
 
 
 def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:

@@ -118,8 +118,9 @@ def with_globals(placement: Placement, subscriptions: Mapping[str, Collection[st
 
 
 def directory_of(placement: Placement, urls: Mapping[str, str], instances: Mapping[str, str],
-                 changelogs: frozenset[str], globals_: Collection[str]) -> Directory:
-    """Who owns what by URL; ranks follow first ownership, which makes runs short to write."""
+                 changelogs: frozenset[str], globals_: Collection[str], *,
+                 with_standbys: bool = False) -> Directory:
+    """Who owns what by URL, and on demand who has copies; ranks follow first ownership: runs are short."""
     columns = {id(owner): owner for _, owner in sorted(placement.owners.items())}
     seen = [owner[owner != NOBODY] for owner in columns.values()]
     everyone = np.arange(len(placement.member_ids), dtype=np.int64)
@@ -136,4 +137,22 @@ def directory_of(placement: Placement, urls: Mapping[str, str], instances: Mappi
         tuple(instances.get(m, "") for m in names) if instances else (),
         changelogs & placement.owners.keys(),
         frozenset(globals_) & placement.owners.keys(),
+        _copies(placement, rank) if with_standbys else {},
     )
+
+
+def _copies(placement: Placement, rank: Ints) -> dict[str, tuple[Ints, ...]]:
+    """Changelog -> columns of the ranks of its standbys, each partition's in the order of member ids."""
+    columns: dict[str, list[Ints]] = {}
+    for m, member_id in enumerate(placement.member_ids):
+        for topic, numbers in placement.standbys[member_id].items():
+            size = placement.owners[topic].size
+            left = np.array(numbers, dtype=np.int64)
+            for column in columns.setdefault(topic, []):
+                free = column[left] == NOBODY
+                column[left[free]] = rank[m]
+                left = left[~free]
+            if left.size:
+                columns[topic].append(np.full(size, NOBODY, dtype=np.int64))
+                columns[topic][-1][left] = rank[m]
+    return {topic: tuple(found) for topic, found in columns.items()}

@@ -44,9 +44,8 @@ class Worker:
 
     async def forward(self, request: web.Request) -> Any:
         """The handler."""
-        self.app.router.key_store = lambda *_: self.owner  # type: ignore[method-assign]
         try:
-            return await self.app.router.route_req("table", "key", self.app.web, request)
+            return await self.app.router._route_req(self.owner, self.app.web, request)
         except faust.web.exceptions.ServiceUnavailable:
             return web.Response(status=503)
 

@@ -1,0 +1,83 @@
+"""What a view may read while it answers for one key: of that key's partition, from no other database.
+
+Stock looks through all databases that are open for the key, a standby's among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from faust.streams import current_event
+from faust.web.exceptions import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import RocksDBBase as Store
+else:
+    Store = object
+
+
+class NotHere(ServiceUnavailable):  # type: ignore[misc]
+    """This worker cannot tell the row, or not any more."""
+
+
+class Scope(Protocol):
+    """The request under way."""
+
+    def partition_for(self, store: Any, key: bytes) -> int | None:
+        """Where ``key`` is to be read; None: as ever. Raises NotHere."""
+
+    def may_read_all(self, table: Any) -> None:
+        """Raise NotHere where more than one key is not to be read."""
+
+
+#: Set while a view answers a request for a key.
+SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=None)
+
+
+class ScopedStore(Store):
+    """Of a RocksDB store: within a scope a key is read from its own partition."""
+
+    def _get(self, key: bytes) -> bytes | None:
+        database = self._scoped(key)
+        found: bytes | None
+        found = super()._get(key) if database is None else database.get(key)  # type: ignore[safe-super]
+        return found
+
+    def _contains(self, key: bytes) -> bool:
+        database = self._scoped(key)
+        if database is None:
+            return bool(super()._contains(key))  # type: ignore[safe-super]
+        return database.get(key) is not None
+
+    def _dbs_for_actives(self) -> Iterator[Any]:
+        scope = SCOPE.get()
+        if scope is not None and current_event() is None:
+            scope.may_read_all(self.table)
+        return super()._dbs_for_actives()  # type: ignore[safe-super]
+
+    def _scoped(self, key: bytes) -> Any:
+        """The one database to read; None outside of a scope."""
+        scope = SCOPE.get()
+        if scope is None or current_event() is not None or self.table.is_global:
+            return None
+        partition = scope.partition_for(self, key)
+        if partition is None:
+            return None
+        database = self._dbs.get(partition)
+        if database is None:
+            raise NotHere(f"partition {partition} is not open here")
+        return database
+
+
+class ScopedTable:
+    """Mixed over a table that is kept elsewhere: read as a whole or not at all."""
+
+    @property
+    def data(self) -> Any:
+        """The store."""
+        scope = SCOPE.get()
+        if scope is not None and current_event() is None:
+            scope.may_read_all(self)
+        return super().data  # type: ignore[misc]
