@@ -19,6 +19,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
+from faust.exceptions import NotReady
 from faust.types import TP
 from faust.types.assignor import PartitionAssignorT
 from mode import get_logger
@@ -320,7 +321,13 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def partition_of(self, topic: str, key: bytes) -> TP:
         """Where producers put ``key``; KeyError where that is not known."""
-        tp = self.app.producer.key_partition(topic, key)
+        try:
+            tp = self.app.producer.key_partition(topic, key)
+        except NotReady:
+            raise KeyError(topic) from None
+        except TypeError:  # it has not asked about the topic, as long as it has written nothing there
+            number = self.app.consumer.key_partition(topic, key)
+            tp = None if number is None else (topic, number)
         if tp is None:
             raise KeyError(topic)
         return TP(*tp)

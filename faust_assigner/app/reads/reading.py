@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -36,19 +36,24 @@ class Reading:
             _guard_others(standing.app)
             self._vouch(tp)
 
-    def partition_for(self, store: Any, key: bytes) -> int | None:
-        """The key's partition; of other keys an owner reads what it can, a copy nothing."""
+    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+        """The key's partition; of other keys an owner reads what it can, a copy nothing.
+
+        Of an owner, the others that it owns follow: whoever produced the key may place it in its own way.
+        """
         if not self._is_key(store, key):
             if self.who is Who.COPY_HERE:
                 raise NotHere("from a copy only the row of the key itself can be read")
             return None
         if self.who is Who.COPY_HERE:
             self._vouch(self._beside(store.table))
-        elif store.table is not self.table:
+            return [self.tp.partition]
+        if store.table is not self.table:
             return None
-        elif not self.standing.is_owner(self.tp):
+        if not self.standing.is_owner(self.tp):
             raise NotHere("the key's partition has just left this worker")
-        return int(self.tp.partition)
+        others = (self.tp._replace(partition=p) for p in sorted(store._dbs) if p != self.tp.partition)
+        return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
     def may_read_all(self, table: Any) -> None:
         """An owner may, as ever: what it has."""
@@ -56,11 +61,11 @@ class Reading:
             raise NotHere("from a copy only the row of the key itself can be read")
 
     def _is_key(self, store: Any, key: bytes) -> bool:
-        if store.table.window is None:
-            return bool(key == store._encode_key(self.key))
+        """Whether it is the row's, or a window's of it; what is a number to the table is text in a URL."""
         try:
-            return bool(store._decode_key(key)[0] == self.key)
-        except Exception:  # not a window of ours
+            said = store._decode_key(key)
+            return str(said if store.table.window is None else said[0]) == str(self.key)
+        except Exception:  # not a key of ours
             return False
 
     def _beside(self, table: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from faust.exceptions import NotReady, SameNode
+from faust.exceptions import SameNode
 from faust.web.exceptions import ServiceUnavailable
 from mode import get_logger
 from yarl import URL
@@ -34,6 +34,13 @@ PATIENT_S = 300.0
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
 
 
+def _group(app: Any, topic: str) -> int | None:
+    try:
+        return int(app.assignor.group_for_topic(topic))
+    except KeyError:
+        return None
+
+
 class ReadsRouter(Router):
     """Of the app's router: ``standing`` tells what this worker knows of a partition."""
 
@@ -51,7 +58,7 @@ class ReadsRouter(Router):
             table = self._get_table(table_name)
             tp = self.app.assignor.partition_of(
                 self._get_table_topic(table), self._get_serialized_key(table, key))
-        except (KeyError, NotReady):
+        except KeyError:
             return unavailable(web, "this worker has not joined its group yet")
         asked = Asked(request.method in ("GET", "HEAD"), HOP in request.headers)
         why = "its partition is being moved or restored"
@@ -68,6 +75,25 @@ class ReadsRouter(Router):
                 continue
             raise SameNode
         return unavailable(web, why)
+
+    def _get_serialized_key(self, table: Any, key: Any) -> bytes:
+        """The key as the streams' topics have it: that is what its partition goes by.
+
+        Stock takes the changelog's, which is JSON where theirs is not, unless it was told otherwise: another
+        partition, for most keys. Where the topics beside the table do not agree, or there is none, so do we.
+        """
+        app, changelog = self.app, self._get_table_topic(table)
+        own: bytes = table.changelog_topic.prepare_key(key, None)[0]
+        try:
+            group = app.assignor.group_for_topic(changelog)
+        except KeyError:
+            return own
+        said = set()
+        for topic in tuple(app.topics):
+            names = set(getattr(topic, "topics", None) or ()) - app.tables.changelog_topics
+            if any(_group(app, name) == group for name in names):
+                said.add(topic.prepare_key(key, None)[0])
+        return said.pop() if len(said) == 1 else own
 
     def _steps(self, tp: Any, asked: Asked) -> tuple[Step[URL], ...]:
         try:
@@ -93,6 +119,6 @@ class ReadsRouter(Router):
         """As :meth:`route_req`, of a topic: only its reader can answer."""
         try:
             return await super().route_topic_req(topic, key, web, request)  # type: ignore[safe-super]
-        except (*UNREACHABLE, ServiceUnavailable, NotReady) as error:
+        except (*UNREACHABLE, ServiceUnavailable) as error:
             logger.info("Nobody answers for a key of topic %s: %r", topic, error)
             return unavailable(web, "the worker that reads it does not answer, or is not known")

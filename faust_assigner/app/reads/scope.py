@@ -5,7 +5,7 @@ Stock looks through all databases that are open for the key, a standby's among t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,8 +25,8 @@ class NotHere(ServiceUnavailable):  # type: ignore[misc]
 class Scope(Protocol):
     """The request under way."""
 
-    def partition_for(self, store: Any, key: bytes) -> int | None:
-        """Where ``key`` is to be read; None: as ever. Raises NotHere."""
+    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+        """Where ``key`` is to be looked for, in this order; None: as ever. Raises NotHere."""
 
     def may_read_all(self, table: Any) -> None:
         """Raise NotHere where more than one key is not to be read."""
@@ -40,16 +40,18 @@ class ScopedStore(Store):
     """Of a RocksDB store: within a scope a key is read from its own partition."""
 
     def _get(self, key: bytes) -> bytes | None:
-        database = self._scoped(key)
+        databases = self._scoped(key)
         found: bytes | None
-        found = super()._get(key) if database is None else database.get(key)  # type: ignore[safe-super]
-        return found
+        if databases is None:
+            found = super()._get(key)  # type: ignore[safe-super]
+            return found
+        return next((found for database in databases if (found := database.get(key)) is not None), None)
 
     def _contains(self, key: bytes) -> bool:
-        database = self._scoped(key)
-        if database is None:
+        databases = self._scoped(key)
+        if databases is None:
             return bool(super()._contains(key))  # type: ignore[safe-super]
-        return database.get(key) is not None
+        return any(database.get(key) is not None for database in databases)
 
     def _dbs_for_actives(self) -> Iterator[Any]:
         scope = SCOPE.get()
@@ -57,18 +59,17 @@ class ScopedStore(Store):
             scope.may_read_all(self.table)
         return super()._dbs_for_actives()  # type: ignore[safe-super]
 
-    def _scoped(self, key: bytes) -> Any:
-        """The one database to read; None outside of a scope."""
+    def _scoped(self, key: bytes) -> list[Any] | None:
+        """The databases to read; None outside of a scope."""
         scope = SCOPE.get()
         if scope is None or current_event() is not None or self.table.is_global:
             return None
-        partition = scope.partition_for(self, key)
-        if partition is None:
+        partitions = scope.partitions_for(self, key)
+        if partitions is None:
             return None
-        database = self._dbs.get(partition)
-        if database is None:
-            raise NotHere(f"partition {partition} is not open here")
-        return database
+        if not all(partition in self._dbs for partition in partitions):
+            raise NotHere("the key's partition is not open here")
+        return [self._dbs[partition] for partition in partitions]
 
 
 class ScopedTable:

@@ -1,0 +1,1 @@
+"""Requests for keys while partitions move, with real workers."""

@@ -1,0 +1,195 @@
+"""Workers that answer for keys over HTTP, numbers to ask for, and the model that judges the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+ROOT = Path(__file__).resolve().parents[3]
+KEYS = tuple(f"key-{n}" for n in range(24))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer, and the time before it was asked for."""
+
+    asked_at: float
+    key: str
+    status: int
+    headers: Mapping[str, str]
+    number: int | None = None
+    by: int = 0
+
+    @property
+    def role(self) -> str:
+        """Who gave it."""
+        return self.headers.get("X-Faust-Assigner-Role", "")
+
+
+@dataclass
+class Readers:
+    """Worker processes by name."""
+
+    app_id: str
+    bootstrap: str
+    folder: Path
+    partitions: int = 4
+    replicas: int = 1
+    session_s: float = 3.0
+    assignor: str = "ours"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """Start a worker, with the files and at the port of its former life."""
+        if name not in self.ports:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self.ports[name] = free.getsockname()[1]
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = {
+            "READER_APP_ID": self.app_id, "READER_BOOTSTRAP": self.bootstrap,
+            "READER_PARTITIONS": str(self.partitions), "READER_REPLICAS": str(self.replicas),
+            "READER_PORT": str(self.ports[name]), "READER_SESSION_S": str(self.session_s),
+            "READER_ASSIGNOR": self.assignor, "READER_DATA": str(folder / "data"),
+            "READER_SETTINGS": json.dumps(dict(self.settings))}
+        with (folder / "log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.workers.reader", "worker", "-l", "info"],
+                cwd=ROOT, env=os.environ | environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def stop(self) -> None:
+        """SIGKILL to all, stopped ones too."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def ask(self, name: str, key: str, path: str = "/latest/{key}", timeout_s: float = 20.0) -> Answer:
+        """Ask one worker; status 0 where nobody listens there."""
+        asked_at = time.monotonic()
+        url = f"http://127.0.0.1:{self.ports[name]}" + path.format(key=key)
+        try:
+            with urlopen(url, timeout=timeout_s) as answer:
+                row = json.load(answer)
+                return Answer(asked_at, key, answer.status, dict(answer.headers), row["number"], row["port"])
+        except HTTPError as error:
+            with error:
+                return Answer(asked_at, key, error.code, dict(error.headers))
+        except OSError:
+            return Answer(asked_at, key, 0, {})
+
+    def until(self, name: str, ready: Any, timeout_s: float = 60.0) -> list[Answer]:
+        """Ask for all keys until ``ready(answers)``; the answers of all rounds."""
+        deadline, found = time.monotonic() + timeout_s, list[Answer]()
+        while time.monotonic() < deadline:
+            now = [self.ask(name, key) for key in KEYS]
+            found += now
+            if ready(now):
+                return found
+            time.sleep(0.05)
+        said = {(a.status, a.role) for a in found[-len(KEYS):]}
+        raise TimeoutError(f"{name} still says {said}\n{(self.folder / name / 'log').read_text()[-3000:]}")
+
+
+def all_by_owners(answers: list[Answer]) -> bool:
+    """Whether each has a row of its owner."""
+    return all((a.status, a.role) == (200, "owner") and a.number for a in answers)
+
+
+@dataclass
+class Numbers:
+    """Rising numbers for every key, and what is seen of them in the table's changelog."""
+
+    bootstrap: str
+    app_id: str
+    partitions: int
+    every_s: float = 0.2
+    #: Key -> the highest number that was sent, noted before it is.
+    sent: dict[str, int] = field(default_factory=dict)
+    #: Key -> (when it was seen in the changelog, the number).
+    logged: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def prepare(self) -> None:
+        """Create both topics."""
+        asyncio.run(self._prepare())
+
+    async def _prepare(self) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            await admin.create_topics([
+                NewTopic(f"{self.app_id}-numbers", self.partitions, 1),
+                NewTopic(f"{self.app_id}-latest-changelog", self.partitions, 1,
+                         topic_configs={"cleanup.policy": "compact"})])
+        finally:
+            await admin.close()
+
+    def start(self) -> None:
+        """In a thread of its own."""
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    async def _run(self) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
+        watcher = AIOKafkaConsumer(f"{self.app_id}-latest-changelog", bootstrap_servers=self.bootstrap,
+                                   auto_offset_reset="earliest")
+        await producer.start()
+        await watcher.start()
+        try:
+            number = 0
+            while not self._stop.is_set():
+                number += 1
+                for key in KEYS:
+                    self.sent[key] = number
+                    await producer.send(f"{self.app_id}-numbers", json.dumps(number).encode(), key.encode())
+                for records in (await watcher.getmany(timeout_ms=0)).values():
+                    for record in records:
+                        self.logged.setdefault(record.key.decode(), []).append(
+                            (time.monotonic(), json.loads(record.value)))
+                await asyncio.sleep(self.every_s)
+        finally:
+            await watcher.stop()
+            await producer.stop()
+
+    def wrong(self, answers: list[Answer], bound_s: float) -> list[str]:
+        """Answers that are newer than what was sent, or older than they may be.
+
+        An owner's has all that was in the changelog when it was asked for, a copy's all that was there
+        ``bound_s`` before.
+        """
+        found = []
+        for a in (a for a in answers if a.status == 200):
+            until = a.asked_at - (0.0 if a.role == "owner" else bound_s)
+            least = max((n for at, n in self.logged.get(a.key, []) if at <= until), default=0)
+            if not least <= (a.number or 0) <= self.sent[a.key]:
+                found.append(f"{a}: {least} to {self.sent[a.key]}")
+        return found
