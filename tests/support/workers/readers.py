@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.partitioner import DefaultPartitioner
 
 ROOT = Path(__file__).resolve().parents[3]
+TIMEOUT_S = 30.0
 KEYS = tuple(f"key-{n}" for n in range(24))
 
 
@@ -34,6 +36,7 @@ class Answer:
     headers: Mapping[str, str]
     number: int | None = None
     by: int = 0
+    body: str = ""
 
     @property
     def role(self) -> str:
@@ -85,31 +88,37 @@ class Readers:
             process.kill()
             process.wait()
 
-    def ask(self, name: str, key: str, path: str = "/latest/{key}", timeout_s: float = 20.0) -> Answer:
-        """Ask one worker; status 0 where nobody listens there."""
+    def ask(self, name: str, key: str, path: str = "/latest/{key}", *, only_here: bool = False) -> Answer:
+        """Ask one worker, ``only_here`` as another worker does; status 0 where nobody listens there."""
         asked_at = time.monotonic()
         url = f"http://127.0.0.1:{self.ports[name]}" + path.format(key=key)
+        headers = {"X-Faust-Assigner-Hop": "1"} if only_here else {}
         try:
-            with urlopen(url, timeout=timeout_s) as answer:
+            with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as answer:
                 row = json.load(answer)
                 return Answer(asked_at, key, answer.status, dict(answer.headers), row["number"], row["port"])
         except HTTPError as error:
             with error:
-                return Answer(asked_at, key, error.code, dict(error.headers))
+                return Answer(asked_at, key, error.code, dict(error.headers), body=error.read().decode())
         except OSError:
             return Answer(asked_at, key, 0, {})
 
-    def until(self, name: str, ready: Any, timeout_s: float = 60.0) -> list[Answer]:
+    def until(self, name: str, ready: Any, timeout_s: float = 60.0, **how: Any) -> list[Answer]:
         """Ask for all keys until ``ready(answers)``; the answers of all rounds."""
         deadline, found = time.monotonic() + timeout_s, list[Answer]()
         while time.monotonic() < deadline:
-            now = [self.ask(name, key) for key in KEYS]
+            now = [self.ask(name, key, **how) for key in KEYS]
             found += now
             if ready(now):
                 return found
             time.sleep(0.05)
         said = {(a.status, a.role) for a in found[-len(KEYS):]}
         raise TimeoutError(f"{name} still says {said}\n{(self.folder / name / 'log').read_text()[-3000:]}")
+
+
+def all_known(answers: list[Answer]) -> bool:
+    """Whether each has a row, of its owner or a copy."""
+    return all(a.status == 200 and a.number for a in answers)
 
 
 def all_by_owners(answers: list[Answer]) -> bool:
@@ -147,6 +156,24 @@ class Numbers:
         finally:
             await admin.close()
 
+    def fill(self, number: int) -> None:
+        """The changelog of a table in which each key has come to ``number``, one by one."""
+        asyncio.run(self._fill(number))
+
+    async def _fill(self, number: int) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
+        await producer.start()
+        try:
+            partitioner = DefaultPartitioner()
+            every = list(range(self.partitions))
+            for n in range(1, number + 1):
+                key = KEYS[n % len(KEYS)].encode() if n <= number - len(KEYS) else KEYS[number - n].encode()
+                value = n if n <= number - len(KEYS) else number
+                await producer.send(f"{self.app_id}-latest-changelog", json.dumps(value).encode(),
+                                    json.dumps(key.decode()).encode(), partition=partitioner(key, every, every))
+        finally:
+            await producer.stop()
+
     def start(self) -> None:
         """In a thread of its own."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
@@ -181,14 +208,17 @@ class Numbers:
             await producer.stop()
 
     def wrong(self, answers: list[Answer], bound_s: float) -> list[str]:
-        """Answers that are newer than what was sent, or older than they may be.
+        """Answers that are newer than what was sent, or older than they may be and say that they are.
 
-        An owner's has all that was in the changelog when it was asked for, a copy's all that was there
-        ``bound_s`` before.
+        An owner's has all that was in the changelog when it was asked for, a copy's all that was there as long
+        before as it says.
         """
         found = []
         for a in (a for a in answers if a.status == 200):
-            until = a.asked_at - (0.0 if a.role == "owner" else bound_s)
+            age_s = 0.0 if a.role == "owner" else float(a.headers["X-Faust-Assigner-Age"])
+            if age_s > bound_s:
+                found.append(f"{a}: older than {bound_s} s")
+            until = a.asked_at - age_s
             least = max((n for at, n in self.logged.get(a.key, []) if at <= until), default=0)
             if not least <= (a.number or 0) <= self.sent[a.key]:
                 found.append(f"{a}: {least} to {self.sent[a.key]}")
