@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from aiohttp import web as aiohttp_web
 from mode import get_logger
 
 from faust_assigner.app.reads.decide import Here, Who
@@ -16,7 +17,7 @@ from faust_assigner.app.repairs.fetching import mixed
 logger = get_logger(__name__)
 
 #: Under this name the request carries its reading from the router to the view.
-KEY = "faust_assigner_reading"
+KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)("faust_assigner_reading", object)
 #: Of each answer: who gave it, `owner`, `standby`, or `none` with a 503 of ours.
 ROLE = "X-Faust-Assigner-Role"
 #: Of a copy's: the records it lacked, as far as known, and the seconds since it was known to lack nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -92,7 +93,8 @@ class ReadsRouter(Router):
         for topic in tuple(app.topics):
             names = set(getattr(topic, "topics", None) or ()) - app.tables.changelog_topics
             if any(_group(app, name) == group for name in names):
-                said.add(topic.prepare_key(key, None)[0])
+                with suppress(Exception):  # keys of another kind
+                    said.add(topic.prepare_key(key, None)[0])
         return said.pop() if len(said) == 1 else own
 
     def _steps(self, tp: Any, asked: Asked) -> tuple[Step[URL], ...]:

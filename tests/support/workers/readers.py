@@ -169,8 +169,9 @@ class Numbers:
             for n in range(1, number + 1):
                 key = KEYS[n % len(KEYS)].encode() if n <= number - len(KEYS) else KEYS[number - n].encode()
                 value = n if n <= number - len(KEYS) else number
-                await producer.send(f"{self.app_id}-latest-changelog", json.dumps(value).encode(),
-                                    json.dumps(key.decode()).encode(), partition=partitioner(key, every, every))
+                await producer.send(
+                    f"{self.app_id}-latest-changelog", json.dumps(value).encode(),
+                    json.dumps(key.decode()).encode(), partition=partitioner(key, every, every))
         finally:
             await producer.stop()
 
@@ -210,8 +211,8 @@ class Numbers:
     def wrong(self, answers: list[Answer], bound_s: float) -> list[str]:
         """Answers that are newer than what was sent, or older than they may be and say that they are.
 
-        An owner's has all that was in the changelog when it was asked for, a copy's all that was there as long
-        before as it says.
+        An owner's has all that was in the changelog when it was asked for, a copy's all that was there as
+        long before as it says.
         """
         found = []
         for a in (a for a in answers if a.status == 200):

@@ -44,7 +44,8 @@ def readers(folder: Path, *names: str, **more: Any) -> Iterator[tuple[Readers, N
 
 def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(tmp_path: Path) -> None:
     """Until the group knows of the death a copy answers, and says how much it lacks; no answer is wrong."""
-    with readers(tmp_path, "w1", "w2") as (group, numbers):
+    with readers(tmp_path, "w1", "w2", session_s=2.0, settings={"faust_assigner_warmups": False}) as (
+            group, numbers):
         both = group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
         group.until("w1", all_known, only_here=True)  # the copies keep up, too
         group.kill("w2")

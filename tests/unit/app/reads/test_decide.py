@@ -11,11 +11,11 @@ from faust_assigner.app.reads.decide import MOST_COPIES, Asked, Here, Step, Who,
 
 OWNER, COPY = Step[str](Who.OWNER_HERE), Step[str](Who.COPY_HERE)
 FRESH, OLD, COLD = Here(lag=3, age_s=4.0), Here(lag=3, age_s=6.0), Here()
-FORWARDED, CHANGING = Asked(is_forwarded=True), Asked(changes_nothing=False)
+ASKED, FORWARDED, CHANGING = Asked(), Asked(is_forwarded=True), Asked(changes_nothing=False)
 BOUND_S = 5.0
 
 
-def tried(here: Here, asked: Asked = Asked(), bound_s: float = BOUND_S, owner: str | None = "b",
+def tried(here: Here, asked: Asked = ASKED, bound_s: float = BOUND_S, owner: str | None = "b",
           copies: tuple[str, ...] = ()) -> list[str]:
     """The steps of worker a, in short."""
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
@@ -67,11 +67,11 @@ def test_few_copies_are_asked() -> None:
     assert tried(COLD, copies=tuple("cdefgh")) == ["b", *"cdefgh"[:MOST_COPIES]]
 
 
-@pytest.mark.parametrize("case", itertools.product(
+@pytest.mark.parametrize("case", [*itertools.product(
     (Here(is_owner=True), FRESH, OLD, COLD), (Asked(), FORWARDED, CHANGING), (0.0, BOUND_S),
-    (None, "a", "b"), ((), ("a",), ("c", "b", "a"))))
+    (None, "a", "b"), ((), ("a",), ("c", "b", "a")))])
 def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
-    """Over all cases: as the owner only by one, from a copy only in bounds, never to itself nor twice to one."""
+    """Over all cases: as owner only by one, from a copy only in bounds, never to itself, nor twice to one."""
     here, asked, bound_s, owner, copies = case
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
     assert (OWNER in found) == here.is_owner

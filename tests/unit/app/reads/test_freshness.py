@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faust_assigner.app.reads.freshness import MOST_LOOKS, Look, Marks
@@ -59,8 +59,8 @@ def test_looks_are_bounded() -> None:
     assert seen.fresh_at(0) is None
 
 
+@settings(max_examples=examples(300, 60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
-@examples(300, 50)
 def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> None:
     """Against a model that knows when each record was written: all that is older has been applied."""
     seen, written, applied = Marks(), list[float](), -1
