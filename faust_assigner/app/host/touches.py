@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from faust_assigner.app.host.cooperation import COOPERATION
+from faust_assigner.app.host.reading import READS
 from faust_assigner.app.host.touch import Touch as Touch
 from faust_assigner.app.host.touch import rows_of
 from faust_assigner.app.host.troubles import TROUBLES
@@ -348,4 +349,4 @@ _AIOKAFKA: Final = (
 
 TOUCHES: Final[tuple[Touch, ...]] = (
     *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA, *TROUBLES,
-    *COOPERATION)
+    *COOPERATION, *READS)

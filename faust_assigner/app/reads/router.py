@@ -77,13 +77,14 @@ class ReadsRouter(Router):
             raise SameNode
         return unavailable(web, why)
 
-    def _get_serialized_key(self, table: Any, key: Any) -> bytes:
+    @classmethod
+    def _get_serialized_key(cls, table: Any, key: Any) -> bytes:
         """The key as the streams' topics have it: that is what its partition goes by.
 
         Stock takes the changelog's, which is JSON where theirs is not, unless it was told otherwise: another
         partition, for most keys. Where the topics beside the table do not agree, or there is none, so do we.
         """
-        app, changelog = self.app, self._get_table_topic(table)
+        app, changelog = table.app, cls._get_table_topic(table)
         own: bytes = table.changelog_topic.prepare_key(key, None)[0]
         try:
             group = app.assignor.group_for_topic(changelog)
@@ -120,7 +121,7 @@ class ReadsRouter(Router):
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
         """As :meth:`route_req`, of a topic: only its reader can answer."""
         try:
-            return await super().route_topic_req(topic, key, web, request)  # type: ignore[safe-super]
+            return await super().route_topic_req(topic, key, web, request)
         except (*UNREACHABLE, ServiceUnavailable) as error:
             logger.info("Nobody answers for a key of topic %s: %r", topic, error)
             return unavailable(web, "the worker that reads it does not answer, or is not known")

@@ -41,23 +41,21 @@ class ScopedStore(Store):
 
     def _get(self, key: bytes) -> bytes | None:
         databases = self._scoped(key)
-        found: bytes | None
         if databases is None:
-            found = super()._get(key)  # type: ignore[safe-super]
-            return found
+            return super()._get(key)
         return next((found for database in databases if (found := database.get(key)) is not None), None)
 
     def _contains(self, key: bytes) -> bool:
         databases = self._scoped(key)
         if databases is None:
-            return bool(super()._contains(key))  # type: ignore[safe-super]
+            return bool(super()._contains(key))
         return any(database.get(key) is not None for database in databases)
 
     def _dbs_for_actives(self) -> Iterator[Any]:
         scope = SCOPE.get()
         if scope is not None and current_event() is None:
             scope.may_read_all(self.table)
-        return super()._dbs_for_actives()  # type: ignore[safe-super]
+        return super()._dbs_for_actives()
 
     def _scoped(self, key: bytes) -> list[Any] | None:
         """The databases to read; None outside of a scope."""

@@ -305,3 +305,17 @@ async def test_a_key_is_placed_as_the_streams_have_it(
     for number, serializer in enumerate(streams):
         worker.app.topics.add(worker.app.topic(f"orders-{number}", key_type=str, key_serializer=serializer))
     assert worker.app.router._get_serialized_key(worker.counts, "key") == asked_for
+
+
+async def test_a_topics_reader_that_is_dead_is_a_503(tmp_path: Path) -> None:
+    """``topic_route``: nobody else reads it; stock fails with 500."""
+    worker = Worker(tmp_path)
+    worker.app.router.external_topic_key_store = lambda topic, key: DEAD  # type: ignore[method-assign]
+
+    async def handle(request: Any) -> Any:
+        topic = worker.app.topic("orders")
+        return await worker.app.router.route_topic_req(topic, "key", worker.app.web, request)
+
+    async with served(handle) as url, ClientSession() as session, session.get(url / "orders") as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    await worker.app.http_client.close()

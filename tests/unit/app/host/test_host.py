@@ -134,6 +134,7 @@ def _overridden() -> Iterator[tuple[str, str]]:
 def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.app.router import Router
     from faust.stores import rocksdb
+    from faust.tables.base import Collection
     from faust.tables.recovery import Recovery
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
@@ -150,7 +151,8 @@ def _hosts() -> dict[str, tuple[type, ...]]:
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
             "HandsOver": (driver.Consumer,), "LetsGo": (TransactionManager,), "ByState": (Recovery,),
             "TablesByState": (TableManager,), "CooperativeCoordinator": (GroupCoordinator,),
-            "PromptFetcher": (Fetcher,)}
+            "PromptFetcher": (Fetcher,), "ReadsRouter": (Router,), "ScopedStore": (rocksdb.Store,),
+            "ScopedTable": (Collection,)}
 
 
 HOSTS = _hosts()
