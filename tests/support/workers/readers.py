@@ -189,7 +189,7 @@ class Numbers:
     async def _run(self) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
         watcher = AIOKafkaConsumer(f"{self.app_id}-latest-changelog", bootstrap_servers=self.bootstrap,
-                                   auto_offset_reset="earliest")
+                                   auto_offset_reset="earliest", isolation_level="read_committed")
         await producer.start()
         await watcher.start()
         try:

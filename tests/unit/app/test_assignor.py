@@ -542,6 +542,31 @@ def test_the_directory_is_left_out_before_kafka_refuses_the_group(caplog: pytest
     assert sorted(found.actives("orders")) == list(range(6))
 
 
+def urls_of_copies(member: Any) -> list[tuple[str, ...]]:
+    """Of each partition of the table, who has a copy."""
+    return [tuple(map(str, member.standbys_of(TP(LOG, p)))) for p in range(6)]
+
+
+def test_copies_are_named_where_the_leader_may_answer_from_them() -> None:
+    """To every member alike: whoever is not the owner, of two."""
+    found = group(2, faust_assigner_stale_reads=5)
+    member = assignor_of(found)
+    owners = [str(member.owner_of(TP(LOG, p))) for p in range(6)]
+    everybody = {str(app.conf.canonical_url) for app in found.apps.values()}
+    assert [{owner, *copies} for owner, copies in zip(owners, urls_of_copies(member), strict=True)] == [
+        everybody] * 6
+    assert urls_of_copies(assignor_of(group(2))) == [()] * 6
+
+
+def test_copies_are_left_out_before_owners_are() -> None:
+    """A group whose record would be too large with them goes on without."""
+    least = next(size for size in range(500, 5000, 10) if assignor_of(
+        group(2, faust_assigner_group_record_bytes=size)).tables_metadata())
+    member = assignor_of(group(2, faust_assigner_group_record_bytes=least, faust_assigner_stale_reads=5))
+    assert member.tables_metadata()
+    assert urls_of_copies(member) == [()] * 6
+
+
 def test_a_large_member_leaves_out_the_copy_for_stock_leaders() -> None:
     """Thousands of partitions stay a few bytes when they are contiguous and all members are ours."""
     found = WireGroup({"orders": 9_000, LOG: 9_000})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,3 +88,17 @@ def test_a_bad_directory_is_refused(raw: bytes) -> None:
     """Cut off, oversized or contradictory: refused within the limits."""
     with pytest.raises(MetadataRefused):
         decode_directory(raw)
+
+
+def test_who_has_copies_comes_back_where_it_was_said() -> None:
+    """The first standbys of all partitions, then the second ones; co-partitioned changelogs share both."""
+    copies = (column(1, 2, 0, -1, 0), column(2, -1, -1, -1, 1))
+    said = replace(SOME, owners={**SOME.owners, "names-log": ORDERS},
+                   standbys={"orders-log": copies, "names-log": copies, "rates-log": (column(0, 0),)})
+    back = decode_directory(encode_directory(said))
+    for topic in ("orders-log", "names-log"):
+        assert [back.standby_urls(topic, p) for p in range(5)] == [
+            ("http://b", "http://c"), ("http://c",), ("http://a",), (), ("http://a", "http://b")]
+    assert back.standby_urls("rates-log", 1) == ("http://a",)
+    assert (back.standby_urls("orders-log", 5), back.standby_urls("orders-log", -1)) == ((), ())
+    assert decode_directory(encode_directory(SOME)).standbys == {}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.testing.broker import broker_process
+from faust_assigner.testing.kafka import KafkaServer
 from tests.support.workers.readers import KEYS, Numbers, Readers, all_by_owners, all_known
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -21,14 +22,15 @@ BOUND_S = 30.0
 
 
 @contextlib.contextmanager
-def readers(folder: Path, *names: str, **more: Any) -> Iterator[tuple[Readers, Numbers]]:
-    """Workers on the embedded broker under load, each of which answers for every key by its owner."""
+def readers(folder: Path, *names: str, bootstrap: str = "", **more: Any) -> Iterator[tuple[Readers, Numbers]]:
+    """Workers under load, on the embedded broker or another, that answer for every key by its owner."""
     app_id = f"reads-{time.time_ns()}"
     settings = {"faust_assigner_stale_reads": BOUND_S, "faust_assigner_follow_up_s": 1,
                 **more.pop("settings", {})}
-    with broker_process() as broker:
-        group = Readers(app_id, broker.bootstrap, folder, settings=settings, **more)
-        numbers = Numbers(broker.bootstrap, app_id, group.partitions)
+    with contextlib.ExitStack() as until_the_end:
+        at = bootstrap or until_the_end.enter_context(broker_process()).bootstrap
+        group = Readers(app_id, at, folder, settings=settings, **more)
+        numbers = Numbers(at, app_id, group.partitions)
         try:
             numbers.prepare()
             for name in names:
@@ -56,6 +58,24 @@ def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
         assert all(int(a.headers["X-Faust-Assigner-Lag"]) >= 0 for a in copies)
         assert all(0 <= float(a.headers["X-Faust-Assigner-Age"]) <= BOUND_S for a in copies)
         assert {a.status for a in answers} == {200}
+        assert numbers.wrong(answers, BOUND_S) == []
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_copies_of_exactly_once_tables_answer_too(kafka: KafkaServer, tmp_path: Path) -> None:
+    """The last offsets of their changelogs are markers that no consumer sees; rounds are eager."""
+    settings = {"processing_guarantee": "exactly_once"}
+    with readers(tmp_path, "w1", "w2", bootstrap=kafka.bootstrap, session_s=6.0, settings=settings) as (
+            group, numbers):
+        both = group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
+        group.until("w1", all_known, only_here=True)
+        group.kill("w2")
+        answers = group.until("w1", lambda now: all_by_owners(now) and {a.by for a in now} == {
+            group.ports["w1"]})
+        copies = {a.key for a in answers if a.role == "standby"}
+        assert copies >= {a.key for a in both[-len(KEYS):] if a.by == group.ports["w2"]}
+        assert {a.status for a in answers} <= {200, 503}
         assert numbers.wrong(answers, BOUND_S) == []
 
 
