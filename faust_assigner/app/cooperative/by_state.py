@@ -140,8 +140,6 @@ class ByState(Recovery):
         self.stop_taking_on()
         await super().on_stop()
 
-    # -- ours
-
     async def take_on(self, actives: Collection[Any], standbys: Collection[Any],
                       revoked: Collection[Any]) -> None:
         """Begin with these roles of all assigned partitions; what is under way begins anew."""
@@ -346,8 +344,7 @@ class ByState(Recovery):
             await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self._followed |= fresh
         consumer.resume_partitions(self.standby_tps)
-        snapshots = read_or_default(self.app, SNAPSHOTS)
-        if fresh and snapshots:
+        if fresh and read_or_default(self.app, SNAPSHOTS):
             self.add_future(self._exchange_standbys(self._generation_id))
 
     async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:

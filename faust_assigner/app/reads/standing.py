@@ -120,7 +120,8 @@ class Standing(Service):  # type: ignore[misc]
         """
         app, recovery = self.app, self.app.tables.recovery
         for tp in copies:
-            began = app.consumer_generation_id, recovery._recovery_started_at
+            # Faust's own number of the generation stands still in cooperative rounds, the group's does not.
+            began = app.assignor.generation, app.consumer_generation_id, recovery._recovery_started_at
             out, applied = self._handed_out.get(tp), self._applied(tp)
             if out is not None and (out.began != began or applied is None):
                 del self._handed_out[tp]

@@ -170,6 +170,7 @@ async def test_a_change_goes_to_its_owner_or_nowhere(tmp_path: Path) -> None:
     """A copy would lose it."""
     async with served(refuses) as owner, served(answers("standby", 9)) as copy:
         worker = Worker(tmp_path, owner=owner, copies=(copy,))
+        worker.put(worker.counts, 0, "key", 7)
         worker.here[TP(LOG, 0)] = Here(lag=0, age_s=0.0)
         async with worker.asked("POST", data="1") as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
