@@ -64,7 +64,7 @@ def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
 @pytest.mark.slow
 @pytest.mark.kafka
 def test_copies_of_exactly_once_tables_answer_too(kafka: KafkaServer, tmp_path: Path) -> None:
-    """The last offsets of their changelogs are markers that no consumer sees; rounds are eager."""
+    """The last offsets of their changelogs are markers that no consumer sees."""
     settings = {"processing_guarantee": "exactly_once"}
     with readers(tmp_path, "w1", "w2", bootstrap=kafka.bootstrap, session_s=6.0, settings=settings) as (
             group, numbers):
