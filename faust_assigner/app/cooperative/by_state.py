@@ -344,7 +344,7 @@ class ByState(Recovery):
             await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self._followed |= fresh
         consumer.resume_partitions(self.standby_tps)
-        if fresh and read_or_default(self.app, SNAPSHOTS):
+        if read_or_default(self.app, SNAPSHOTS) and fresh:
             self.add_future(self._exchange_standbys(self._generation_id))
 
     async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -32,7 +33,10 @@ HOP = "X-Faust-Assigner-Hop"
 CONNECT_S = 1.0
 #: And the answer to what may change something: nobody else can give it. aiohttp's own limit.
 PATIENT_S = 300.0
-UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
+#: Seconds for which a worker that did not answer is asked last.
+SHUNNED_S = 2.0
+#: The last one is said by the HTTP client of a worker that stops.
+UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 
 def _group(app: Any, topic: str) -> int | None:
@@ -48,6 +52,8 @@ class ReadsRouter(Router):
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         self.standing: Standing = getattr(app, MARK)
+        #: Worker -> until when it is asked last.
+        self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
     async def route_req(self, table_name: str, key: Any, web: Any, request: Any) -> Any:
@@ -63,7 +69,7 @@ class ReadsRouter(Router):
             return unavailable(web, "this worker has not joined its group yet")
         asked = Asked(request.method in ("GET", "HEAD"), HOP in request.headers)
         why = "its partition is being moved or restored"
-        for step in self._steps(tp, asked):
+        for step in sorted(self._steps(tp, asked), key=self._is_shunned):
             if step.at is not None:
                 answer = await self._ask(step.at, asked, web, request)
                 if answer is not None:
@@ -108,6 +114,10 @@ class ReadsRouter(Router):
         return steps(self.standing.here(tp), asked, self.standing.bound_s, owner=owner,
                      own=URL(str(self.app.conf.canonical_url)), copies=self.app.assignor.standbys_of(tp))
 
+    def _is_shunned(self, step: Step[URL]) -> bool:
+        """So that not every request waits for a worker that is frozen, as long as a copy can stand in."""
+        return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
+
     async def _ask(self, url: URL, asked: Asked, web: Any, request: Any) -> Any:
         """The answer of the worker at ``url``; None where it has none."""
         total = self._forward_s if asked.changes_nothing else PATIENT_S
@@ -117,6 +127,7 @@ class ReadsRouter(Router):
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S))
         except (*UNREACHABLE, SameNode, ServiceUnavailable) as error:
             logger.info("%s does not answer for a key: %r", url, error)
+            self._shunned[url] = monotonic() + SHUNNED_S
             return None
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer
 

@@ -84,6 +84,7 @@ class Worker:
                 yield answer
         finally:
             await self.app.http_client.close()
+            self.app.http_client = None
 
 
 def _unknown() -> URL:
@@ -144,16 +145,21 @@ async def test_the_views_own_503_is_handed_back(tmp_path: Path) -> None:
         assert (answer.status, await answer.text()) == (503, "closed on Sundays")
 
 
-async def test_a_silent_owner_is_waited_for_as_long_as_it_was_said(tmp_path: Path) -> None:
-    """Frozen workers accept connections."""
+async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_path: Path) -> None:
+    """Frozen workers accept connections; for a while after that a copy is asked first."""
+    asked = []
+
     async def silence(request: web.Request) -> web.Response:
+        asked.append(request)
         await asyncio.sleep(60)
         raise AssertionError("nobody waits so long")
 
     async with served(silence) as owner, served(answers("standby", 9)) as copy:
         worker = Worker(tmp_path, owner=owner, copies=(copy,), faust_assigner_forward_s=0.3)
-        async with worker.asked() as answer:
-            assert (answer.status, await answer.json()) == (200, {"count": 9})
+        for _ in range(3):
+            async with worker.asked() as answer:
+                assert (answer.status, await answer.json()) == (200, {"count": 9})
+    assert len(asked) == 1
 
 
 async def test_what_was_forwarded_is_answered_or_refused_here(tmp_path: Path) -> None:
