@@ -15,7 +15,7 @@ from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
 from tests.support.workers.readers import KEYS, Numbers, Readers, all_by_owners, all_known
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 #: Generous: what is judged is that answers are as old as they say.
 BOUND_S = 30.0
