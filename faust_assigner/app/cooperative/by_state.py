@@ -302,13 +302,13 @@ class ByState(Recovery):
         consumer.pause_partitions(chunk)
 
     async def _tell_tables(self, chunk: Collection[Any], pending: Collection[Any]) -> None:
-        """Of partitions that are restored; the app's own callbacks when a table is."""
+        """Of what is restored, copies too: in memory the rest is forgotten; callbacks of whole tables."""
         for table in self.tables.values():
             topics = table.changelog_topic.topics
             if not any(tp.topic in topics for tp in chunk):
                 continue
-            await table.data.on_recovery_completed(
-                self.actives_for_table[table], self.standbys_for_table[table])
+            copies = self.standbys_for_table[table]
+            await table.data.on_recovery_completed(self.actives_for_table[table] | copies, copies)
             if not any(tp.topic in topics for tp in pending):
                 await table.call_recover_callbacks()
 

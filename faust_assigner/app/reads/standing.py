@@ -30,7 +30,7 @@ class Standing(Service):  # type: ignore[misc]
     """One app's; looks after copies while it runs, where a bound allows to answer from them.
 
     A copy is a RocksDB database that stands by, or stood by until this worker was made the owner and restores
-    it now. What is in memory is no copy: Faust forgets it whenever a recovery ends.
+    it now. What is in memory is no copy: its rows do not say how far they have come.
     """
 
     def __init__(self, app: Any, bound_s: float, **kwargs: Any) -> None:

@@ -116,3 +116,21 @@ async def test_a_global_table_is_read_to_its_end_before_what_writes_it_flows() -
         await worker.give([0, 1])
         assert await worker.until(lambda: worker.of(1) == [0])
         assert worker.found == [3]
+
+
+async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> None:
+    """Faust forgets what is not active whenever something is restored; a copy is not read again."""
+    worker = CooperativeWorker(partitions=4)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await worker.give([0], [1])
+        assert await worker.until(lambda: worker.at_rest)
+        for number in range(5):
+            worker.logs.append(worker.changelog(1), json.dumps(f"key-{number}").encode(), b"7")
+        offsets = worker.app.tables.recovery.standby_offsets
+        assert await worker.until(lambda: offsets.get(worker.changelog(1)) == 4)
+        for actives, standbys in (([0, 2], [1]), ([0, 1, 2], [])):
+            await worker.give(actives, standbys)
+            assert await worker.until(lambda: worker.at_rest)
+        assert {key: worker.counts[key] for key in worker.counts} == {f"key-{n}": 7 for n in range(5)}
