@@ -62,6 +62,13 @@ MUTANTS = (
         red=(f"{_PROPERTY}what_cannot_be_measured_is_not_waited_for[target]",),
     ),
     Mutant(
+        story="the records of several endless changelogs add up to less than none",
+        file=_WARMUP,
+        old="np.clip(found, 0, _FURTHEST)",
+        new="np.clip(found, 0, None)",
+        red=(f"{_PROPERTY}ends_however_far_are_waited_for",),
+    ),
+    Mutant(
         story="one member warms up everything at a time",
         file=_WARMUP,
         old="< self.policy.max_per_member]",

@@ -309,6 +309,18 @@ def test_a_claim_beyond_the_end_is_no_warmth_and_is_counted() -> None:
     assert made.onward.disbelieved == {"t-log": 2}
 
 
+def test_ends_however_far_are_waited_for() -> None:
+    """The records of a task's changelogs, each as long as can be said, are still a number."""
+    logs, far = ("t-log", "u-log", "v-log"), (1 << 62) - 1
+    holds = {topic: [0, 1] for topic in ("t", *logs)}
+    members = [Member("a", list(holds), actives=holds, generation=1,
+                      positions=dict.fromkeys(logs, dict.fromkeys([0, 1], far))),
+               Member("b", list(holds), positions={})]
+    made = plan(members, dict.fromkeys(holds, 2), changelogs=logs, warmups=WarmupPolicy())
+    assert made.moves == 0
+    assert {log: len(ps) for log, ps in made.awaited("b").items()} == dict.fromkeys(logs, 1)
+
+
 def test_a_copy_may_be_a_little_further_than_its_owner_said() -> None:
     """It joined later, while the owner went on writing."""
     made = one_with_two(LONG, LONG + 100_000, drained="b")
