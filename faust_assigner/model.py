@@ -44,9 +44,9 @@ class Member:
     ``capacity`` weighs loads, as threads do in Kafka Streams.
 
     For warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`): ``positions`` maps changelogs to how far this
-    member's state of them has come, as owner, as standby or in files; ``None``: it cannot tell, and nothing
-    waits for it. ``awaited`` are those of its standbys whose task was to come to it at the last round,
-    ``overdue`` those that were waited for too long.
+    member's state of them has come, as standby or in files, and of what it owns to where the log ends;
+    ``None``: it cannot tell, and nothing waits for it. ``awaited`` are those of its standbys whose task was
+    to come to it at the last round, ``overdue`` those that were waited for too long.
     """
 
     member_id: str
@@ -158,8 +158,10 @@ class Previous:
 class Onward:
     """What comes after this round: ``target`` int64[T], where tasks are to be once their state is there;
     ``warmup`` int64[T], who gets a replica beyond the standbys for that, or ``NOBODY``; ``awaited`` int64[T],
-    to whom the task comes onto a copy that is given in this round, or ``NOBODY``."""
+    to whom the task comes onto a copy that is given in this round, or ``NOBODY``; ``disbelieved`` maps
+    changelogs to how many positions were beyond their end, and counted for nothing."""
 
     target: Ints
     warmup: Ints
     awaited: Ints
+    disbelieved: Mapping[str, int]

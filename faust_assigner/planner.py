@@ -95,14 +95,14 @@ def _warm(progress: Progress, owner: Ints, target: Ints, far: Bools, lost: Bools
     too ``far`` behind gets a replica beyond the standbys; who could take its task at once is wished for as
     one of them.
     """
-    layout, claimed = progress.layout, progress.previous
+    layout, claimed, disbelieved = progress.layout, progress.previous, progress.disbelieved()
     if (lost & (owner != target)).any():
         progress = progress.after(owner)
         _, target = _targets(layout, progress.previous, None, progress)
         target = place_followers(layout, target, progress.previous)
         far = progress.far(owner, target)
     standby = place_standbys(layout, claimed, owner, np.where(far, owner, target), replicas)
-    return standby, progress.onward(owner, target, standby, far)
+    return standby, progress.onward(owner, target, standby, far, disbelieved)
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:

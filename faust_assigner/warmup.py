@@ -5,8 +5,8 @@ too far behind stays where it is, and its target gets a replica, beyond the stan
 warm-up. The round after that, the task moves onto it. At most so many warm-ups at a time, the nearest to
 done first.
 
-How far behind a member is, is counted in records, from what members say of their own state: the end of a
-changelog is the furthest that any of them has come, which is its owner while it lives.
+How far behind a member is, is counted in records, from what members say of their own state: a changelog
+ends where its owner says. What others claim makes nobody wait.
 
 With no further events the target is reached in at most ceil(D / W) + 1 rounds, D being the tasks that wait
 and W = min(``max_per_member``, ``max_per_group``), if each replica is caught up a round after it was begun:
@@ -15,7 +15,7 @@ docs/explanation/algorithms.md#warm-ups has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +27,9 @@ from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Pr
 
 #: No log is longer; sums of a task's changelogs stay within an int64.
 _FURTHEST = 1 << 48
+#: So many records may an owner have written since it told where its log ends; a claim further on is of
+#: another log (a file of a topic that was created anew), or made up.
+_SINCE_TOLD = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +68,12 @@ class Progress:
 
         0 where it or the task's owner tells no positions: what cannot be measured is not waited for.
         """
-        before = self.layout.of(g, self.previous.owner)[number]
-        row, holder = self._holders(g, number)
+        owner = self.layout.of(g, self.previous.owner)[number]
         behind = np.zeros(number.size, dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
-            end = self._at(topic, number, before)
-            np.maximum.at(end, row, self._at(topic, number[row], holder))
-            behind += np.maximum(end - self._at(topic, number, member), 0)
-        measured = self.tells[member] & self.tells[before]
+            end, at = self._at(topic, number, owner), self._at(topic, number, member)
+            behind += np.maximum(end - np.where(_is_beyond(at, end), 0, at), 0)
+        measured = self.tells[member] & self.tells[owner]
         lag: Ints = np.where(measured, behind, 0)
         return lag
 
@@ -81,13 +82,22 @@ class Progress:
         near: Bools = self.lag(g, number, member) <= self.policy.acceptable_recovery_lag
         return near
 
-    def _holders(self, g: int, number: Ints) -> tuple[Ints, Ints]:
-        """(row of ``number``, member): everybody with a copy of each."""
-        task = number + self.layout.start[g]
-        first, last = (np.searchsorted(self.previous.copy_task, task, side) for side in ("left", "right"))
-        row = np.repeat(np.arange(number.size), last - first)
-        ahead = np.arange(row.size) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-        return row, self.previous.copy_member[first[row] + ahead]
+    def disbelieved(self) -> dict[str, int]:
+        """Changelog -> how many positions of copies are beyond its end, and so count for nothing.
+
+        Cost: O(copies).
+        """
+        found: dict[str, int] = {}
+        for g, group in enumerate(self.layout.groups):
+            first, last = np.searchsorted(self.previous.copy_task, self.layout.start[g : g + 2]).tolist()
+            number = self.previous.copy_task[first:last] - self.layout.start[g]
+            owner = self.layout.of(g, self.previous.owner)[number]
+            for topic in group.changelogs if last > first else ():
+                end = self._at(topic, number, owner)
+                at = self._at(topic, number, self.previous.copy_member[first:last])
+                if beyond := int(np.count_nonzero(_is_beyond(at, end) & (end > 0))):
+                    found[topic] = found.get(topic, 0) + beyond
+        return found
 
     def _at(self, topic: str, number: Ints, member: Ints) -> Ints:
         """int64[K]: how far each member has come, 0 where it says nothing of that partition."""
@@ -180,7 +190,8 @@ class Progress:
             lag[mine] = self.lag(g, tasks[mine] - self.layout.start[g], target[tasks[mine]])
         return lag
 
-    def onward(self, owner: Ints, target: Ints, standby: Ints, far: Bools) -> Onward:
+    def onward(self, owner: Ints, target: Ints, standby: Ints, far: Bools,
+               disbelieved: Mapping[str, int]) -> Onward:
         """What comes after this round; a warm-up is for ``far`` tasks whose ``target`` does not stand by."""
         waits = _to_go(self.layout, owner, target)
         for task, m in self._overdue:
@@ -191,7 +202,7 @@ class Progress:
         awaited = np.full(owner.size, NOBODY, dtype=np.int64)
         off = off[stands_by | (warmup[off] != NOBODY)]
         awaited[off] = target[off]
-        return Onward(target, warmup, awaited)
+        return Onward(target, warmup, awaited, disbelieved)
 
     def _replicas(self, off: Ints, target: Ints) -> Ints:
         """int64[T]: of the tasks ``off``, first the warm-ups under way, then those the least behind."""
@@ -203,6 +214,12 @@ class Progress:
         chosen = order[_rank(target[off][order]) < self.policy.max_per_member][: self.policy.max_per_group]
         warmup[off[chosen]] = target[off[chosen]]
         return warmup
+
+
+def _is_beyond(position: Ints, end: Ints) -> Bools:
+    """bool[K]: further than a log that was told to end there can have come since."""
+    beyond: Bools = position > end + _SINCE_TOLD
+    return beyond
 
 
 def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from faust_assigner.actives.circles import circles_of
 from faust_assigner.model import NOBODY, Bools, Ints
 
 
@@ -113,25 +114,9 @@ class _Dealing:
             rounds += 1
             if rounds == look:
                 look *= 2
-                if circles := _circles_of(via, tail):
+                parents = [int(tail[arc]) if arc != NOBODY else NOBODY for arc in via.tolist()]
+                if circles := list(circles_of(parents)):
                     return [_carried(circle, via, moving, self.hub) for circle in circles]
-
-
-def _circles_of(via: Ints, tail: Ints) -> list[list[int]]:
-    """Every circle of parents, in the order of its arcs."""
-    up = [int(tail[arc]) if arc != NOBODY else NOBODY for arc in via.tolist()]
-    seen, found = [0] * len(up), []
-    for start in range(len(up)):
-        u = start
-        while u != NOBODY and not seen[u]:
-            seen[u] = start + 1
-            u = up[u]
-        if u != NOBODY and seen[u] == start + 1:
-            around = [u]
-            while up[around[-1]] != u:
-                around.append(up[around[-1]])
-            found.append(around[::-1])
-    return found
 
 
 def _carried(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:

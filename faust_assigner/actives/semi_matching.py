@@ -19,6 +19,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from faust_assigner.actives.circles import circles_of
 from faust_assigner.model import NOBODY, Bools, Ints
 
 _FAR = np.int64(1) << 60
@@ -269,16 +270,5 @@ class _Arcs:
 
     def circle(self) -> list[tuple[int, int]] | None:
         """A circle of parents as (node, row) in the order of the arcs; None where there is none."""
-        up = self.parent.tolist()
-        seen = [0] * len(up)
-        for start in range(len(up)):
-            u = start
-            while u != NOBODY and not seen[u]:
-                seen[u] = start + 1
-                u = up[u]
-            if u != NOBODY and seen[u] == start + 1:
-                around = [u]
-                while up[around[-1]] != u:
-                    around.append(up[around[-1]])
-                return [(v, int(self.row[v])) for v in reversed(around)]
-        return None
+        around = next(circles_of(self.parent.tolist()), None)
+        return None if around is None else [(v, int(self.row[v])) for v in around]

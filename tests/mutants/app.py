@@ -152,6 +152,13 @@ _IN_TRANSACTIONS = (
 )
 
 _BELIEVED = (
+    Mutant(
+        story="what a member owns is dated as if it had never owned anything",
+        file="faust_assigner/app/round/member.py",
+        old="    clock = kafkas if kafkas >= 0 else before.generation + 1\n",
+        new="    clock = kafkas\n",
+        red=(f"{BELIEVED}::test_where_kafkas_generation_is_unknown_claims_are_dated_one_on",),
+    ),
     Mutant("a stale member's word names transactional ids", "faust_assigner/app/round/leader.py",
            "key=lambda j: (j.data.generation, j.data.version)", "key=lambda j: -j.data.generation",
            (f"{BELIEVED}::test_a_groups_id_is_the_newest_members_word",)),

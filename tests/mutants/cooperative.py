@@ -16,6 +16,22 @@ HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
+    Mutant(
+        story="a batch of a leaving partition waits for records that will not come",
+        file="faust_assigner/app/repairs/batches.py",
+        old="any(message.tp in leaving for message in list(consumer._unacked_messages))",
+        new="False",
+        red=(f"{HANDS}a_batch_that_is_being_made_is_handed_out_when_its_partitions_go[False-None]",
+             f"{HANDS}a_batch_that_is_being_made_is_handed_out_when_its_partitions_go[False-3600.0]"),
+    ),
+    Mutant(
+        story="an eager round waits for ever for a batch without records to fill it",
+        file="faust_assigner/app/repairs/batches.py",
+        old="        return (self.app.should_stop or not self.app.flow_control.is_active()\n"
+            "                or any(message",
+        new="        return (self.app.should_stop\n                or any(message",
+        red=(f"{HANDS}a_batch_that_is_being_made_is_handed_out_when_its_partitions_go[True-None]",),
+    ),
     Mutant("a task is given away while its owner still processes it", TWO_PHASE,
            "    blocked = _blocked(placement, said)\n", "    blocked = {}\n",
            (RULE + "a_newcomer_gets_nothing_before_others_have_let_go",)),

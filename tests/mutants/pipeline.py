@@ -183,6 +183,16 @@ MUTANTS = (
         "for key, mine in placed.items() if key not in decisions)",
         "for key, mine in placed.items() if key in decisions)",
         (f"{_AT_HERE}without_pyspark_installed_the_tables_are_the_models",)),
+    Mutant("two runs share what they lay beside the folder", _HERE,
+        "    with only_writer(options.out):\n        return _publish(options)\n",
+        "    return _publish(options)\n",
+        (f"{_AT_HERE}of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole",)),
+    Mutant("a callable that is no policy ends simulate in a traceback",
+        "faust_assigner/pipeline/simulate/policies.py",
+        "            _try_out(name, policy)\n",
+        "            pass\n",
+        ("tests/unit/pipeline/simulate/test_settings.py"
+         "::test_what_is_no_policy_is_refused_in_one_line[os:getcwd-TypeError]",)),
     Mutant("a broken report.json stops every later run", _OUTPUT,
         "    except (ValueError, KeyError, TypeError):\n"
         "        return None\n"

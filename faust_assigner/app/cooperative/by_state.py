@@ -17,7 +17,7 @@ from mode import get_logger
 
 from faust_assigner.app.cooperative.handing_over import drop
 from faust_assigner.app.cooperative.order import chunks, ready_sources
-from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.repairs.fetching import own_recovery
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.recovery import is_writable
 from faust_assigner.app.restore.table_files import store_of
@@ -370,10 +370,7 @@ class TablesByState(TableManager):
     def recovery(self) -> Any:
         """The recovery service, ours mixed into whatever the app has; made at first use."""
         if self._recovery is None:
-            theirs = super().recovery
-            theirs.beacon.detach(self.beacon)
-            kind = mixed(ByState, into=type(theirs))
-            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+            self._recovery = own_recovery(super().recovery, ByState, self)
         return self._recovery
 
     def on_partitions_revoked(self, revoked: set[Any]) -> None:

@@ -44,6 +44,8 @@ _RESTORED = _RESTORE + "a_restored_offset_is_what_recovery_goes_on_from"
 _EXCHANGED = _SNAPSHOT + "a_standby_far_behind_is_exchanged_for_a_snapshot"
 _ABORTED = _WHOLE + "what_a_revocation_leaves_half_done_is_aborted"
 _BATCHES = _WHOLE_BATCHES + "what_a_batch_sends_is_in_the_transaction_that_commits_its_records"
+_IN_TIME = ("tests/integration/app/cooperative/test_handing_over.py::test_"
+            "a_batch_that_is_being_made_is_handed_out_when_its_partitions_go")
 _OVERLAP = _WHOLE_BATCHES + "a_commit_comes_while_records_flow_that_overlap"
 _ONE_LINE = _LOST + "one_line_of_settings_repairs_the_app"
 
@@ -173,6 +175,8 @@ _THREAD: Final = (
           _BATCHES),
          ("enable_acks", "set in __init__", "repairs", "a batch acknowledges its own records", _BATCHES),
          ("add_processor", "(self, processor)", "repairs", "collects records for batches", _BATCHES),
+         ("wait_for_stopped", "async (self, *coros, timeout=)", "repairs",
+          "overridden: stock's batches are handed out in time", _IN_TIME),
          ("take", "(self, max_, within)", "repairs", "overridden: batches own what is sent", _BATCHES),
          ("take_events", "(self, max_, within)", "repairs", "overridden as take is", _BATCHES),
          ("take_with_timestamp", "(self, max_, within, timestamp_field_name)", "repairs",
@@ -280,7 +284,8 @@ _RECOVERY: Final = rows_of(
      _METER + "state_of_a_standby_is_told_apart"),
     ("active_offsets", "set in __init__", "repairs ledger", "how far each active has come", _UNREADABLE),
     ("standby_offsets", "set in __init__", "restore follow_up", "how far each standby has come", _EXCHANGED),
-    ("active_highwaters", "set in __init__", "repairs restore ledger", "where each active's changelog ends",
+    ("active_highwaters", "set in __init__", "repairs restore ledger positions",
+     "where each active's changelog ends",
      _RESTORE + "an_offset_beyond_the_known_highwater_raises_the_highwater"),
     ("standby_highwaters", "set in __init__", "restore", "where each standby's changelog ended", _EXCHANGED),
     ("tp_to_table", "set in __init__", "restore", "which table a partition belongs to", _RESTORED),

@@ -70,6 +70,37 @@ class Basket:
         return [taken for taken in self.batches.popleft() if taken.event.message.generation_id == generation]
 
 
+class BatchesInTime(Stream):
+    """Of the app's streams, but under ``exactly_once``: a batch is not kept back from a round.
+
+    Stock's ``take`` waits until its batch is full or ``within`` is over, while the round waits for the
+    records in it: for ever in an eager one, and in a cooperative one as long as that is patient.
+    """
+
+    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+        """What ``take`` waits by: that it returns early hands out the records there are."""
+        if not all(isinstance(event, asyncio.Event) for event in coros):
+            return await super().wait_for_stopped(*coros, timeout=timeout)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + want_seconds(timeout) if timeout else None
+        while True:
+            left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
+            await super().wait_for_stopped(*coros, timeout=left)  # True where time ran out, too
+            if any(event.is_set() for event in coros):
+                return False
+            if self.should_stop or (end is not None and loop.time() >= end) or self._holds_up_a_round():
+                return True
+
+    def _holds_up_a_round(self) -> bool:
+        """Records under way are all that something waits for; without ``stream_wait_empty`` nothing does."""
+        consumer = self.app.consumer
+        if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
+            return False
+        leaving: frozenset[Any] = getattr(consumer, "leaving", frozenset())
+        return (self.app.should_stop or not self.app.flow_control.is_active()
+                or any(message.tp in leaving for message in list(consumer._unacked_messages)))
+
+
 class OwnedBatches(Stream):
     """Of the app's streams: a batch holds records of one partition, and is the current event meanwhile."""
 

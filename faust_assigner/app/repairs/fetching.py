@@ -43,6 +43,12 @@ def mixed(*mixins: type, into: type) -> type:
                 {"__module__": into.__module__, "__qualname__": qualified})
 
 
+def own_recovery(theirs: Any, mixin: type, manager: Any) -> Any:
+    """The recovery service of a table ``manager`` made anew, with ``mixin`` in what the app has."""
+    theirs.beacon.detach(manager.beacon)
+    return mixed(mixin, into=type(theirs))(manager.app, manager, beacon=manager.beacon, loop=manager.loop)
+
+
 class FlowControl(FlowControlEvent):  # type: ignore[misc]
     """Clears the queues when the flow starts again, never while it runs.
 

@@ -14,7 +14,7 @@ from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
 from faust_assigner.app.host.check import demand
-from faust_assigner.app.repairs.batches import OwnedBatches
+from faust_assigner.app.repairs.batches import BatchesInTime, OwnedBatches
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
 from faust_assigner.app.repairs.goodbye import LeavesInTime
@@ -59,8 +59,9 @@ def repair(app: Any) -> None:
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
     tables = object.__getattribute__(app.conf, "TableManager")
     app.conf.TableManager = mixed(SteadyTables, into=tables)
-    if object.__getattribute__(app.conf, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE:
-        app.conf.Stream = mixed(OwnedBatches, into=object.__getattribute__(app.conf, "Stream"))
+    guarantee = object.__getattribute__(app.conf, "processing_guarantee")
+    batches = OwnedBatches if guarantee == ProcessingGuarantee.EXACTLY_ONCE else BatchesInTime
+    app.conf.Stream = mixed(batches, into=object.__getattribute__(app.conf, "Stream"))
     # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
     app._new_consumer = partial(_new_consumer, app, app._new_consumer)
 

@@ -26,7 +26,7 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 from faust.types import TP
 from mode import get_logger
 
-from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.repairs.fetching import mixed, own_recovery
 from faust_assigner.app.restore.bring_up import (
     MIN_STANDBY_GAP,
     SNAPSHOT,
@@ -91,10 +91,7 @@ class RestoringTables(TableManager):
     def recovery(self) -> Any:
         """The recovery service, ours mixed into whatever the app has; made at first use."""
         if self._recovery is None:
-            theirs = super().recovery
-            theirs.beacon.detach(self.beacon)
-            kind = mixed(RestoringRecovery, into=type(theirs))
-            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+            self._recovery = own_recovery(super().recovery, RestoringRecovery, self)
         return self._recovery
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:

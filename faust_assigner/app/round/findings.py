@@ -3,6 +3,7 @@
 ``assignments``, ``fallbacks``          rounds led, and those the planner failed in
 ``refused_members``                     members that counted as stateless, over all rounds
 ``missing_topics``, ``shrunk_topics``   subscribed but not there; claimed with partitions it has no more
+``disbelieved_positions``               copies said to be further than their changelog's owner
 ``duplicate_urls``                      URLs that more than one member gave
 ``unknown_tables``                      changelogs of tables that the leader's code does not know
 ``directories_left_out``                rounds whose directory would have burst Kafka's record
@@ -53,6 +54,10 @@ def say(found: Round, before: Round | None, counters: Counter[str], own: TableFa
         counters["shrunk_topics"] += len(found.claimed.beyond)
         logger.warning("Claims on partitions that no longer exist are ignored, was a topic created anew? %s",
                        _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())))
+    if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
+        counters["disbelieved_positions"] += sum(disbelieved.values())
+        logger.warning("Copies beyond the end of their changelog count as empty, was a topic made anew? %s",
+                       _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())))
     if line := why_eager(found):
         logger.info("%s", line)
     for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:

@@ -125,9 +125,13 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
 
 
 def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
-    """How far the state has come; None where that cannot be told, and then nothing waits for it."""
+    """How far the state has come; None where that cannot be told, and then nothing waits for it.
+
+    The first of ``claims`` is what is owned.
+    """
     try:
-        return positions_of(app, {t: {p for side in claims for p in side.get(t, ())} for t in changelogs})
+        held = {t: {p for side in claims for p in side.get(t, ())} for t in changelogs}
+        return positions_of(app, held, {t: set(claims[0].get(t, ())) for t in changelogs})
     except Exception:
         logger.exception("How far the tables have come cannot be told; their partitions move without waiting")
         return None

@@ -24,11 +24,14 @@ logger = get_logger(__name__)
 Found = dict[str, dict[int, int]]
 
 
-def positions_of(app: Any, held: Mapping[str, Collection[int]]) -> Found:
+def positions_of(app: Any, held: Mapping[str, Collection[int]],
+                 owned: Mapping[str, Collection[int]] | None = None) -> Found:
     """Changelog -> partition -> the next offset to read, of tables kept in RocksDB; 0 is left out.
 
-    ``held`` is what this member says that it owns, keeps warm or has files of. Tables kept in memory are
-    replayed whenever they change hands, so that nothing is won by waiting for them: they say nothing.
+    ``held`` is what this member says that it owns, keeps warm or has files of. Of what is ``owned`` the end
+    of the log is told as far as it is known: while it is restored that is further than the state is. Tables
+    kept in memory are replayed whenever they change hands, so that nothing is won by waiting for them: they
+    say nothing.
     """
     recovery = app.tables.recovery
     found: Found = {}
@@ -48,9 +51,15 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]]) -> Found:
         for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):
             if tp.topic == topic:
                 here[tp.partition] = max(here.get(tp.partition, -1), offset)
+        for p in (owned or {}).get(topic, ()):
+            here[p] = max(here.get(p, -1), _known(recovery.active_highwaters.get(TP(topic, p))))
         if here := {p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]}:
             found[topic] = here
     return found
+
+
+def _known(offset: int | None) -> int:
+    return -1 if offset is None else offset
 
 
 def _for_reading(store: Any, path: Path) -> Any:

@@ -16,6 +16,7 @@ from faust_assigner.pipeline.history.report import About, Report, Rows, owner_ro
 from faust_assigner.pipeline.ledgers.current import current_here
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
+from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.schema import HISTORY_KEYS, is_leader_topic
 from faust_assigner.pipeline.sinks import PlainFolder
 
@@ -32,7 +33,12 @@ Outcome: TypeAlias = dict[str, Any]
 
 
 def publish_here(options: HistoryOptions) -> Report:
-    """The same without Spark, for ledgers that fit in memory."""
+    """The same without Spark, for ledgers that fit in memory; raises FolderInUse too."""
+    with only_writer(options.out):
+        return _publish(options)
+
+
+def _publish(options: HistoryOptions) -> Report:
     refused = Refused(keep=REFUSED_KEPT_HERE)
     rows = options.period.rows(list(accepted_rows(options.ledgers, refused, options.period)))
     folder = PlainFolder(options.out)

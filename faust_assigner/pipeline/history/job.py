@@ -15,6 +15,7 @@ from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -67,7 +68,13 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
         LedgerPathError: a ledger is not there.
         EmptyLedger: no line counts, and the options do not take that.
         TooManyRefused: more lines were refused than the options take.
+        FolderInUse: another run writes there, or watches.
     """
+    with only_writer(options.out):
+        return _run(spark, options)
+
+
+def _run(spark: SparkSession, options: HistoryOptions) -> Report:
     from faust_assigner.pipeline.history.on_spark import publish
     from faust_assigner.pipeline.ledgers.sources import read_ledger
     from faust_assigner.pipeline.sinks import Folder

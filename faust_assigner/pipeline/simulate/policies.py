@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
+import numpy as np
+
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
@@ -53,7 +55,8 @@ def arms(policies: Sequence[str] = DEFAULT_POLICIES,
          replicas: Sequence[int] = DEFAULT_REPLICAS) -> tuple[Arm, ...]:
     """Every policy with every number of standbys; ``+static`` and ``+weights`` switch a setting on.
 
-    Raises ConfigError for an unknown name or switch, before anything is simulated.
+    Raises ConfigError for an unknown name or switch, and for a callable that is no policy, before anything
+    is simulated.
     """
     found = []
     for text in policies:
@@ -62,7 +65,9 @@ def arms(policies: Sequence[str] = DEFAULT_POLICIES,
         if unknown:
             raise ConfigError(f"policy {text!r}: unknown switch {unknown[0]!r}, "
                               f"known: {', '.join(_SWITCHES)}")
-        load(name)
+        policy = load(name)
+        if name not in BUILT_IN:
+            _try_out(name, policy)
         settings: dict[str, Any] = {_SWITCHES[switch]: True for switch in switches}
         claims_files = BUILT_IN.get(name, ("", True))[1]
         # No standbys in aiokafka's own strategies: one arm of each says it all.
@@ -81,10 +86,33 @@ def load(name: str) -> Policy:
     if not colon:
         raise ConfigError(f"unknown policy {name!r}: one of {', '.join(BUILT_IN)}, "
                           "or package.module:callable")
+    if not module or not attribute:
+        raise ConfigError(f"policy {name!r} names no {'callable' if module else 'module'}: "
+                          "package.module:callable expected")
     try:
-        return cast(Policy, getattr(importlib.import_module(module), attribute))
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"policy {name!r} cannot be loaded: {error}") from None
+        found = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # a stranger's module may do anything when it is imported
+        raise ConfigError(f"policy {name!r} cannot be loaded: {_one_line(error)}") from None
+    if not callable(found):
+        raise ConfigError(f"policy {name!r} takes no calls: it is {type(found).__name__}")
+    return cast(Policy, found)
+
+
+def _try_out(name: str, policy: Policy) -> None:
+    """Let it plan for one member; raises ConfigError where it cannot, or where its answer is no plan."""
+    member = Member("first", ("source",))
+    try:
+        answer = policy([member], {"source": 2, "state": 2}, replicas=0, changelogs=("state",), weights=None)
+        for placed in (answer.actives("first"), answer.standbys("first")):
+            for numbers in placed.values():
+                np.asarray(numbers, dtype=np.int64)
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"policy {name!r} does not answer as faust_assigner.plan does: "
+                          f"{_one_line(error)}") from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def ours(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,

@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.support.faust_group import make_app
+from tests.support.waiting import until
 
 LOG = "shop-totals-changelog"
 
@@ -69,15 +70,6 @@ class Worker:
         """Kafka's."""
         generation: int = self.consumer._coordinator.generation
         return generation
-
-
-async def until(true: Callable[[], bool], what: str) -> None:
-    """Poll for at most 30 seconds."""
-    for _ in range(600):
-        if true():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within 30 s: {what}")
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.aiokafka_members import die
+from tests.support.waiting import until
 
 DEADLINE_S = 20.0
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, or fail saying what was awaited."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {what}"
-        await asyncio.sleep(0.02)
 
 
 def _create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:

@@ -9,7 +9,7 @@ restarts from its disk. After each event the promises B1-B8 of the broker are ch
 ``rules`` of the protocol, ``shrink`` makes a failing run short.
 """
 
-from tests.property.classic_sim.book import Violation
 from tests.property.classic_sim.run import run
+from tests.property.lives import Violation
 
 __all__ = ["Violation", "run"]

@@ -10,16 +10,6 @@ from tests.property.classic_sim.seen import GroupSeen
 NEWCOMER_MS = 300_000  # a parked newcomer sends no heartbeats: so long it may wait
 
 
-class Violation(AssertionError):
-    """A promise was broken; the message says which."""
-
-
-def must(holds: object, promise: str, *details: object) -> None:
-    """Raise Violation unless it holds."""
-    if not holds:
-        raise Violation(": ".join([promise, *(str(d) for d in details)]))
-
-
 @dataclass
 class Window:
     """The wait of a new group for more members (KIP-134): step by step, at most the rebalance timeout."""

@@ -10,8 +10,8 @@ from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.offsets import Committed
 from tests.property.classic_sim import acts
-from tests.property.classic_sim.book import must
 from tests.property.classic_sim.seen import GroupSeen
+from tests.property.lives import must
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 Key = tuple[str, acts.Place]

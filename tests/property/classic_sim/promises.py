@@ -15,10 +15,11 @@ from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, JoinGroup, SyncGroup, Tick
 from tests.property.classic_sim import rules
-from tests.property.classic_sim.book import Book, Window, must, slowest
+from tests.property.classic_sim.book import Book, Window, slowest
 from tests.property.classic_sim.requests import CHECKS, COPIES, Requests
 from tests.property.classic_sim.rules import Kind
 from tests.property.classic_sim.seen import GroupSeen, MemberSeen
+from tests.property.lives import must
 
 RUNNING: Final = (State.COMPLETING, State.STABLE)
 

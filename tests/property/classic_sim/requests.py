@@ -20,9 +20,10 @@ from faust_assigner.coordinator.events import (
     Tick,
 )
 from tests.property.classic_sim import rules
-from tests.property.classic_sim.book import Book, must
+from tests.property.classic_sim.book import Book
 from tests.property.classic_sim.rules import Kind
 from tests.property.classic_sim.seen import GroupSeen, MemberSeen
+from tests.property.lives import must
 
 COPIES: Final = 8  # of a parked request; the oldest of more is sent back to try again
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from tests.property.classic_sim.book import Violation
-from tests.property.classic_sim.shrink import shrink, transcript
+from tests.property.classic_sim import acts
+from tests.property.classic_sim.trial import Trial
 from tests.property.classic_sim.world import World
+from tests.property.lives import one_life
 
 
 def run(seed: int, steps: int = 60) -> int:
     """One run; how many stable states were checked. Raises Violation with the seed and a short transcript."""
     world = World(seed)
-    try:
-        for _ in range(steps):
-            world.step()
-        world.settle()
-    except Violation as violation:
-        short = shrink(world.setting, world.acts)
-        told = transcript(world.setting, short)
-        head = f"seed {seed}: {violation}\n{len(short)} of {len(world.acts)} acts:"
-        raise Violation(f"{head}\n{told}") from None
-    return world.trial.stables
+    setting = world.setting
+    head = f"delay={setting.delay_ms} max_size={setting.max_size} max_pending={setting.max_pending}"
+    return one_life(seed, steps, world, lambda: Trial(setting), head=head, told=acts.told)

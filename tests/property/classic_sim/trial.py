@@ -23,10 +23,11 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import DeleteGroup, Event, Tick
 from tests.property.classic_sim import acts, rules
 from tests.property.classic_sim.acts import Act
-from tests.property.classic_sim.book import Violation, must, slowest
+from tests.property.classic_sim.book import slowest
 from tests.property.classic_sim.offsets import Offsets
 from tests.property.classic_sim.promises import Promises
 from tests.property.classic_sim.seen import GroupSeen, look
+from tests.property.lives import Violation, must
 from tests.support.stores import WeakStore
 
 GROUP = "g"

@@ -20,9 +20,9 @@ from faust_assigner.coordinator.events import (
 )
 from tests.property.classic_sim import acts
 from tests.property.classic_sim.acts import Act, Ask, Wait
-from tests.property.classic_sim.book import Violation
 from tests.property.classic_sim.clients import PATIENT_MS, SESSIONS_MS, Client
 from tests.property.classic_sim.trial import Trial
+from tests.property.lives import Violation
 
 MAX_CLIENTS = 5
 RETENTIONS_MS = (1_000, 5_000, 20_000)

@@ -6,7 +6,7 @@ restarts, topics that come and go. What each answer must be is told by ``rules``
 the machine.
 """
 
-from tests.property.consumer_sim.model import Violation
 from tests.property.consumer_sim.run import run
+from tests.property.lives import Violation
 
 __all__ = ["Violation", "run"]

@@ -16,9 +16,10 @@ from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, DeleteGrou
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.protocol import read_assignment, read_subscription
 from tests.property.consumer_sim import rules
-from tests.property.consumer_sim.model import Known, Model, must, pairs
+from tests.property.consumer_sim.model import Known, Model, pairs
 from tests.property.consumer_sim.promises import Promises
 from tests.property.consumer_sim.seen import Seen, SeenMember
+from tests.property.lives import must
 
 
 @dataclass(frozen=True)

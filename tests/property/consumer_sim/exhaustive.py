@@ -18,8 +18,9 @@ from faust_assigner.coordinator.records import Key, Record, Value
 from faust_assigner.coordinator.settings import ConsumerLimits
 from tests.property.consumer_sim.acts import GROUP, Setting
 from tests.property.consumer_sim.conversions import Conversions
-from tests.property.consumer_sim.model import Model, Pair, must, pairs
+from tests.property.consumer_sim.model import Model, Pair, pairs
 from tests.property.consumer_sim.seen import look
+from tests.property.lives import must
 from tests.support.coordination.consumer_bench import catalogue, topic_id
 
 NOW = 1_000_000

@@ -9,16 +9,6 @@ Pair = tuple[bytes, int]
 NEVER = 1 << 60
 
 
-class Violation(AssertionError):
-    """A promise was broken; the message says which."""
-
-
-def must(holds: object, promise: str, *details: object) -> None:
-    """Raise Violation unless it holds."""
-    if not holds:
-        raise Violation(": ".join([promise, *(str(d) for d in details)]))
-
-
 def pairs(partitions: Mapping[bytes, Iterable[int]] | None) -> frozenset[Pair]:
     """Partitions as a set of (topic id, number)."""
     return frozenset((t, p) for t, parts in (partitions or {}).items() for p in parts)

@@ -22,8 +22,9 @@ from faust_assigner.coordinator.protocol import read_assignment
 from tests.property.consumer_sim import rules
 from tests.property.consumer_sim.acts import Setting
 from tests.property.consumer_sim.clients import SAID
-from tests.property.consumer_sim.model import Known, Model, must, pairs
+from tests.property.consumer_sim.model import Known, Model, pairs
 from tests.property.consumer_sim.seen import Seen, SeenMember
+from tests.property.lives import must
 
 CALM = (Code.NONE, Code.REBALANCE_IN_PROGRESS, Code.MEMBER_ID_REQUIRED)
 

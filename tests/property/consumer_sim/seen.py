@@ -17,7 +17,8 @@ from faust_assigner.coordinator.records import (
     TargetEpoch,
     Value,
 )
-from tests.property.consumer_sim.model import Pair, must, pairs
+from tests.property.consumer_sim.model import Pair, pairs
+from tests.property.lives import must
 
 
 @dataclass(frozen=True)

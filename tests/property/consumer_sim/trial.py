@@ -29,8 +29,9 @@ from faust_assigner.coordinator.states import GroupLimits
 from tests.property.consumer_sim import acts, rules
 from tests.property.consumer_sim.acts import GROUP, Act, Setting
 from tests.property.consumer_sim.conversions import Conversions
-from tests.property.consumer_sim.model import Model, Violation, must
+from tests.property.consumer_sim.model import Model
 from tests.property.consumer_sim.seen import Seen, check_description, look
+from tests.property.lives import Violation, must
 from tests.support.coordination.consumer_bench import catalogue
 
 MOST_RINGS = 200  # in one wait; a timer that rings more often has been set to the past

@@ -23,9 +23,9 @@ from faust_assigner.coordinator.settings import MigrationPolicy
 from tests.property.consumer_sim import acts, rules
 from tests.property.consumer_sim.acts import Act, Setting
 from tests.property.consumer_sim.clients import Client
-from tests.property.consumer_sim.model import must
 from tests.property.consumer_sim.seen import look
 from tests.property.consumer_sim.trial import Trial
+from tests.property.lives import must
 from tests.support.coordination.consumer_bench import topic_id
 
 INSTANCES = (None, None, "i1", "i2")

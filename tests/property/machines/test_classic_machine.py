@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +10,7 @@ from hypothesis import strategies as st
 
 from faust_assigner.coordinator.members import Roster
 from tests.property.classic_sim import Violation, run
+from tests.property.lives import under_two_hash_seeds
 from tests.support.examples import examples
 
 CI_SEEDS = examples(1_000, 400)
@@ -40,16 +38,7 @@ def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
         "    for _ in range(60): world.step()\n"
         "    print(world.acts)\n"
     )
-    lives = [
-        subprocess.run(
-            [sys.executable, "-c", told],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
+    lives = under_two_hash_seeds(told)
     assert lives[0] == lives[1]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +11,7 @@ from hypothesis import strategies as st
 from faust_assigner.coordinator.consumer import heartbeat
 from tests.property.consumer_sim import Violation, run
 from tests.property.consumer_sim.exhaustive import Search
+from tests.property.lives import under_two_hash_seeds
 from tests.support.examples import examples
 
 CI_SEEDS = examples(2_000, 150)
@@ -53,16 +51,7 @@ def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
         "    for _ in range(60): world.step()\n"
         "    print(world.acts, sorted(world.trial.disk.items(), key=repr))\n"
     )
-    lives = [
-        subprocess.run(
-            [sys.executable, "-c", told],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
+    lives = under_two_hash_seeds(told)
     assert len(lives[0]) > 100_000
     assert _without_sets(lives[0]) == _without_sets(lives[1])
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-
-class Violation(AssertionError):
-    """A promise was broken."""
+from tests.property.lives import Violation
 
 
 def must(holds: object, promise: str, *facts: object) -> None:

@@ -280,15 +280,63 @@ def test_of_two_on_one_member_the_shorter_comes_first() -> None:
     assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={}) == [3]
 
 
-def test_the_end_is_the_furthest_that_anybody_has_come() -> None:
-    """An owner that restores itself is behind its own standby; another copy is as far behind as it is."""
-    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
-                      positions={"t-log": {0: 50, 1: 50}}),
-               Member("b", ["t", "t-log"], positions={}),
-               Member("c", ["t", "t-log"], standbys={"t-log": [0, 1]}, generation=1, capacity=1e-6,
-                      positions={"t-log": {0: LONG, 1: LONG}})]
+def one_with_two(standby: int, stranger: int, *, drained: str = "x") -> Plan:
+    """An owner of two partitions at ``LONG`` and two with copies, of which ``drained`` is to have nothing."""
+    both = [0, 1]
+    members = [Member("a", ["t", "t-log"], actives={"t": both, "t-log": both}, generation=1,
+                      positions={"t-log": dict.fromkeys(both, LONG)})]
+    members += [Member(name, ["t", "t-log"], standbys={"t-log": both}, generation=1,
+                       capacity=1e-6 if name == drained else 1.0,
+                       positions={"t-log": dict.fromkeys(both, at)})
+                for name, at in (("b", standby), ("x", stranger))]
     made = plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy())
-    assert (made.moves, len(made.awaited("b")["t-log"])) == (0, 1)
+    assert check(members, {"t": 2, "t-log": 2}, made, changelogs={"t-log"}, warmups=WarmupPolicy()) == []
+    return made
+
+
+@pytest.mark.parametrize("stranger", [LONG + 90_000, 2 * LONG, 1 << 61])
+def test_what_a_stranger_claims_keeps_nobody_waiting(stranger: int) -> None:
+    """The end is what the owner says: a copy that is as far as that is warm, whoever claims to be further."""
+    made = one_with_two(LONG - 1, stranger)
+    assert (made.moves, len(made.actives("b")["t"])) == (1, 1)
+
+
+def test_a_claim_beyond_the_end_is_no_warmth_and_is_counted() -> None:
+    """A file of a topic that was created anew: its member gets a replica first, and the leader is told."""
+    made = one_with_two(LONG, 5 * LONG, drained="b")
+    assert (made.moves, len(made.awaited("x")["t-log"])) == (0, 1)
+    assert made.onward is not None
+    assert made.onward.disbelieved == {"t-log": 2}
+
+
+def test_ends_however_far_are_waited_for() -> None:
+    """The records of a task's changelogs, each as long as can be said, are still a number."""
+    logs, far = ("t-log", "u-log", "v-log"), (1 << 62) - 1
+    holds = {topic: [0, 1] for topic in ("t", *logs)}
+    members = [Member("a", list(holds), actives=holds, generation=1,
+                      positions=dict.fromkeys(logs, dict.fromkeys([0, 1], far))),
+               Member("b", list(holds), positions={})]
+    made = plan(members, dict.fromkeys(holds, 2), changelogs=logs, warmups=WarmupPolicy())
+    assert made.moves == 0
+    assert {log: len(ps) for log, ps in made.awaited("b").items()} == dict.fromkeys(logs, 1)
+
+
+def test_a_copy_may_be_a_little_further_than_its_owner_said() -> None:
+    """It joined later, while the owner went on writing."""
+    made = one_with_two(LONG, LONG + 100_000, drained="b")
+    assert (made.moves, len(made.actives("x")["t"])) == (1, 1)
+    assert made.onward is not None
+    assert made.onward.disbelieved == {}
+
+
+def test_of_a_partition_whose_owner_tells_no_end_nothing_is_disbelieved() -> None:
+    """Its table is kept in memory, or it has just begun."""
+    members = [Member("a", ["t", "t-log"], actives={"t": [0], "t-log": [0]}, generation=1, positions={}),
+               Member("b", ["t", "t-log"], standbys={"t-log": [0]}, generation=1,
+                      positions={"t-log": {0: LONG}})]
+    made = plan(members, {"t": 1, "t-log": 1}, changelogs={"t-log"}, warmups=WarmupPolicy())
+    assert made.onward is not None
+    assert made.onward.disbelieved == {}
 
 
 def test_standbys_stay_while_warm_ups_are_under_way() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,15 +22,6 @@ from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator, t
 from faust_assigner.broker import EmbeddedBroker
 
 TOPIC = "t"
-DEADLINE_S = 20.0
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, or fail saying what was awaited."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {what}"
-        await asyncio.sleep(0.01)
 
 
 @dataclass

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import TracebackType
@@ -14,17 +13,10 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.waiting import wait_until as until
+
 DEADLINE_S = 60.0
 Owned = frozenset[tuple[str, int]]
-
-
-def until(condition: Callable[[], bool], what: Callable[[], str] | str) -> None:
-    """Wait for a condition, or fail saying what was awaited."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        said = what if isinstance(what, str) else what()
-        assert time.monotonic() < end, f"waited {DEADLINE_S} s for: {said}"
-        time.sleep(0.02)
 
 
 class Ledger:

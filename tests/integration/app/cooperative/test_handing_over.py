@@ -215,6 +215,42 @@ async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes
         assert await worker.until(lambda: worker.of(0)[-1] == 9)
 
 
+class InBatches(CooperativeWorker):
+    """Its agent takes a hundred at a time, however long that takes."""
+
+    within: float | None = None
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for batch in orders.take_events(100, within=self.within):
+            for event in batch:
+                self.processed.append((event.message.partition, event.message.offset))
+
+
+@pytest.mark.parametrize("within", [None, 3600.0])
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
+    within: float | None, eager: bool, caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing waits for the records that it lacks: they will not come before the round is over."""
+    worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)
+    worker.within = within
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.send_orders(7, partition=1)
+        assert await worker.until(lambda: len(worker.app.consumer._unacked_messages) == 7)
+        await asyncio.sleep(0.5)
+        assert worker.processed == [], "it has as long as it was given while nothing happens"
+        await asyncio.wait_for(worker.rebalance([0]) if eager else worker.give([0]), 20)
+        assert worker.of(1) == list(range(7))
+        assert worker.logs.committed[worker.source(1)] == 7
+        assert "the next owner repeats them" not in caplog.text
+        worker.send_orders(100)
+        assert await worker.until(lambda: worker.of(0) == list(range(100)))
+
+
 async def test_a_full_queue_lets_go_of_what_leaves() -> None:
     """Records of a partition that waits for room are not put after it has gone."""
     async with worker_of([0, 1], stream_buffer_maxsize=4) as worker:

@@ -107,6 +107,17 @@ def test_what_is_written_and_not_yet_committed_counts(tmp_path: Path) -> None:
     assert positions_of(app, {LOG: {0}}) == {LOG: {0: 100}}
 
 
+def test_an_owner_that_is_being_restored_tells_where_its_log_ends(tmp_path: Path) -> None:
+    """What others are measured by; of what it only stands by it tells how far it has come."""
+    app = rocksdb_app(tmp_path)
+    for partition in (0, 1, 2):
+        app.tables.recovery.active_highwaters[TP(LOG, partition)] = 999
+    app.tables.recovery.active_offsets[TP(LOG, 0)] = 300
+    app.tables.recovery.standby_offsets[TP(LOG, 1)] = 400
+    app.tables.recovery.active_highwaters[TP(LOG, 2)] = None
+    assert positions_of(app, {LOG: {0, 1, 2}}, {LOG: {0, 2}}) == {LOG: {0: 1000, 1: 401}}
+
+
 def test_tables_in_memory_are_not_waited_for(tmp_path: Path) -> None:
     """They are replayed whenever they move: their owner says nothing of them, and so they have no end."""
     app = make_app("http://w", tables=["totals"], datadir=str(tmp_path), store="memory://")

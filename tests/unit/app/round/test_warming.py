@@ -105,6 +105,23 @@ def test_files_of_a_worker_that_was_away_for_long_have_to_catch_up(tmp_path: Pat
     assert {p % 2 for p in took} == {0}
 
 
+def test_files_of_another_log_are_disbelieved_and_said(tmp_path: Path,
+                                                       caplog: pytest.LogCaptureFixture) -> None:
+    """The topic was created anew while their worker was away: it gets nothing before it has a true copy."""
+    found = settled(tmp_path)
+    back = worker(tmp_path, "d")
+    store = back.tables["totals"].data
+    for partition in range(12):
+        store.set_persisted_offset(TP(LOG, partition), 9 * LONG)
+        store.close_partition(partition)
+    found.add("d", back, TOPICS)
+    found.rebalance("a")
+    assert not owned(found, "d")
+    assert len(found.apps["d"].assignor.awaited.tps) == 3
+    assert found.apps["a"].assignor.counters["disbelieved_positions"] == 12
+    assert f"{LOG} (12)" in caplog.text
+
+
 def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
     """The leader's setting counts; and without follow-up rounds nobody waits either."""
     off: list[tuple[str, dict[str, Any]]] = [

@@ -59,6 +59,14 @@ def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
     assert again.group_ids == {"orders": 8, "gone": 2}
 
 
+def test_where_kafkas_generation_is_unknown_claims_are_dated_one_on() -> None:
+    """Else what a member owns would be as old as one that never owned anything."""
+    before = Memory(Answer({}, {}), 4)
+    assert remember(Answer({}, {}), {}, kafkas=-1, before=before).generation == 5
+    assert remember(Answer({}, {}), {}, kafkas=9, before=before).generation == 9
+    assert remember(Answer({}, {}, generation=7), {}, kafkas=9, before=before).generation == 7
+
+
 def directory(instance_id: str, partitions: list[int]) -> Directory:
     """A leader's last assignment, in which ``instance_id`` owned ``partitions`` of six."""
     owner = np.full(6, -1, dtype=np.int64)

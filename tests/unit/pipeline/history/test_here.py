@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.integration.spark.ledgers import (
     good,
     random_rows,
 )
+from tests.support.waiting import wait_until
 
 TABLES = ("movement", "balance", "recovery", "skew")
 #: The command where nothing of extra ``spark`` is installed that extra ``ledger`` does not bring.
@@ -86,6 +88,31 @@ def test_without_pyspark_installed_the_tables_are_the_models(ledger: Ledger, tmp
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
     assert {path.name for path in out.iterdir()} == {
         "report.json", "report.html", "quarantine", *TABLES, *(f"{table}.png" for table in TABLES)}
+
+
+@pytest.mark.processes
+def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
+    ledger: Ledger, tmp_path: Path,
+) -> None:
+    """The second would take what the first has laid beside its place; it is asked to come again (75)."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "faust_assigner.cli", "history", "--no-spark", "--ledger",
+               str(ledger.folder), "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as first:
+        try:
+            wait_until(lambda: (out / "_staging").exists() or first.poll() is not None)
+            first.send_signal(signal.SIGSTOP)
+            assert (out / "_staging").exists(), "the first was done before it could be stopped"
+            second = subprocess.run(command, capture_output=True, text=True)
+            first.send_signal(signal.SIGCONT)
+            said = first.communicate()[1]
+        finally:
+            first.kill()
+    assert (second.returncode, second.stderr.count("\n")) == (75, 1), second.stderr
+    assert f"another run writes to {out}" in second.stderr
+    assert first.returncode == 0, said
+    assert {row["file"] for row in read(out)["quarantine"]} == {file for file, _ in ledger.refused}
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("command", [

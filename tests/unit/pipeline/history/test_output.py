@@ -14,6 +14,7 @@ from faust_assigner.pipeline.history import plots
 from faust_assigner.pipeline.history.here import history_of, publish_here
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.report import About, Report, _spans, to_html
+from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.schema import HISTORY
 from faust_assigner.pipeline.sinks import PlainFolder
 from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, SAMPLE, START, Ledger, good, stamp
@@ -174,6 +175,17 @@ def test_a_run_that_fails_leaves_its_mark(tmp_path: Path) -> None:
     with folder.replacing():
         pass
     assert not folder.exists("_REPLACING")
+
+
+def test_a_run_that_writes_nothing_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """The lock is on the folder itself; one that stood there before stays."""
+    with only_writer(str(tmp_path / "new")), pytest.raises(FolderInUse), only_writer(str(tmp_path / "new")):
+        pass
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "mine").mkdir()
+    with only_writer(f"file://{tmp_path}/mine"):
+        pass
+    assert (tmp_path / "mine").exists()
 
 
 # -- tables ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.simulate.policies import arms, load
+from faust_assigner.pipeline.simulate.policies import Placement, arms, load
 from faust_assigner.pipeline.simulate.run import Run, SimRow, play, play_here
 from faust_assigner.pipeline.simulate.settings import recommend, summarise
 
@@ -80,6 +80,34 @@ def test_an_unknown_policy_is_refused_before_anything_runs(name: str, said: str)
     """The message names what is wrong."""
     with pytest.raises(ConfigError, match=said):
         arms([name])
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("os:sep", "takes no calls"), (":plan", "no module"), ("json:", "no callable"), (".here:plan", "Error"),
+    ("os:getcwd", "TypeError"), ("builtins:dict", "TypeError"), ("builtins:exit", "TypeError"),
+    (f"{__name__}:answers_nothing", "AttributeError"), (f"{__name__}:answers_text", "'ab'"),
+    (f"{__name__}:leaves", "SystemExit")])
+def test_what_is_no_policy_is_refused_in_one_line(name: str, said: str) -> None:
+    """Whatever a path names, the command ends with 2 and says which and why; nothing is played."""
+    found = CliRunner().invoke(main, ["simulate", "--no-spark", "--out", "unused", "--policies", name])
+    assert found.exit_code == 2
+    assert found.stderr.count("\n") == 1
+    assert f"policy {name!r}" in found.stderr
+    assert said in found.stderr
+
+
+def answers_nothing(*_args: Any, **_said: Any) -> None:
+    """Called as a policy is, but gives no plan."""
+
+
+def answers_text(*_args: Any, **_said: Any) -> Placement:
+    """A plan whose partitions are no numbers."""
+    return Placement({"first": {"source": "ab"}}, {})
+
+
+def leaves(*_args: Any, **_said: Any) -> None:
+    """A script's main."""
+    raise SystemExit("usage: leaves")
 
 
 def test_a_policy_may_be_any_callable_of_the_callers() -> None:
