@@ -108,6 +108,7 @@ KEYS ?= 1000000
 recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snapshot, local; KEYS=, BENCH="--broker embedded --direct"
 	$(RUN) -m benchmarks.recovery --keys $(KEYS) $(BENCH)
 	$(RUN) -m benchmarks.compaction --keys $(KEYS)
+	$(RUN) -m benchmarks.replay --records $(KEYS)
 
 NEWEST := build/host-newest
 host-newest:                    ## the newest faust-streaming and aiokafka beyond our pins: what we touch, the app's unit tests; weekly

@@ -90,6 +90,10 @@ SNAPSHOTS: Final = Setting[str | None](
 BATCHED_REPLAY: Final = Setting(
     "FAUST_ASSIGNER_BATCHED_REPLAY", SWITCH, True, "",
     "whether changelogs are replayed in batches; if not, by Faust's own loop", "app/restore/recovery.py")
+RESTORE_SHARE: Final = Setting(
+    "FAUST_ASSIGNER_RESTORE_SHARE", number("a number from 0.01 to 1", least=0.01, most=1.0), 0.5,
+    "of a core", "how much of its thread's time a restore takes while the worker's streams get records; "
+    "without any it takes all", "app/restore/recovery.py")
 WEIGHTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_WEIGHTS", TEXT, None, "",
     "where the weights of partitions are: a file, `topic:NAME` or `kafka://host:port/NAME`",
@@ -129,5 +133,5 @@ CACHE: Final = Setting(
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
     RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG, MAX_WARMUPS,
     MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, STALE_READS, FORWARD_S, REPAIRS, COOPERATIVE,
-    LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER,
-    LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, RESTORE_SHARE, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP,
+    LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

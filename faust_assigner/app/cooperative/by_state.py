@@ -8,21 +8,21 @@ first start and an eager round for everything, after a cooperative one for what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.cooperative.following import Follows, known
 from faust_assigner.app.cooperative.handing_over import drop
 from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.repairs.fetching import own_recovery
 from faust_assigner.app.repairs.patience import insist
-from faust_assigner.app.restore.recovery import is_writable
+from faust_assigner.app.restore.bring_up import Stop
+from faust_assigner.app.restore.recovery import SILENT_SHARE, is_writable
 from faust_assigner.app.restore.table_files import store_of
-from faust_assigner.app.settings import read_or_default
-from faust_assigner.settings.table import SNAPSHOTS
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Recovery, TableManager
@@ -35,7 +35,7 @@ logger = get_logger(__name__)
 LOOK_S = 0.01
 
 
-class ByState(Recovery):
+class ByState(Follows):
     """Of the table manager's recovery: takes on partitions while others flow.
 
     Of the changelog partitions assigned, ``_complete`` are the actives whose state is here and ``_followed``
@@ -45,7 +45,6 @@ class ByState(Recovery):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_flowing = False
         self._complete: set[Any] = set()
-        self._followed: set[Any] = set()
         self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
         #: What the round under way restores or begins to follow.
@@ -73,9 +72,8 @@ class ByState(Recovery):
     def stop_taking_on(self) -> None:
         """Everything is about to be given up, or restored anew."""
         self.is_flowing = False
-        if self._taking_on is not None:
-            self._taking_on.cancel()
-            self._taking_on = None
+        for task in self._under_way():
+            task.cancel()
 
     async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
                            generation_id: int = 0) -> None:
@@ -159,11 +157,16 @@ class ByState(Recovery):
 
     async def interrupt(self) -> None:
         """Nothing is restored or resumed from here on, until the next ``take_on()``."""
-        before, self._taking_on = self._taking_on, None
-        if before is not None:
-            before.cancel()
-            await asyncio.wait({before})
+        if under_way := self._under_way():
+            for task in under_way:
+                task.cancel()
+            await asyncio.wait(under_way)
         await self.settle()
+
+    def _under_way(self) -> set[asyncio.Task[None]]:
+        found = {task for task in (self._taking_on, self._catching_up) if task is not None}
+        self._taking_on = self._catching_up = None
+        return found
 
     async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
         began = monotonic()
@@ -231,7 +234,7 @@ class ByState(Recovery):
         for tp in pending & was.keys():
             # A table in memory has no offset of its own; what stood by has been read up to here.
             if not is_writable(store_of(of[tp.topic])):
-                self.active_offsets[tp] = max(_known(was[tp]), _known(self.active_offsets[tp]))
+                self.active_offsets[tp] = max(known(was[tp]), known(self.active_offsets[tp]))
         if self.meter is not None:
             self.meter.begin(pending, owned, followed)
         return pending, fresh
@@ -250,35 +253,45 @@ class ByState(Recovery):
         """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
         ends, firsts = await self._ends(pending), await self._firsts(pending)
         for tp in pending:
-            self.active_offsets[tp] = max(_known(self.active_offsets[tp]), firsts[tp] - 1)
+            self.active_offsets[tp] = max(known(self.active_offsets[tp]), firsts[tp] - 1)
         alone = frozenset(table.changelog_topic.get_topic_name() for table in self.tables.values()
                           if table.is_global or table.use_partitioner)
         await self._let_flow(pending, alone)
-        left = {tp: ends[tp] - 1 - _known(self.active_offsets[tp]) for tp in pending}
-        for chunk in chunks(left, alone):
+        highwaters = {tp: ends[tp] - 1 for tp in pending}
+        left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
+        self.progress.begin({tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)})
+        limit = self.app.conf.broker_max_poll_interval
+        stop, before = Stop(limit * SILENT_SHARE if limit else None), self.restored
+        self.restored = {}
+        async for chunk in self._brought_up(list(chunks(left, alone)), left, highwaters, stop):
             self.active_highwaters.clear()
-            self.active_highwaters.update({tp: ends[tp] - 1 for tp in chunk})
-            if any(left[tp] > 0 for tp in chunk):
-                await self._restore_chunk(chunk)
-            elif self.meter is not None:
-                self.meter.note_start(chunk, {})
+            self.active_highwaters.update({tp: highwaters[tp] for tp in chunk})
+            if self.meter is not None:
+                self.meter.note_start(chunk, self.restored)
+            if self.need_recovery():
+                await self._replay(chunk)
             if self.meter is not None:
                 self.meter.finish(chunk)
             self._complete |= chunk
             pending = pending - chunk
             await self._tell_tables(chunk, pending)
             await self._let_flow(pending, alone)
+            stop.renew()
+        self.restored = {**before, **self.restored}
 
-    async def _restore_chunk(self, chunk: frozenset[Any]) -> None:
-        before, self.restored = self.restored, {}
-        try:
-            await self._restore(chunk, self.active_offsets)
-        finally:
-            found, self.restored = self.restored, {**before, **self.restored}
-        if self.meter is not None:
-            self.meter.note_start(chunk, found)
-        if self.need_recovery():
-            await self._replay(chunk)
+    async def _brought_up(self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any,
+                          stop: Stop) -> AsyncGenerator[frozenset[Any], None]:
+        """Each chunk as soon as all of it was brought up past Faust's loop, as far as it could be."""
+        lacking = {tp for tp, records in left.items() if records > 0}
+        order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
+        while ready := [chunk for chunk in waiting if not chunk & lacking]:
+            yield ready[0]
+            waiting.remove(ready[0])
+        async for tp in self._in_batches(order, self.active_offsets, highwaters, stop):
+            lacking.discard(tp)
+            while ready := [chunk for chunk in waiting if not chunk & lacking]:
+                yield ready[0]
+                waiting.remove(ready[0])
 
     async def _take(self, event: Any) -> None:
         """Only of what is being read: what was fetched for another role is older than the rows by now."""
@@ -289,13 +302,19 @@ class ByState(Recovery):
     async def _replay(self, chunk: frozenset[Any]) -> None:
         """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""
         consumer = self.app.consumer
-        await consumer.seek_wait({tp: _known(self.active_offsets[tp]) + 1 for tp in chunk})
+        await consumer.seek_wait({tp: known(self.active_offsets[tp]) + 1 for tp in chunk})
         self._set_recovery_started()
         self.app.in_recovery = False  # or sources would starve
         self._replayed = chunk
         consumer.resume_partitions(chunk)
+        self.progress.begin({tp: (known(self.active_offsets[tp]) + 1, self.active_highwaters[tp] + 1)
+                             for tp in chunk})
         while self.need_recovery():
             await asyncio.sleep(LOOK_S)
+            for tp in chunk:
+                self.progress.move(tp, known(self.active_offsets[tp]) + 1)
+        for tp in chunk:
+            self.progress.finish(tp)
         self.flush_buffers()
         self._replayed = frozenset()
         self._set_recovery_ended()
@@ -332,34 +351,6 @@ class ByState(Recovery):
             app.on_rebalance_end()
             logger.info("Worker ready")
 
-    async def _follow(self, fresh: set[Any]) -> None:
-        """Read the changelogs of ``fresh`` from where their copies end."""
-        consumer = self.app.consumer
-        if fresh:
-            firsts, ends = await self._firsts(fresh), await self._ends(fresh)
-            for tp in fresh:
-                self.standby_offsets[tp] = max(_known(self.standby_offsets[tp]), firsts[tp] - 1)
-                self.standby_highwaters[tp] = ends[tp] - 1
-            start = {tp: _known(self.standby_offsets[tp]) + 1 for tp in fresh}
-            await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
-            self._followed |= fresh
-        consumer.resume_partitions(self.standby_tps)
-        if read_or_default(self.app, SNAPSHOTS) and fresh:
-            self.add_future(self._exchange_standbys(self._generation_id))
-
-    async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:
-        return await self._ask("Ends of changelogs", tps, "end_offsets")
-
-    async def _firsts(self, tps: Collection[Any]) -> dict[Any, int]:
-        return await self._ask("Beginnings of changelogs", tps, "beginning_offsets")
-
-    async def _ask(self, what: str, tps: Collection[Any], question: str) -> dict[Any, int]:
-        """Of the broker itself: under ``exactly_once`` the consumer knows only the ends that it has read."""
-        thread = self.app.consumer._thread
-        ask = getattr(thread._ensure_consumer(), question)
-        found = await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
-        return {tp: found[tp] for tp in tps}
-
 
 class TablesByState(TableManager):
     """Of the app's table manager: its recovery goes by state."""
@@ -377,10 +368,6 @@ class TablesByState(TableManager):
         """Everything is given up."""
         self.recovery.stop_taking_on()
         super().on_partitions_revoked(revoked)
-
-
-def _known(offset: int | None) -> int:
-    return -1 if offset is None else offset
 
 
 def _open(store: Any, partition: int) -> None:

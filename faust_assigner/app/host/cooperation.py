@@ -56,7 +56,8 @@ _COORDINATOR: Final = rows_of(
 
 _CLIENT: Final = (
     *rows_of("aiokafka.consumer.fetcher:Fetcher",
-             ("_records", "set in __init__", "cooperative", "buffers of partitions that went", _FLIGHT),
+             ("_records", "set in __init__", "cooperative restore",
+              "buffers of partitions that went, records as they are parsed", _FLIGHT),
              ("_notify", "(self, future)", "cooperative", "wakes the fetcher after a change", _FLOWS),
              ("_wait_consume_future", "set in __init__", "cooperative", "what the fetcher waits for", _FLOWS),
              ("_fetch_max_wait_ms", "set in __init__", "cooperative", "how long a broker may hold a fetch",

@@ -41,6 +41,8 @@ _PENDING = _LOST + "a_fetch_under_way_takes_no_records_of_paused_partitions"
 _OVERTAKEN = _LOST + "a_recovery_overtaken_by_a_rebalance_starts_no_flow"
 _UNREADABLE = _LOST + "recovery_ends_although_the_last_record_cannot_be_read"
 _RESTORED = _RESTORE + "a_restored_offset_is_what_recovery_goes_on_from"
+_REPLAYED = _SNAPSHOT + "a_replay_in_batches_equals_the_model"
+_DECODED = "tests/unit/app/restore/test_decoding.py::test_together_they_decode_as_one_by_one"
 _EXCHANGED = _SNAPSHOT + "a_standby_far_behind_is_exchanged_for_a_snapshot"
 _ABORTED = _WHOLE + "what_a_revocation_leaves_half_done_is_aborted"
 _BATCHES = _WHOLE_BATCHES + "what_a_batch_sends_is_in_the_transaction_that_commits_its_records"
@@ -326,6 +328,12 @@ _ELSEWHERE: Final = (
           _LOST + "a_changelog_record_of_no_table_of_ours_is_left_out")),
 )
 
+_SERIALIZERS: Final = rows_of(
+    "faust.serializers.registry:Registry",
+    ("_serializer", "(self, typ, *alt)", "restore", "how the values of a changelog are written", _DECODED),
+    ("_prepare_payload", "(self, typ, value)", "restore", "whether a value fits its table", _DECODED),
+)
+
 _AIOKAFKA: Final = (
     *rows_of("aiokafka:AIOKafkaConsumer",
          ("_coordinator", "set in __init__", "assignor driver_assignor ledger follow_up",
@@ -346,6 +354,14 @@ _AIOKAFKA: Final = (
           _FOLLOW + "a_round_that_has_begun_is_not_asked_for_again"),
          ("_perform_assignment", "async (self, response)", "driver_assignor",
           "replaced: metadata is read with care first", _GUARD)),
+    *rows_of("aiokafka.consumer.fetcher:Fetcher",
+             ("_proc_fetch_request", "async (self, assignment, node_id, request)", "restore",
+              "overridden: a replay's records stay as they are parsed", _REPLAYED)),
+    *rows_of("aiokafka.consumer.fetcher:PartitionRecords",
+             ("_consumer_record", "(self, tp, record)", "restore",
+              "replaced: no object is made of each record", _REPLAYED)),
+    *rows_of("aiokafka.consumer.fetcher:FetchResult",
+             ("_partition_records", "set in __init__", "restore", "where a record is made", _REPLAYED)),
     *rows_of("aiokafka:AIOKafkaProducer",
          ("_txn_manager", "set in __init__", "repairs", "whether a transaction is open", _ABORTED)),
     *rows_of("aiokafka.producer.transaction_manager:TransactionManager",
@@ -353,5 +369,5 @@ _AIOKAFKA: Final = (
 )
 
 TOUCHES: Final[tuple[Touch, ...]] = (
-    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_AIOKAFKA, *TROUBLES,
-    *COOPERATION, *READS)
+    *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_SERIALIZERS,
+    *_AIOKAFKA, *TROUBLES, *COOPERATION, *READS)

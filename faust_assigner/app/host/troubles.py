@@ -143,7 +143,7 @@ TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of("aiokafka:AIOKafkaConsumer",
         ("_closed", "set in __init__", "repairs",
          "whether it has been stopped", _WATCHED),
-        ("_fetcher", "set in __init__", "repairs",
+        ("_fetcher", "set in __init__", "repairs restore",
          "whether it fetches", _WATCHED),
     ),
     *rows_of("aiokafka.consumer.group_coordinator:GroupCoordinator",

@@ -14,17 +14,21 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiokafka import TopicPartition
 from mode import get_logger
 
-from faust_assigner.app.restore.batched_replay import run_until_stopped, write_in_batches
-from faust_assigner.app.restore.unreadable import Reason, Unreadable
+from faust_assigner.app.restore.batched_replay import replay, run_until_stopped, to_batch, whole
+from faust_assigner.app.restore.decoding import ANYTHING, Decoding
+from faust_assigner.app.restore.pace import Pace
+from faust_assigner.app.restore.progress import Progress
+from faust_assigner.app.restore.unreadable import Unreadable
 from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.changelog import Extent, changelogs, extents_of
@@ -57,6 +61,9 @@ class Settings:
     folder: Path
     #: Told of records that do not decode.
     unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
+    #: How much of a core it takes beside streams that flow, and who is told how far it is.
+    pace: Pace = field(default_factory=Pace)
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,8 @@ class Cold:
     offset: int
     highwater: int
     takes_files: bool
-    #: Why a record of its changelog may not be in the table.
-    reason: Reason = lambda record: None
+    #: How records of its changelog decode: those that do not are left out.
+    decoding: Decoding = ANYTHING
 
 
 @dataclass(frozen=True)
@@ -98,11 +105,16 @@ class Stop:
 
     def __init__(self, seconds: float | None = None) -> None:
         self._event = threading.Event()
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._seconds, self._deadline = seconds, None if seconds is None else time.monotonic() + seconds
 
     def set(self) -> None:
         """From now on the answer is yes."""
         self._event.set()
+
+    def renew(self) -> None:
+        """The worker was not silent: its time begins again."""
+        if self._seconds is not None:
+            self._deadline = time.monotonic() + self._seconds
 
     def __call__(self) -> bool:
         """Whether to end now."""
@@ -110,26 +122,116 @@ class Stop:
         return late or self._event.is_set()
 
 
-def bring_up(settings: Settings, partitions: Sequence[Cold], stop: Stop) -> dict[TopicPartition, Restored]:
-    """Restore and replay ``partitions``; returns how far each came. Runs in a thread, never raises."""
-    started = time.time()
+def bring_up(
+    settings: Settings, partitions: Sequence[Cold], stop: Stop,
+    told: Callable[[Restored], None] = lambda restored: None,
+) -> dict[TopicPartition, Restored]:
+    """Restore and replay ``partitions`` in this order, a few at a time; returns how far each came.
+
+    ``told`` hears of each as it is done with, whether its end was reached or not. Runs in a thread, never
+    raises.
+    """
     partitions = _with_committed_ends(settings, partitions, stop)
-    done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started, started,
-                              cold.offset, cold.offset, 0) for cold in partitions}
-    empty = [cold for cold in partitions if done[cold.tp].source == REPLAY and cold.takes_files]
+    job = _Job(settings, partitions, stop, told)
     # A thread is never cancelled: a CancelledError that arrives here is some client's own.
-    if settings.snapshots and empty:
+    with ThreadPoolExecutor(PARALLEL_RESTORES, "faust-assigner-restore") as pool:
         try:
-            done |= from_snapshots(settings, empty, stop)
+            job.begin_snapshots(pool)
         except (Exception, asyncio.CancelledError) as error:
             logger.warning("No snapshots, tables are replayed: %r", error)
-    if settings.batched and not stop():
         try:
-            done |= _replay(settings, partitions, done, stop)
+            run_until_stopped(replay(settings.connection, job, stopped=stop, pace=settings.pace,
+                                     isolation_level=settings.isolation_level), stop)
         except (Exception, asyncio.CancelledError) as error:
             logger.log(logging.INFO if stop() else logging.WARNING,
                        "Batched replay gave up, Faust's own continues: %r", error)
-    return done
+    return job.end()
+
+
+class _Job:
+    """What one thread brings up: each partition takes its snapshot, if there is one, then it is read."""
+
+    def __init__(self, settings: Settings, partitions: Sequence[Cold], stop: Stop,
+                 told: Callable[[Restored], None]) -> None:
+        self._settings, self._stop, self._told = settings, stop, told
+        started = self._began = time.time()
+        self._colds = {cold.tp: cold for cold in partitions}
+        self._waiting = list(partitions)
+        self._snapshots: dict[TopicPartition, Future[Restored | None]] = {}
+        self._done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started,
+                                        started, cold.offset, cold.offset, 0) for cold in partitions}
+        settings.progress.begin({cold.tp: (cold.offset + 1, cold.highwater + 1) for cold in partitions})
+
+    def begin_snapshots(self, pool: ThreadPoolExecutor) -> None:
+        """Let those that are empty take theirs, four at a time and in their order."""
+        empty = [cold for cold in self._waiting
+                 if self._done[cold.tp].source == REPLAY and cold.takes_files]
+        if self._settings.snapshots and empty:
+            finder = Finder(self._settings, [cold.tp for cold in empty], self._stop)
+            for cold in empty:
+                self._snapshots[cold.tp] = pool.submit(
+                    from_snapshot, self._settings, finder, cold, self._stop)
+
+    @property
+    def tps(self) -> Collection[TopicPartition]:
+        """All there are."""
+        return self._colds.keys()
+
+    def is_over(self) -> bool:
+        """Whether each has had its turn."""
+        return not self._waiting
+
+    def begin(self) -> tuple[TopicPartition, Extent] | None:
+        """The first whose snapshot is here, if it waits for one, and that still lacks something."""
+        for cold in tuple(self._waiting):
+            snapshot = self._snapshots.get(cold.tp)
+            if snapshot is not None and not snapshot.done():
+                continue
+            self._waiting.remove(cold)
+            if snapshot is not None and (restored := snapshot.result()) is not None:
+                self._done[cold.tp] = restored
+                self._settings.progress.move(cold.tp, restored.end_offset + 1)
+            first = self._done[cold.tp].end_offset + 1
+            if self._settings.batched and first <= cold.highwater:
+                # Worth it even for one record, Faust's loop takes a second or two.
+                return cold.tp, Extent(first, cold.highwater + 1)
+            self._tell(cold.tp)
+        return None
+
+    def write(self, tp: TopicPartition, records: Sequence[Any], position: int) -> None:
+        """Records and the offset behind them, in one batch."""
+        cold, before = self._colds[tp], self._done[tp]
+        batch, refused = to_batch(records, position, cold.decoding, partial(whole, tp))
+        cold.database.write(batch)
+        self._done[tp] = replace(
+            before, ended=time.time(), end_offset=position - 1,
+            replayed=before.replayed + position - 1 - before.end_offset,
+            replayed_bytes=before.replayed_bytes + sum(
+                len(record.key or b"") + len(record.value or b"") for record in records))
+        self._settings.unreadable(tp, refused)
+        self._settings.progress.move(tp, position)
+
+    def finish(self, tp: TopicPartition) -> None:
+        """Its end is reached."""
+        self._tell(tp)
+
+    def _tell(self, tp: TopicPartition) -> None:
+        self._colds.pop(tp)
+        self._settings.progress.finish(tp)
+        self._told(self._done[tp])
+
+    def end(self) -> dict[TopicPartition, Restored]:
+        """All of them, the rest told as it is."""
+        for tp, snapshot in self._snapshots.items():
+            # What came too late to be read on from is there all the same.
+            restored = snapshot.result() if tp in self._colds else None
+            if restored is not None and restored.end_offset > self._done[tp].end_offset:
+                self._done[tp] = restored
+        for tp in tuple(self._colds):
+            self._tell(tp)
+        if records := sum(restored.replayed for restored in self._done.values()):
+            logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - self._began)
+        return self._done
 
 
 def _with_committed_ends(
@@ -148,14 +250,12 @@ def _with_committed_ends(
     return [replace(cold, highwater=ends[cold.tp].end - 1) for cold in partitions]
 
 
-def from_snapshots(
-    settings: Settings, partitions: Sequence[Cold], stop: Stop,
-) -> dict[TopicPartition, Restored]:
-    """Ingest the newest acceptable snapshot of each empty database; those that got none are absent."""
-    finder = Finder(settings, [cold.tp for cold in partitions], stop)
-
-    def restore(cold: Cold) -> Restored | None:
-        started = time.time()
+def from_snapshot(
+    settings: Settings, finder: Finder, cold: Cold, stop: Callable[[], bool],
+) -> Restored | None:
+    """Ingest the newest acceptable snapshot into an empty database; None if there is none. Never raises."""
+    started = time.time()
+    try:
         with scratch_folder(settings) as folder:
             found = None if stop() else finder.fetch(cold.tp, Path(folder))
             if found is None or stop():
@@ -164,22 +264,13 @@ def from_snapshots(
             if not is_empty(cold.database):  # a check made late is a check that holds
                 return None
             ingest(cold.database, paths, move=ours)
-        logger.info("Restored %s-%d from snapshot %s: %d keys, %d bytes in %.2f s", cold.tp.topic,
-                    cold.tp.partition, manifest.snapshot_id, manifest.keys, manifest.bytes,
-                    time.time() - started)
-        return Restored(cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1,
-                        manifest.bytes)
-
-    def attempt(cold: Cold) -> Restored | None:
-        try:
-            return restore(cold)
-        except Exception as error:
-            logger.warning("%s-%d is replayed, its snapshot failed: %s", cold.tp.topic,
-                           cold.tp.partition, error)
-            return None
-
-    with ThreadPoolExecutor(PARALLEL_RESTORES, "faust-assigner-restore") as pool:
-        return {restored.tp: restored for restored in pool.map(attempt, partitions) if restored}
+    except (Exception, asyncio.CancelledError) as error:
+        logger.warning("%s-%d is replayed, its snapshot failed: %s", cold.tp.topic, cold.tp.partition, error)
+        return None
+    logger.info("Restored %s-%d from snapshot %s: %d keys, %d bytes in %.2f s", cold.tp.topic,
+                cold.tp.partition, manifest.snapshot_id, manifest.keys, manifest.bytes,
+                time.time() - started)
+    return Restored(cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1, manifest.bytes)
 
 
 class Finder:
@@ -209,28 +300,6 @@ class Finder:
                            manifest.snapshot_id, reason)
         logger.info("%s-%d: no snapshot to restore from", tp.topic, tp.partition)
         return None
-
-
-def _replay(
-    settings: Settings, partitions: Sequence[Cold], done: Mapping[TopicPartition, Restored],
-    stop: Callable[[], bool],
-) -> dict[TopicPartition, Restored]:
-    """Read what is left in batches; worth it even for one record, Faust's loop takes a second or two."""
-    left = {cold.tp: cold for cold in partitions if cold.highwater > done[cold.tp].end_offset}
-    records = sum(cold.highwater - done[tp].end_offset for tp, cold in left.items())
-    if not records:
-        return {}
-    spans = {tp: Extent(done[tp].end_offset + 1, cold.highwater + 1) for tp, cold in left.items()}
-    began = time.time()
-    reached = write_in_batches(
-        settings.connection, {tp: cold.database for tp, cold in left.items()}, spans, stopped=stop,
-        isolation_level=settings.isolation_level, reasons={tp: cold.reason for tp, cold in left.items()},
-        unreadable=settings.unreadable)
-    logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - began)
-    return {
-        tp: replace(done[tp], ended=time.time(), end_offset=offset,
-                    replayed=offset - done[tp].end_offset, replayed_bytes=read_bytes)
-        for tp, (offset, read_bytes) in reached.items()}
 
 
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:

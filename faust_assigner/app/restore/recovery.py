@@ -14,17 +14,19 @@ Settings: ``SNAPSHOTS`` and ``BATCHED_REPLAY`` of :mod:`faust_assigner.settings.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from faust.types import TP
-from mode import get_logger
+from mode import Service, get_logger
 
 from faust_assigner.app.repairs.fetching import mixed, own_recovery
 from faust_assigner.app.restore.bring_up import (
@@ -39,9 +41,13 @@ from faust_assigner.app.restore.bring_up import (
     scratch_folder,
     sweep_scratch,
 )
-from faust_assigner.app.restore.unreadable import reason_of, unreadable_of
+from faust_assigner.app.restore.decoding import decoding_of
+from faust_assigner.app.restore.metrics import Gauges
+from faust_assigner.app.restore.pace import Pace
+from faust_assigner.app.restore.progress import Progress
+from faust_assigner.app.restore.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
-from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
+from faust_assigner.settings.table import BATCHED_REPLAY, RESTORE_SHARE, SNAPSHOTS
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
@@ -57,6 +63,8 @@ logger = get_logger(__name__)
 SETTLE_TIMEOUT_S = 15.0
 #: The consumer is silent while we restore: after half of max.poll.interval Faust's loop takes over.
 SILENT_SHARE = 0.5
+#: Seconds between two looks at how far a restore is.
+TELL_S = 0.5
 
 
 def install(app: Any) -> None:
@@ -118,6 +126,7 @@ class RestoringRecovery(Recovery):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.restored = {}
+        self.progress = Progress()
         self._stop = Stop()
         self._working = set()
         self._patient = False
@@ -158,29 +167,85 @@ class RestoringRecovery(Recovery):
         await self.settle()
         await super().on_stop()
 
+    # -- how far it is
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _tell_progress(self) -> None:
+        gauges, was_idle = Gauges(self.app), True
+        while not self.should_stop:
+            await self.sleep(TELL_S)
+            idle = self.progress.is_idle
+            if idle and was_idle:
+                continue
+            gauges.set(self.progress.figures())
+            if line := self.progress.end() if idle else self.progress.line():
+                logger.info("%s", line)
+            if idle:
+                gauges.set(self.progress.figures())
+            was_idle = idle
+
     # -- active partitions
 
     async def _restore(self, tps: frozenset[TP], offsets: Any) -> None:
-        settings = settings_of(self.app)
-        if not settings.snapshots and not settings.batched:
-            return
-        partitions = [cold for tp in sorted(tps) if (cold := self._cold(tp, offsets)) is not None]
-        if not partitions:
-            return
         limit = self.app.conf.broker_max_poll_interval
-        self._stop = stop = Stop(limit * SILENT_SHARE if limit else None)
-        self.restored = await self._in_thread(bring_up, settings, partitions, stop)
-        for tp, restored in self.restored.items():
-            offsets[tp] = max(offsets[tp], restored.end_offset)
-            # Faust crashes on an offset beyond the highwater it was told, which is old by now, or
-            # under transactions not known before the first fetch.
-            self.active_highwaters[tp] = max(self.active_highwaters[tp], restored.end_offset)
+        stop = Stop(limit * SILENT_SHARE if limit else None)
+        async for _ in self._in_batches(sorted(tps), offsets, self.active_highwaters, stop):
+            pass
 
-    def _cold(self, tp: TP, offsets: Any) -> Cold | None:
+    async def _in_batches(self, tps: Sequence[TP], offsets: Any, highwaters: Any,
+                          stop: Stop) -> AsyncGenerator[TP, None]:
+        """Bring up ``tps`` in this order in a thread; each, once it is done with, at its end or not.
+
+        ``offsets`` say then how far it came. The thread goes on when the generator is closed, until ``stop``.
+        """
+        settings = replace(settings_of(self.app), progress=self.progress, pace=self._pace())
+        usable = settings.snapshots or settings.batched
+        colds = [cold for tp in tps if usable and (cold := self._cold(tp, offsets, highwaters)) is not None]
+        ours = {TP(*cold.tp) for cold in colds}
+        for tp in tps:
+            if tp not in ours:
+                yield tp  # by Faust's loop alone
+        if not colds:
+            return
+        self._stop = stop
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[Restored | None]()
+
+        def tell(restored: Restored | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(told.put_nowait, restored)
+
+        def work() -> None:
+            try:
+                for restored in bring_up(settings, colds, stop, tell).values():
+                    tell(restored)
+            finally:
+                tell(None)
+
+        working = asyncio.ensure_future(self._in_thread(work))
+        while (restored := await told.get()) is not None:
+            tp = TP(*restored.tp)
+            if tp in ours:
+                ours.discard(tp)
+                self._note(tp, restored, offsets, highwaters)
+                yield tp
+        await working
+
+    def _pace(self) -> Pace:
+        app = self.app
+        return Pace(read_or_default(app, RESTORE_SHARE), lambda: int(app.monitor.messages_received_total))
+
+    def _note(self, tp: TP, restored: Restored, offsets: Any, highwaters: Any) -> None:
+        self.restored[tp] = restored
+        offsets[tp] = max(offsets[tp], restored.end_offset)
+        # Faust crashes on an offset beyond the highwater it was told, which is old by now, or
+        # under transactions not known before the first fetch.
+        highwaters[tp] = max(highwaters[tp], restored.end_offset)
+
+    def _cold(self, tp: TP, offsets: Any, highwaters: Any) -> Cold | None:
         """The partition as a task for us, or None: nothing to read, or a store that is not ours to write."""
         table = self.tp_to_table[tp]
         store = table.data
-        highwater, offset = self.active_highwaters[tp], offsets[tp]
+        highwater, offset = highwaters[tp], offsets[tp]
         if not is_writable(store) or table._on_changelog_event is not None:
             return None
         if highwater is None or offset is None or (highwater <= offset and not self.app.in_transaction):
@@ -189,7 +254,7 @@ class RestoringRecovery(Recovery):
         # The earliest offset still in the log counts as read: nothing can be had before it.
         start = offset if persisted is None else max(offset, persisted)
         return Cold(tp, store._db_for_partition(tp.partition), start, highwater, takes_files(store),
-                    reason_of(table))
+                    decoding_of(table))
 
     # -- standbys
 

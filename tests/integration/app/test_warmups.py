@@ -62,6 +62,8 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
         for name in WORKERS:
             fleet.start(name)
         load.start()
+        for name in WORKERS:
+            share_of(fleet, name, partitions // len(WORKERS))  # on a busy machine they do not start together
         fleet.settle(workers=len(WORKERS), quiet_s=1.0)
         generation = fleet.generation()
         fleet.start(NEWCOMER)

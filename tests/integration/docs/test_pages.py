@@ -191,6 +191,7 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/broker.md": (plain, has("broker-data")),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
     "docs/how-to/plain-consumers.md": (with_group, nothing),
+    "docs/how-to/recovery.md": (plain, nothing),
     "docs/how-to/service.md": (for_the_service, is_drained),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),

@@ -163,8 +163,7 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
                   standbys=numbers_of(app.assignor.assigned_standbys(), changelog))
     recovery = app.tables.recovery
 
-    def tell_replay(tps: Any, offsets: Any) -> None:
-        ends = recovery.active_highwaters
+    def tell_replay(tps: Any, offsets: Any, ends: Any) -> None:
         journal.write("recovery", generation=generation_of(app), replay={
             tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
             for tp in sorted(tps) if tp.topic == changelog})
@@ -174,19 +173,19 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
 
         def telling(consumer: Any, tps: Any, offsets: Any, title: str) -> Any:
             if title == "active":
-                tell_replay(tps, offsets)
+                tell_replay(tps, offsets, recovery.active_highwaters)
             return build(consumer, tps, offsets, title)
 
         recovery._build_offsets = telling
-    if hasattr(recovery, "_restore_actives") and "_restore" not in vars(recovery):
-        restore = recovery._restore
+    if hasattr(recovery, "_restore_actives") and "_in_batches" not in vars(recovery):
+        bring_up = recovery._in_batches
 
-        async def telling_too(tps: Any, offsets: Any) -> None:
-            if recovery.is_flowing:
-                tell_replay(tps, offsets)
-            await restore(tps, offsets)
+        def telling_too(tps: Any, offsets: Any, highwaters: Any, stop: Any) -> Any:
+            if recovery.is_flowing and offsets is recovery.active_offsets:
+                tell_replay(tps, offsets, highwaters)
+            return bring_up(tps, offsets, highwaters, stop)
 
-        recovery._restore = telling_too
+        recovery._in_batches = telling_too
 
 
 @app.on_rebalance_complete.connect

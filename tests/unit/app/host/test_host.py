@@ -150,9 +150,10 @@ def _hosts() -> dict[str, tuple[type, ...]]:
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
             "HandsOver": (driver.Consumer,), "LetsGo": (TransactionManager,), "ByState": (Recovery,),
+            "Follows": (Recovery,),
             "TablesByState": (TableManager,), "CooperativeCoordinator": (GroupCoordinator,),
             "PromptFetcher": (Fetcher,), "ReadsRouter": (Router,), "ScopedStore": (rocksdb.Store,),
-            "ScopedTable": (Collection,)}
+            "ScopedTable": (Collection,), "BareFetcher": (Fetcher,)}
 
 
 HOSTS = _hosts()

@@ -16,7 +16,8 @@ from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
 
 from faust_assigner.app.restore.batched_replay import run_until_stopped, to_batch
-from faust_assigner.app.restore.unreadable import UnreadableRecords, reason_of
+from faust_assigner.app.restore.decoding import ANYTHING, decoding_of
+from faust_assigner.app.restore.unreadable import UnreadableRecords
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 
@@ -43,7 +44,7 @@ async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) 
     """A row of that kind would end the agent that reads it; the last readable one of its key stays."""
     batch, refused = to_batch(records(
         (b'"anna"', b"1"), (b'"anna"', b"{no json"), (b'"ben"', b"2"), (b"{no json", b"3"), (None, b"4"),
-        (b'"ben"', b'"no number"')), 6, reason_of(totals))
+        (b'"ben"', b'"no number"')), 6, decoding_of(totals))
     database.write(batch)
     assert dict(database.items()) == {b'"anna"': b"1", b'"ben"': b"2", OFFSET_KEY: b"5"}
     assert [offset for offset, *_ in refused] == [1, 3, 4, 5]
@@ -52,9 +53,9 @@ async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) 
 
 def test_only_none_deletes_a_row(database: Any) -> None:
     """An empty value is a value: a set of flags, an empty text."""
-    batch, refused = to_batch(records((b"empty", b""), (b"gone", b"1"), (b"gone", None)), 3, lambda _: None)
+    batch, refused = to_batch(records((b"empty", b""), (b"gone", b"1"), (b"gone", None)), 3, ANYTHING)
     database.write(batch)
-    assert (database.get(b"empty"), database.get(b"gone"), refused) == (b"", None, [])
+    assert (database.get(b"empty"), database.get(b"gone"), list(refused)) == (b"", None, [])
 
 
 def test_unreadable_records_are_counted_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     base = type(service).__mro__[2]
     monkeypatch.setattr(base, "_build_offsets", build_offsets)
     monkeypatch.setattr(RestoringRecovery, "_cold",
-                        lambda self, tp, offsets: Cold(TopicPartition(*tp), None, -1, 9, True))
+                        lambda self, tp, offsets, highwaters: Cold(TopicPartition(*tp), None, -1, 9, True))
     monkeypatch.setattr(recovery, "settings_of",
                         lambda app: Settings("somewhere", True, {}, "read_uncommitted", None))  # type: ignore[arg-type]
     return service
@@ -47,7 +47,7 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def answer(offset: int) -> Any:
     """A restore that brings the partition to ``offset``."""
-    return lambda settings, partitions, stop: {
+    return lambda settings, partitions, stop, told: {
         HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)}
 
 
@@ -118,7 +118,7 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     """Its databases may be another's a moment later."""
     begun, ended = threading.Event(), threading.Event()
 
-    def until_stopped(settings: Any, partitions: Any, stop: Any) -> dict[TP, Restored]:
+    def until_stopped(settings: Any, partitions: Any, stop: Any, told: Any) -> dict[TP, Restored]:
         begun.set()
         while not stop():
             time.sleep(0.01)
