@@ -25,6 +25,7 @@ from xml.etree import ElementTree
 from faust_assigner.maven import cache_dir
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
+from tests.suites import librdkafka
 from tests.suites.catalogue import SETTINGS, SUITES, Suite
 from tests.suites.expected_list import differences, read
 
@@ -108,13 +109,18 @@ def _run_go(suite: Suite, sources: Path, variables: Mapping[str, str], more: lis
 def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> Outcomes:
     """Run it with ``more`` arguments; what each test came to."""
     suite = SUITES[name]
-    python = environment(name, suite) if suite.requirements else None
+    python = environment(name, suite) if suite.runner == "pytest" else Path()
     with broker(kind, {**SETTINGS, **suite.settings}) as bootstrap:
         words = {"bootstrap": bootstrap, "protocol": protocol}
         variables = {**os.environ, **{k: v.format(**words) for k, v in suite.environment.items()}}
-        if python is None:
-            return _run_go(suite, sources, variables, more)
-        return _run_pytest(python, suite, sources, variables, more)
+        match suite.runner:
+            case "go":
+                return _run_go(suite, sources, variables, more)
+            case "librdkafka":
+                logs = Path("build") / "suites" / f"{name}-{protocol}-{kind}"
+                return librdkafka.run(suite, sources, bootstrap, protocol, more, logs)
+            case _:
+                return _run_pytest(python, suite, sources, variables, more)
 
 
 def main(arguments: list[str]) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.subscriptions import Topics
@@ -262,7 +263,10 @@ class ConsumerGroup(Migration):
             return
         session = self.limits.session_timeout_ms if said.classic is None else said.classic.session_timeout_ms
         self.timers.set(Purpose.SESSION, member_id, self._now + session)
-        if said.classic is None and self.book.at(member_id).state is MemberState.UNREVOKED:
+        stood = self.book.at(member_id)
+        # Who is away gives nothing up, and has the whole session to come back in.
+        revokes = stood.state is MemberState.UNREVOKED and stood.epoch != AWAY
+        if said.classic is None and revokes:
             self.timers.set(Purpose.REBALANCE, member_id, self._now + said.rebalance_timeout_ms)
 
     def _catalogue_changed(self, event: CatalogueChanged) -> None:

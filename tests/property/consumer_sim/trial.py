@@ -268,7 +268,9 @@ class Trial:
                 "B8: replaying is not living",
                 _differences(before.records, after),
             )
-            unrevoked = [m for m, me in after.members.items() if me.state == "unrevoked_partitions"]
+            unrevoked = [
+                m for m, me in after.members.items() if me.state == "unrevoked_partitions" and me.epoch != -2
+            ]
             self.model.restarted(self.now, unrevoked)
             self.model.computed_at = None
 

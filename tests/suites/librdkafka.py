@@ -1,0 +1,110 @@
+"""librdkafka's own test runner: built from its checkout in a copy, each of its tests as a process of its own.
+
+Its README: ``./configure && make && make -C tests``, then ``TESTS=0030 ./run-test.sh -p1 -Q`` beside a ``test.conf``
+with the brokers. Some tests call Kafka's scripts below KAFKA_PATH, which are made here of Kafka's jars.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from faust_assigner.maven import cache_dir
+from faust_assigner.testing.kafka import KAFKA_VERSION, kafka_jars
+from tests.suites.catalogue import Suite
+
+PATIENCE_S = 400.0
+AT_ONCE = 3
+WORDS = {"PASSED": "passed", "SKIPPED": "skipped", "DNS": "skipped"}  # all others have failed
+KNOWN_ISSUES = ("0028_long_topicnames", "0047_partial_buf_tmout")  # marked so by the suite; run when asked to
+SCRIPTS: Mapping[str, str] = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-run-class.sh": "",
+}
+
+
+def built(suite: Suite, sources: Path) -> Path:
+    """The folder ``tests`` of a built copy, kept in the cache; minutes on first use."""
+    home = cache_dir() / "suites" / re.sub(r"\W+", "-", suite.revision)
+    if not (home / "ready").exists():
+        print(f"Building {home}", flush=True)
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(sources, home, ignore=shutil.ignore_patterns(".git", "*.o", "*.a", "*.so", "*.so.1", "test-runner"))
+        jobs = f"-j{os.cpu_count()}"
+        for command in (["./configure", "--disable-gssapi", "--disable-curl"], ["make", jobs, "libs"],
+                        ["make", "-C", "tests", jobs, "test-runner"]):
+            subprocess.run(command, cwd=home, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (home / "ready").touch()
+    return home / "tests"
+
+
+def kafka_path(folder: Path) -> Path:
+    """What KAFKA_PATH shall be: ``bin`` with the scripts that are called, ``libs`` with Kafka's jars."""
+    (folder / "bin").mkdir()
+    (folder / "libs").symlink_to(kafka_jars())
+    for name, main_class in SCRIPTS.items():
+        script = folder / "bin" / name
+        script.write_text(
+            f'#!/bin/sh\nexec java -Xmx256m -cp "$CLASSPATH:{kafka_jars()}/*" {main_class} "$@"\n'
+        )
+        script.chmod(0o755)
+    return folder
+
+
+def reported(text: str) -> dict[str, str]:
+    """Name -> passed, failed or skipped of the runner's report, which is not always sound JSON."""
+    states = re.findall(r'"name": "(\d{4}_\w+)", "state": "(\w+)"', text)
+    return {name: WORDS.get(state, "failed") for name, state in states}
+
+
+def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], folder: Path) -> str:
+    """What one test came to: NAME, or NAME/SUBTEST; one that gives no report has failed."""
+    name, _, subtest = item.partition("/")
+    report = folder / (item.replace("/", "-") + ".json")
+    chosen = {**variables, "TESTS": name[:4], "TEST_REPORT": str(report)}
+    if subtest:
+        chosen["SUBTESTS"] = f"{subtest}:"
+    with open(folder / (report.stem + ".log"), "wb") as log:
+        running = subprocess.Popen(
+            ["./test-runner", "-p1", *suite.arguments, *(["-k"] if name in KNOWN_ISSUES else [])], cwd=runner, env=chosen,
+            stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            running.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)  # its children too, which it starts for Kafka's scripts
+            running.wait()
+    came = reported(report.read_text(errors="replace")).get(name, "failed") if report.exists() else "failed"
+    print(f"{came:8} {item}", flush=True)
+    return came
+
+
+def run(
+    suite: Suite, sources: Path, bootstrap: str, protocol: str, more: list[str], logs: Path | None = None,
+) -> dict[str, str]:
+    """Every test whose name has one of ``more`` in it (all of them without); ``logs`` keeps what each said."""
+    runner = built(suite, sources)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (logs or Path(scratch)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        conf = Path(scratch) / "test.conf"
+        conf.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.topic.random=true\n")
+        home = Path(scratch) / "kafka"
+        home.mkdir()
+        variables = {
+            **os.environ, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": KAFKA_VERSION,
+            "TEST_CONSUMER_GROUP_PROTOCOL": protocol, "BROKERS": bootstrap,
+            "KAFKA_PATH": str(kafka_path(home)),
+            "LD_LIBRARY_PATH": f"{runner.parent}/src:{runner.parent}/src-cpp",
+        }
+        items = [item for item in suite.folders if not more or any(word in item for word in more)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            came = pool.map(lambda item: one(runner, item, suite, variables, folder), items)
+            return dict(zip(items, came, strict=True))
