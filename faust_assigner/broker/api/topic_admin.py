@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -65,7 +65,6 @@ async def create_topics(call: Call, request: Any) -> Values:
 
 def _partition_count(call: Call, wanted: Any) -> int:
     """Check the replication or the manual assignment; return the number of partitions (-1: default)."""
-    me = call.node.settings.node_id
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
             raise Refused(ErrorCode.invalid_request, "give either counts or a replica assignment, not both")
@@ -74,8 +73,7 @@ def _partition_count(call: Call, wanted: Any) -> int:
             raise Refused(
                 ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0 without gaps"
             )
-        if any(tuple(a.broker_ids) != (me,) for a in wanted.assignments):
-            raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {me}")
+        _check_replicas(call, wanted.assignments, len(numbers))
         return len(numbers)
     if wanted.replication_factor not in (DEFAULT, 1):
         raise Refused(
@@ -85,6 +83,18 @@ def _partition_count(call: Call, wanted: Any) -> int:
     if wanted.num_partitions == 0 or wanted.num_partitions < DEFAULT:
         raise Refused(ErrorCode.invalid_partitions, "the number of partitions must be above 0")
     return int(wanted.num_partitions)
+
+
+def _check_replicas(call: Call, assignments: Sequence[Any], partitions: int) -> None:
+    """Every partition's only replica is here. Raises Refused."""
+    me = call.node.settings.node_id
+    if len(assignments) != partitions:
+        raise Refused(
+            ErrorCode.invalid_replica_assignment,
+            f"{len(assignments)} assignments for {partitions} new partitions",
+        )
+    if any(tuple(a.broker_ids) != (me,) for a in assignments):
+        raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {me}")
 
 
 async def delete_topics(call: Call, request: Any) -> Values:
@@ -131,11 +141,8 @@ async def create_partitions(call: Call, request: Any) -> Values:
             raise Refused(ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once")
         topic = _existing(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
-        if wanted.assignments is not None and len(wanted.assignments) != added:
-            raise Refused(
-                ErrorCode.invalid_replica_assignment,
-                f"{len(wanted.assignments)} assignments for {added} new partitions",
-            )
+        if wanted.assignments is not None and added > 0:  # else its count is refused below
+            _check_replicas(call, wanted.assignments, added)
         call.node.catalogue.grow(topic, wanted.count, validate_only=request.validate_only)
         return {}
 
