@@ -27,6 +27,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import group_attacks
 from benchmarks.broker_target import HERE, LIMIT_S, Target, felt
 from benchmarks.broker_widest import worst_wait
 from faust_assigner.testing.kafka import KafkaServer, kafka_server
@@ -313,6 +314,7 @@ ATTACKS: dict[str, Attack] = {
     "20,000 fresh group ids": fresh_groups,
     "--host 0.0.0.0": wildcard_host,
     "log of 2,000 refused frames": log_lines,
+    **group_attacks.ATTACKS,
 }
 
 

@@ -23,7 +23,7 @@ from tests.suites.catalogue import Suite
 PATIENCE_S = 400.0
 AT_ONCE = 3
 WORDS = {"PASSED": "passed", "SKIPPED": "skipped", "DNS": "skipped"}  # all others have failed
-KNOWN_ISSUES = ("0028_long_topicnames", "0047_partial_buf_tmout")  # marked so by the suite; run when asked to
+KNOWN_ISSUES = ("0028_long_topicnames",)  # marked so by the suite: run when asked to
 SCRIPTS: Mapping[str, str] = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
@@ -37,11 +37,12 @@ def built(suite: Suite, sources: Path) -> Path:
     if not (home / "ready").exists():
         print(f"Building {home}", flush=True)
         shutil.rmtree(home, ignore_errors=True)
-        shutil.copytree(sources, home, ignore=shutil.ignore_patterns(".git", "*.o", "*.a", "*.so", "*.so.1", "test-runner"))
-        jobs = f"-j{os.cpu_count()}"
-        for command in (["./configure", "--disable-gssapi", "--disable-curl"], ["make", jobs, "libs"],
-                        ["make", "-C", "tests", jobs, "test-runner"]):
-            subprocess.run(command, cwd=home, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        built_before = shutil.ignore_patterns(".git", "*.o", "*.a", "*.so", "*.so.1", "test-runner")
+        shutil.copytree(sources, home, ignore=built_before)
+        jobs, quiet = f"-j{os.cpu_count()}", subprocess.DEVNULL
+        subprocess.run(["./configure", "--disable-gssapi", "--disable-curl"], cwd=home, check=True, stdout=quiet)
+        for what in (["libs"], ["-C", "tests", "test-runner"]):
+            subprocess.run(["make", jobs, *what], cwd=home, check=True, stdout=quiet, stderr=quiet)
         (home / "ready").touch()
     return home / "tests"
 
@@ -72,10 +73,11 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
     chosen = {**variables, "TESTS": name[:4], "TEST_REPORT": str(report)}
     if subtest:
         chosen["SUBTESTS"] = f"{subtest}:"
+    command = ["./test-runner", "-p1", *suite.arguments, *(["-k"] if name in KNOWN_ISSUES else [])]
     with open(folder / (report.stem + ".log"), "wb") as log:
         running = subprocess.Popen(
-            ["./test-runner", "-p1", *suite.arguments, *(["-k"] if name in KNOWN_ISSUES else [])], cwd=runner, env=chosen,
-            stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            command, cwd=runner, env=chosen, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
             running.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -89,13 +91,13 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
 def run(
     suite: Suite, sources: Path, bootstrap: str, protocol: str, more: list[str], logs: Path | None = None,
 ) -> dict[str, str]:
-    """Every test whose name has one of ``more`` in it (all of them without); ``logs`` keeps what each said."""
+    """Every test whose name has one of ``more`` in it (all of them without); ``logs`` keeps what they say."""
     runner = built(suite, sources)
     with tempfile.TemporaryDirectory() as scratch:
         folder = (logs or Path(scratch)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         conf = Path(scratch) / "test.conf"
-        conf.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\ntest.topic.random=true\n")
+        conf.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\n")
         home = Path(scratch) / "kafka"
         home.mkdir()
         variables = {

@@ -25,7 +25,7 @@ from xml.etree import ElementTree
 from faust_assigner.maven import cache_dir
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
-from tests.suites import librdkafka
+from tests.suites import librdkafka, tools
 from tests.suites.catalogue import SETTINGS, SUITES, Suite
 from tests.suites.expected_list import differences, read
 
@@ -119,6 +119,8 @@ def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> 
             case "librdkafka":
                 logs = Path("build") / "suites" / f"{name}-{protocol}-{kind}"
                 return librdkafka.run(suite, sources, bootstrap, protocol, more, logs)
+            case "tools":
+                return tools.run(bootstrap, protocol, more)
             case _:
                 return _run_pytest(python, suite, sources, variables, more)
 
@@ -127,7 +129,7 @@ def main(arguments: list[str]) -> int:
     """Run, print every name with its outcome and the counts; 1 when the kept list says otherwise."""
     parser = argparse.ArgumentParser(prog="tests.suites.run", description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=sorted(SUITES))
-    parser.add_argument("--sources", type=Path, required=True)
+    parser.add_argument("--sources", type=Path, default=Path(), help="its checkout; tools needs none")
     parser.add_argument("--protocol", default="classic", choices=("classic", "consumer", "both"))
     parser.add_argument("--broker", default="ours", choices=("ours", "kafka"))
     chosen, rest = parser.parse_known_args(arguments)

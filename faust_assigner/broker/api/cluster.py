@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
+from faust_assigner.broker.api.operations import OF_CLUSTER, told
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
@@ -26,7 +27,6 @@ CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CONFIG_BYTES: Final = 60  # of one setting in an answer
 BROKER_TYPES: Final = {kafka_name(setting): kafka_type(setting) for setting in fields(Settings)}
-UNKNOWN_OPERATIONS: Final = -(2**31)
 #: (call, resource of the request, what is set) -> what shall be set. Raises Refused.
 Change = Callable[[Call, Any, Mapping[str, str]], dict[str, str]]
 
@@ -40,7 +40,7 @@ def describe_cluster(call: Call, request: Any) -> Values:
         "controller_id": call.node.settings.node_id,
         "brokers": [broker_values(call)],
         "endpoint_type": getattr(request, "endpoint_type", 1),
-        "cluster_authorized_operations": UNKNOWN_OPERATIONS,
+        "cluster_authorized_operations": told(request, "cluster_", OF_CLUSTER),
     }
 
 

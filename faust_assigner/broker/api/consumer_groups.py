@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.operations import OF_GROUP, told
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Partitions
@@ -101,9 +102,11 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 async def consumer_group_describe(call: Call, request: Any) -> Values:
     """Epochs, assignor and members with what they have and shall have. Classic groups are not found here."""
-    groups = []
+    groups, may = [], told(request, "", OF_GROUP)
     for group_id in dict.fromkeys(request.group_ids):
         described = _describe(call, group_id)
+        if described["error_code"] is ErrorCode.none:
+            described = {**described, "authorized_operations": may}
         groups.append(described)
         members = described.get("members", ())
         await call.pace.turn(sum(_size(member) for member in members))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.operations import OF_GROUP, told
 from faust_assigner.coordinator.events import DeleteGroup
 from faust_assigner.coordinator.group import Group
 
@@ -17,9 +18,11 @@ MEMBER_BYTES: Final = 200  # of a member in an answer, its opaque bytes apart
 
 async def describe_groups(call: Call, request: Any) -> Values:
     """State, protocol and members of each group; a group nobody knows is Dead (an error since version 6)."""
-    groups = []
+    groups, may = [], told(request, "", OF_GROUP)
     for group_id in dict.fromkeys(request.groups):
         described = _describe(call, group_id)
+        if described["error_code"] is ErrorCode.none:
+            described = {**described, "authorized_operations": may}
         groups.append(described)
         size = sum(
             len(m["member_metadata"]) + len(m["member_assignment"]) + MEMBER_BYTES

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
+from faust_assigner.broker.api.operations import OF_CLUSTER, OF_TOPIC, told
 from faust_assigner.broker.storage.log import LEADER_EPOCH
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
@@ -17,7 +18,6 @@ from faust_assigner.broker.topics import Refused, Topic
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-UNKNOWN_OPERATIONS: Final = -(2**31)
 PARTITION_BYTES: Final = 40  # of one partition in an answer
 CACHED_TOPICS: Final = 1_000  # longer questions are rare, and would make long keys
 Wanted = tuple[str | None, uuid.UUID | None]
@@ -33,13 +33,16 @@ async def metadata(call: Call, request: Any) -> Encoded:
     if wanted and may_create and node.settings.auto_create_topics_enable:
         await _auto_create(call, wanted)
     host, port = node.address_for(call.peer.local_host())
+    operations = told(request, "topic_", OF_TOPIC)
+    for_cluster = told(request, "cluster_", OF_CLUSTER)
 
     async def make() -> bytes:
         values = {
             "brokers": [broker_values(call)],
             "cluster_id": node.cluster_id,
             "controller_id": node.settings.node_id,
-            "topics": await _topics(call, wanted),
+            "topics": await _topics(call, wanted, operations),
+            "cluster_authorized_operations": for_cluster,
         }
 
         def encode() -> bytes:
@@ -50,7 +53,7 @@ async def metadata(call: Call, request: Any) -> Encoded:
 
     if wanted is not None and len(wanted) > CACHED_TOPICS:
         return Encoded(await make())
-    return Encoded(await node.cached_metadata((call.version, wanted, host, port), make))
+    return Encoded(await node.cached_metadata((call.version, wanted, host, port, operations, for_cluster), make))
 
 
 async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
@@ -65,7 +68,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
                 await call.pace.turn()
 
 
-async def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
+async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) -> list[Values]:
     catalogue = call.node.catalogue
     if wanted is None:
         wanted = [(topic.name, None) for topic in catalogue]
@@ -74,7 +77,7 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
         if topic is not None:
             if (topic.name, None) not in answers:
-                answers[topic.name, None] = _topic(call, topic)
+                answers[topic.name, None] = _topic(call, topic, operations)
                 await call.pace.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
             answers[None, topic_id] = {
@@ -90,12 +93,12 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None) -> list[Values]:
     return list(answers.values())
 
 
-def _topic(call: Call, topic: Topic) -> Values:
+def _topic(call: Call, topic: Topic, operations: int) -> Values:
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "topic_authorized_operations": UNKNOWN_OPERATIONS,
+        "topic_authorized_operations": operations,
         "partitions": [partition_values(call, number) for number in range(len(topic.partitions))],
     }
 

@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.metadata import PARTITION_BYTES, UNKNOWN_OPERATIONS, partition_values
+from faust_assigner.broker.api.metadata import PARTITION_BYTES, partition_values
+from faust_assigner.broker.api.operations import OF_TOPIC
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}  # Kafka's tools bear no null
@@ -42,7 +43,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "name": name,
                 "topic_id": topic.topic_id,
                 "partitions": [{**partition_values(call, number), **NO_ELR} for number in shown],
-                "topic_authorized_operations": UNKNOWN_OPERATIONS,
+                "topic_authorized_operations": OF_TOPIC,
             }
         )
         await call.pace.turn(PARTITION_BYTES * len(shown))

@@ -1,0 +1,30 @@
+"""What a client is told it may do with a resource: every operation, for there is no authorizer to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+NOT_ASKED: Final = -(2**31)
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
+    range(3, 13)  # Kafka's numbers of them
+)
+
+
+def bits(operations: Iterable[int]) -> int:
+    """A set of operations as the answers carry it."""
+    return sum(1 << operation for operation in operations)
+
+
+OF_TOPIC: Final = bits(
+    (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+OF_GROUP: Final = bits((READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
+OF_CLUSTER: Final = bits(
+    (CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+)
+
+
+def told(request: Any, resource: str, operations: int) -> int:
+    """The operations where the request has ``include_{resource}authorized_operations`` set, else NOT_ASKED."""
+    return operations if getattr(request, f"include_{resource}authorized_operations", False) else NOT_ASKED
