@@ -118,7 +118,8 @@ def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> 
                 return _run_go(suite, sources, variables, more)
             case "librdkafka":
                 logs = Path("build") / "suites" / f"{name}-{protocol}-{kind}"
-                return librdkafka.run(suite, sources, bootstrap, protocol, more, logs)
+                names = [n for n in read(name, protocol) if not more or any(word in n for word in more)]
+                return librdkafka.run(names, suite, sources, bootstrap, protocol, logs)
             case "tools":
                 return tools.run(bootstrap, protocol, more)
             case _:

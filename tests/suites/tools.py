@@ -95,7 +95,7 @@ STEPS = (
     _group("delete refused", "--delete --group g", "(?i)not empty", live=True),
     _group("delete-offsets refused", "--delete-offsets --group g --topic t", "(?i)subscribed", live=True),
     _group("describe an empty group", "--describe --group g", r"(?m)^g +t +0 +\d+ +\d+ +\d+ +- +-"),
-    _group("describe no group", "--describe --group none", "does not exist", refused=True),
+    _group("describe no group", "--describe --group none", "Group none not found"),
     _group("reset dry run", f"{RESET} --to-earliest --dry-run", r"(?m)^g +t +0 +0"),
     _group("reset to earliest", f"{RESET} --to-earliest --execute", r"(?m)^g +t +5 +0"),
     _group("reset to latest", f"{RESET} --to-latest --execute", r"(?m)^g +t +0 +\d+"),

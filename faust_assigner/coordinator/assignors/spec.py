@@ -34,8 +34,9 @@ class GroupSpec:
 
     @property
     def size(self) -> int:
-        """Members + partitions: what a computation costs grows with it."""
-        return len(self.members) + sum(t.partitions for t in self.topics.values())
+        """What each member reads, and the partitions: what a computation costs grows with it."""
+        reads = sum(max(1, len(member.topics)) for member in self.members.values())
+        return reads + sum(t.partitions for t in self.topics.values())
 
 
 class Assign(Protocol):

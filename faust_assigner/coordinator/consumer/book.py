@@ -27,6 +27,7 @@ from faust_assigner.coordinator.records import (
     Value,
 )
 
+FIRST_EPOCH: Final = 1  # of a group nobody has joined yet: an epoch of 0 is a member's that joins
 NEWCOMER: Final = CurrentAssignment(0, 0, MemberState.STABLE, {}, {})
 
 
@@ -38,7 +39,7 @@ class Book:
         #: None while no member ever joined. Never falls.
         self.group: GroupEpoch | None = None
         #: Never above the group epoch, and never falls.
-        self.target_epoch = 0
+        self.target_epoch = FIRST_EPOCH
         #: The members, in order of arrival.
         self.members: dict[str, MemberMetadata] = {}
         #: Where each stands; a member without a record stands at epoch 0 with nothing.
@@ -59,8 +60,8 @@ class Book:
 
     @property
     def epoch(self) -> int:
-        """The group epoch, 0 before the first."""
-        return self.group.epoch if self.group is not None else 0
+        """The group epoch; the first member to join makes it 2, as in Kafka."""
+        return self.group.epoch if self.group is not None else FIRST_EPOCH
 
     def at(self, member_id: str) -> CurrentAssignment:
         """Where a member stands."""
@@ -84,7 +85,7 @@ class Book:
             yield Record(self.key(Kind.EPOCH), self.group)
         for member_id, target in self.target.items():
             yield Record(self.key(Kind.TARGET, member_id), TargetAssignment(target))
-        if self.target_epoch:
+        if self.target_epoch != FIRST_EPOCH:
             yield Record(self.key(Kind.TARGET_EPOCH), TargetEpoch(self.target_epoch))
         for member_id, current in self.current.items():
             yield Record(self.key(Kind.CURRENT, member_id), current)
@@ -97,8 +98,8 @@ class Book:
             case Kind.EPOCH, (GroupEpoch() | None) as group:
                 before, self.group = self.group, group
             case Kind.TARGET_EPOCH, (TargetEpoch() | None) as target:
-                before = TargetEpoch(self.target_epoch) if self.target_epoch else None
-                self.target_epoch = target.epoch if target is not None else 0
+                before = TargetEpoch(self.target_epoch) if self.target_epoch != FIRST_EPOCH else None
+                self.target_epoch = target.epoch if target is not None else FIRST_EPOCH
                 self.behind = {m for m in self.members if self._is_behind(m)}
             case Kind.MEMBER, (MemberMetadata() | None) as metadata:
                 before = self.members.get(who)

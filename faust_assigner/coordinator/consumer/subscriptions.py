@@ -6,7 +6,8 @@ allows and no more. Patterns are at most 1 KiB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -45,11 +46,18 @@ def pattern(text: str) -> re2._Regexp:
 
 
 class Topics:
-    """What subscriptions mean in one catalogue; every expression is matched once per catalogue."""
+    """What subscriptions mean in one catalogue; every expression is matched once per catalogue.
+
+    A thousand members may have a thousand expressions that all mean the same thousand topics: equal answers are
+    one object, and what all of them mean together is kept as they come and go.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._matches: dict[str, frozenset[str]] = {}
+        #: For each distinct answer itself and the ids in it, and how many expressions gave it.
+        self._distinct: dict[frozenset[str], tuple[frozenset[str], frozenset[TopicId]]] = {}
+        self._uses: Counter[frozenset[str]] = Counter()
 
     def matching(self, regex: str) -> frozenset[str]:
         """The topics an expression names; cost O(topics) the first time."""
@@ -57,21 +65,27 @@ class Topics:
         if found is None:
             matcher = pattern(regex)
             found = frozenset(name for name in self.catalogue.by_name if matcher.fullmatch(name))
-            self._matches[regex] = found
+            if found not in self._distinct:
+                self._distinct[found] = found, self.catalogue.ids(found)
+            found = self._matches[regex] = self._distinct[found][0]
+            self._uses[found] += 1
         return found
 
     def read_by(self, member: MemberMetadata) -> frozenset[TopicId]:
-        """The ids of the existing topics a member reads."""
-        names: Iterable[str] = member.topic_names
-        if member.topic_regex:
-            names = member.topic_names | self.matching(member.topic_regex)
-        return self.catalogue.ids(names)
+        """The ids of the existing topics a member reads; cost O(its names)."""
+        if not member.topic_regex:
+            return self.catalogue.ids(member.topic_names)
+        ids = self._distinct[self.matching(member.topic_regex)][1]
+        return ids | self.catalogue.ids(member.topic_names) if member.topic_names else ids
 
-    def all_names(self, names: Iterable[str], regexes: Iterable[str]) -> frozenset[str]:
-        """Every name that is subscribed to, existing or not."""
-        return frozenset(names).union(*(self.matching(regex) for regex in regexes))
+    def all_names(self, names: Iterable[str], regexes: Collection[str]) -> frozenset[str]:
+        """Every name that is subscribed to, existing or not; cost O(names + regexes + distinct answers)."""
+        return frozenset(names).union(*{id(found): found for found in map(self.matching, regexes)}.values())
 
-    def forget(self, regexes: Iterable[str]) -> None:
+    def forget(self, regexes: Collection[str]) -> None:
         """Drop what nobody asks for any more."""
         for regex in self._matches.keys() - set(regexes):
-            del self._matches[regex]
+            found = self._matches.pop(regex)
+            self._uses[found] -= 1
+            if not self._uses[found]:
+                del self._uses[found], self._distinct[found]

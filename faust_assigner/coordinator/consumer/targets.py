@@ -29,7 +29,6 @@ from faust_assigner.coordinator.records import (
 )
 
 ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
-FIRST_TARGET_EPOCH: Final = 1
 
 
 class Targets(GroupCore):
@@ -90,7 +89,6 @@ class Targets(GroupCore):
         due = max(due, self._not_before_ms)
         if due > self._now:
             self.timers.set(Purpose.TARGET, "", due)
-            self._give_first_epoch()
         else:
             self._compute()
 
@@ -108,19 +106,11 @@ class Targets(GroupCore):
             self._adopt(target, self.book.epoch)
 
     def _ask_elsewhere(self, spec: GroupSpec) -> None:
-        self._give_first_epoch()
         self._requests += 1
         instances = {m: i for i, m in self.book.instances.items()}
         self._asked = (self._requests, self.book.epoch, instances)
         self.timers.set(Purpose.TARGET, "", self._now + ASK_AGAIN_MS)
         self._emit(fx.ComputeTarget(self._requests, spec))
-
-    def _give_first_epoch(self) -> None:
-        """While the first target is being computed members need an epoch above 0, which means joining."""
-        if self.book.target_epoch == 0:
-            if self.book.epoch == FIRST_TARGET_EPOCH:
-                self._raise_epoch("the first target is not ready yet")
-            self._write(Kind.TARGET_EPOCH, TargetEpoch(FIRST_TARGET_EPOCH))
 
     def _target_computed(self, event: TargetComputed) -> None:
         if self._asked is None or self._asked[0] != event.request_id:
@@ -146,7 +136,6 @@ class Targets(GroupCore):
         self._say("assignor_failed", detail=reason)
         self._not_before_ms = self._now + max(self.limits.assignment_interval_ms, RETRY_MS)
         self.timers.set(Purpose.TARGET, "", self._not_before_ms)
-        self._give_first_epoch()
 
     def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
         """A static member that came back meanwhile has another id now."""
@@ -165,10 +154,10 @@ class Targets(GroupCore):
     def group_spec(self) -> GroupSpec:
         """What the assignor is given."""
         members: dict[str, MemberSpec] = {}
-        wanted: set[TopicId] = set()
+        distinct: dict[int, frozenset[TopicId]] = {}  # many members read the same
         for member_id, said in self.book.members.items():
             reads = self.topics.read_by(said)
-            wanted |= reads
+            distinct[id(reads)] = reads
             members[member_id] = MemberSpec(
                 reads,
                 said.instance_id,
@@ -176,6 +165,7 @@ class Targets(GroupCore):
                 self.book.target.get(member_id, {}),
                 plain(self.book.at(member_id).assigned),
             )
+        wanted = frozenset[TopicId]().union(*distinct.values())
         topics: dict[TopicId, Topic] = {t: self.catalogue.by_id[t] for t in sorted(wanted)}
         return GroupSpec(self.assignor_name(), members, topics)
 

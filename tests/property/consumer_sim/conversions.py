@@ -228,8 +228,8 @@ class Conversions(Promises):
         )
         stays = self.model.must_expire(now) - gone
         must(not stays, "B10: its time is over", stays)
-        rise, first = after.epoch - before.epoch, before.target_epoch == 0
-        must(len(gone) <= rise <= len(gone) + dirty + first, "expired members raise the epoch", gone, rise)
+        rise = after.epoch - before.epoch
+        must(len(gone) <= rise <= len(gone) + dirty, "expired members raise the epoch", gone, rise)
         for member_id in gone:
             del self.model.members[member_id]
 
@@ -237,8 +237,7 @@ class Conversions(Promises):
         """The epoch rises exactly when a topic that somebody reads is another one now."""
         must(after.members.keys() == before.members.keys(), "topics changed the members")
         rise, changed = after.epoch - before.epoch, self._facts(old) != self._facts(new)
-        first = before.target_epoch == 0 and self.setting.inline_size == 0
-        must(rise == (changed and bool(before.members)) or first, "topics and the group epoch", rise, changed)
+        must(rise == (changed and bool(before.members)), "topics and the group epoch", rise, changed)
 
     def _facts(self, catalogue: Catalogue) -> dict[str, int]:
         names = {n for k in self.model.members.values() for n in k.names}

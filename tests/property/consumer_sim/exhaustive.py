@@ -13,6 +13,7 @@ from typing import Any
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.consumer import ConsumerGroup
+from faust_assigner.coordinator.consumer.book import FIRST_EPOCH
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, LeaveGroup, Leaver, Saved
 from faust_assigner.coordinator.records import Key, Record, Value
 from faust_assigner.coordinator.settings import ConsumerLimits
@@ -110,7 +111,7 @@ class Search:
         after = look(group)
         assert before is not None
         assert after is not None
-        if after.epoch > self.epochs:
+        if after.epoch - FIRST_EPOCH > self.epochs:
             return None, None
         self.steps += 1
         self.promises.model = deepcopy(node.model)

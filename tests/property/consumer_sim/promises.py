@@ -67,8 +67,6 @@ class Promises:
             self.model.computed_at = None  # whoever comes next need not wait
         if after.target_epoch == before.target_epoch or not after.members:
             return
-        if before.target_epoch == 0 and self.setting.inline_size == 0:
-            return  # an epoch to begin with, and nothing computed yet
         last, model = self.model.computed_at, self.model
         hurried = last is not None and now < last + self.setting.interval_ms and before.members
         must(not hurried, "the target was computed again too early", last, now)
@@ -208,9 +206,8 @@ class Promises:
         return SeenMember(0, 0, start.state, start.assigned, start.revoking, start.target, start.since)
 
     def _epoch(self, before: Seen, after: Seen, changed: bool) -> None:
-        first = before.target_epoch == 0 and self.setting.inline_size == 0
         rise = after.epoch - before.epoch
-        must(rise == changed or (first and rise == 2), "the group epoch rises by what changed", rise, changed)
+        must(rise == changed, "the group epoch rises by what changed", rise, changed)
 
     def _stepped(
         self, member_id: str, start: SeenMember, after: Seen, owned: frozenset[Any] | None, cat: Catalogue

@@ -74,8 +74,8 @@ def look(group: Group) -> Seen | None:
     must(not strays, "records of members that are none", strays)
     return Seen(
         members,
-        epoch.epoch if isinstance(epoch, GroupEpoch) else 0,
-        target.epoch if isinstance(target, TargetEpoch) else 0,
+        epoch.epoch if isinstance(epoch, GroupEpoch) else 1,
+        target.epoch if isinstance(target, TargetEpoch) else 1,
         records,
     )
 

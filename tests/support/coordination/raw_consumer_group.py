@@ -63,10 +63,6 @@ class ConsumerScript:
         ):
             time.sleep(0.1)
 
-    def since_first(self, epoch: int) -> int:
-        """An epoch, counted from the first this group told: Kafka's first is 2, nothing depends on it."""
-        return epoch if epoch <= 0 or self.first_epoch is None else epoch - self.first_epoch + 1
-
     # -- topics ----------------------------------------------------------------------------------
 
     def topic(self, name: str, partitions: int) -> None:
@@ -133,9 +129,9 @@ class ConsumerScript:
         assignment = answer.assignment
         self.log.append(
             (
-                label or f"{who} at {self.since_first(epoch)}",
+                label or f"{who} at {epoch}",
                 int(answer.error_code),
-                self.since_first(answer.member_epoch) if answer.error_code == 0 else "-",
+                answer.member_epoch if answer.error_code == 0 else "-",
                 self.members.get(answer.member_id or "", "an id of its own"),
                 int(answer.heartbeat_interval / span(1)),
                 self.shown(assignment.topic_partitions) if assignment is not None else None,
@@ -165,7 +161,7 @@ class ConsumerScript:
 
     def standing(self, who: str) -> Told:
         """A member's epoch and what it has."""
-        return who, self.since_first(self.epochs[who]), self.shown_owned(who)
+        return who, self.epochs[who], self.shown_owned(who)
 
     def go_on(self, who: str, **changes: Any) -> Any:
         """One heartbeat as a good client sends it: what it was given last, it has; what went, it gave up."""
@@ -200,7 +196,7 @@ class ConsumerScript:
         answer = self.client.call(8, version, **values | changes)
         error = int(answer.topics[0].partitions[0].error_code)
         self.log.append(
-            (label or f"commit v{version} by {member or 'nobody'} at {self.since_first(epoch)}", error)
+            (label or f"commit v{version} by {member or 'nobody'} at {epoch}", error)
         )
 
     def fetch_offsets(
@@ -212,7 +208,7 @@ class ConsumerScript:
         group = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch, "topics": [topic]}
         answer = self.client.call(9, version, groups=[group], require_stable=stable).groups[0]
         found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics]
-        at = self.since_first(epoch)
+        at = epoch
         self.log.append((f"fetch v{version} by {member} at {at}", int(answer.error_code), found))
 
     def describe(self, label: str = "describe") -> None:
@@ -223,7 +219,7 @@ class ConsumerScript:
                 self.members.get(m.member_id, "?"),
                 m.instance_id,
                 m.rack_id,
-                self.since_first(m.member_epoch),
+                m.member_epoch,
                 m.client_id,
                 sorted(self._name(n) for n in m.subscribed_topic_names),
                 (m.subscribed_topic_regex or "").replace(self.group, "GROUP"),
@@ -234,8 +230,8 @@ class ConsumerScript:
             for m in answer.members
         )
         # Nobody is left to be given a target: Kafka's assignment epoch stays behind then, ours does not.
-        target = self.since_first(answer.assignment_epoch) if answer.members else "-"
-        epochs = self.since_first(answer.group_epoch), target
+        target = answer.assignment_epoch if answer.members else "-"
+        epochs = answer.group_epoch, target
         head = (answer.group_state, *epochs, answer.assignor_name)
         message = (answer.error_message or "").replace(self.group, "GROUP")
         self.log.append((label, int(answer.error_code), message, head, members))

@@ -27,7 +27,7 @@ def test_the_first_member_gets_everything_with_its_first_answer() -> None:
     """Epoch 1, all four partitions, no second heartbeat needed."""
     bench = Bench()
     answer = bench.join("m1")
-    assert (answer.error, answer.member_id, answer.member_epoch) == (Code.NONE, "m1", 1)
+    assert (answer.error, answer.member_id, answer.member_epoch) == (Code.NONE, "m1", 2)
     assert bench.given(answer) == {"a": (0, 1, 2, 3)}
     assert answer.heartbeat_interval_ms == 5_000
     assert bench.group.state_name == "Stable"
@@ -38,13 +38,13 @@ def test_a_partition_is_granted_only_after_its_owner_gave_it_up() -> None:
     bench = Bench()
     bench.join("m1")
     newcomer = bench.join("m2")
-    assert (newcomer.member_epoch, bench.given(newcomer)) == (2, {})
-    asked = bench.heartbeat("m1", 1, {"a": (0, 1, 2, 3)})
-    assert (asked.member_epoch, bench.given(asked)) == (1, {"a": (0, 1)})
-    assert bench.given(bench.heartbeat("m2", 2)) is None
-    done = bench.heartbeat("m1", 1, {"a": (0, 1)})
-    assert (done.member_epoch, bench.given(done)) == (2, None)
-    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (2, 3)}
+    assert (newcomer.member_epoch, bench.given(newcomer)) == (3, {})
+    asked = bench.heartbeat("m1", 2, {"a": (0, 1, 2, 3)})
+    assert (asked.member_epoch, bench.given(asked)) == (2, {"a": (0, 1)})
+    assert bench.given(bench.heartbeat("m2", 3)) is None
+    done = bench.heartbeat("m1", 2, {"a": (0, 1)})
+    assert (done.member_epoch, bench.given(done)) == (3, None)
+    assert bench.given(bench.heartbeat("m2", 3)) == {"a": (2, 3)}
     assert bench.group.state_name == "Stable"
 
 
@@ -54,7 +54,7 @@ def test_a_member_that_leaves_frees_its_partitions() -> None:
     bench.join("m1")
     bench.join("m2")
     assert bench.heartbeat("m1", -1).member_epoch == -1
-    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (0, 1, 2, 3)}
+    assert bench.given(bench.heartbeat("m2", 3)) == {"a": (0, 1, 2, 3)}
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
@@ -64,8 +64,8 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     bench.wait(20_000)
     bench.join("m2")
     bench.wait(25_000)
-    assert bench.given(bench.heartbeat("m2", 2)) == {"a": (0, 1, 2, 3)}
-    assert bench.heartbeat("m1", 1).error is Code.UNKNOWN_MEMBER_ID
+    assert bench.given(bench.heartbeat("m2", 3)) == {"a": (0, 1, 2, 3)}
+    assert bench.heartbeat("m1", 2).error is Code.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(

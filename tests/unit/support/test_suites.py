@@ -8,6 +8,7 @@ import pytest
 
 from tests.suites.catalogue import SUITES
 from tests.suites.expected_list import FOLDER, Expectation, differences, parse
+from tests.suites.librdkafka import reported
 from tests.suites.run import outcomes
 
 LINES = ["# a list", "", "pass a::one", "ours a::two[x y]: no transactions", "both a::three: three brokers"]
@@ -50,6 +51,22 @@ def test_a_run_that_differs_is_named(change: dict[str, str], said: str) -> None:
     """A test that passes now where the list excuses it is a difference as well."""
     came = {"a::one": "passed", "a::two[x y]": "failed", "a::three": "failed"}
     assert differences(parse(LINES), came | change, "ours") == [said]
+
+
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_what_is_left_to_the_moment_is_no_difference(outcome: str) -> None:
+    """But it must have been run."""
+    expected = parse(["either a::one: a race of its own"])
+    assert differences(expected, {"a::one": outcome}, "kafka") == []
+    assert differences(expected, {}, "ours") == ["a::one: not run, expected either a race of its own"]
+
+
+def test_librdkafkas_report_is_read_though_it_is_no_sound_json() -> None:
+    """Reports in it are not escaped; a test that was still running has failed."""
+    told = '{"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED"}, "x": {"name": "0001_a", "state": "PASSED", '
+    told += '"report": [ {"said": "a "b" c"} ]}, "y": {"name": "0002_b", "state": "RUNNING"}, "z": {"name": "0003_c", '
+    told += '"state": "SKIPPED"}}'
+    assert reported(told) == {"0001_a": "passed", "0002_b": "failed", "0003_c": "skipped"}
 
 
 def test_a_test_that_was_not_run_is_a_difference() -> None:
