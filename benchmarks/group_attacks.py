@@ -1,4 +1,4 @@
-"""What strangers can do to a broker through its groups, and what other members feel of it; for broker_attacks."""
+"""What strangers can do to a broker through its groups, and what others feel of it; for broker_attacks."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class ConsumerLimits:
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     #: The least time between two computations of the target (KIP-1263): a thousand joins are one computation.
     assignment_interval_ms: int = 1_000
-    #: Subscriptions + partitions up to which the target is computed inside the step; above, ``ComputeTarget``.
+    #: Subscriptions + partitions up to which a target is computed in the step; above, ``ComputeTarget``.
     inline_size: int = 2_000
 
 

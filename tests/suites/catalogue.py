@@ -87,8 +87,8 @@ SUITES: Mapping[str, Suite] = {
         arguments=("-run", "^TestGroupETL$"),
         protocols=("both",),
     ),
-    # Its tests that talk to a broker, by the names in expected/, the quick form of each. Left out: share groups,
-    # those that start servers of their own, those of TLS, sign-in and several brokers (they skip themselves).
+    # Its tests that talk to a broker, by the names in expected/, the quick form of each. Left out: share
+    # groups, those that start servers of their own, those of TLS, sign-in and several brokers.
     "librdkafka": Suite(
         revision="confluentinc/librdkafka v2.15.0",
         folders=(),

@@ -1,7 +1,7 @@
 """librdkafka's own test runner: built from its checkout in a copy, each of its tests as a process of its own.
 
-Its README: ``./configure && make && make -C tests``, then ``TESTS=0030 ./run-test.sh -p1 -Q`` beside a ``test.conf``
-with the brokers. Some tests call Kafka's scripts below KAFKA_PATH, which are made here of Kafka's jars.
+Its README: ``./configure && make && make -C tests``, then ``TESTS=0030 ./run-test.sh -p1 -Q`` beside a
+``test.conf`` with the brokers. Some tests call Kafka's scripts below KAFKA_PATH, made here of Kafka's jars.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def built(suite: Suite, sources: Path) -> Path:
         built_before = shutil.ignore_patterns(".git", "*.o", "*.a", "*.so", "*.so.1", "test-runner")
         shutil.copytree(sources, home, ignore=built_before)
         jobs, quiet = f"-j{os.cpu_count()}", subprocess.DEVNULL
-        subprocess.run(["./configure", "--disable-gssapi", "--disable-curl"], cwd=home, check=True, stdout=quiet)
+        configure = ["./configure", "--disable-gssapi", "--disable-curl"]
+        subprocess.run(configure, cwd=home, check=True, stdout=quiet)
         for what in (["libs"], ["-C", "tests", "test-runner"]):
             subprocess.run(["make", jobs, *what], cwd=home, check=True, stdout=quiet, stderr=quiet)
         (home / "ready").touch()

@@ -1,7 +1,7 @@
 """Kafka's own command-line tools, a step each: what is typed, and what must be seen of it.
 
-The steps are one story on one topic and are played in order; a step passes where the tool ends as it should and
-prints what its pattern wants. During the steps marked ``live`` a member of the group reads.
+The steps are one story on one topic and are played in order; a step passes where the tool ends as it should
+and prints what its pattern wants. During the steps marked ``live`` a member of the group reads.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from faust_assigner.testing.kafka import kafka_jars
 
 PATIENCE_S = 150.0
 _ = "org.apache.kafka.tools."
-TOPICS, CONFIGS, GROUPS = f"{_}TopicCommand", "kafka.admin.ConfigCommand", f"{_}consumer.group.ConsumerGroupCommand"
+TOPICS, CONFIGS = f"{_}TopicCommand", "kafka.admin.ConfigCommand"
+GROUPS = f"{_}consumer.group.ConsumerGroupCommand"
 READ, WRITE = f"{_}consumer.ConsoleConsumer", f"{_}ConsoleProducer"
 
 
 @dataclass(frozen=True)
 class Step:
-    """``main_class`` with ``typed`` ({protocol}, {folder}) must print ``seen``; ``refused``: and end with an error."""
+    """``main_class`` with ``typed`` (with {protocol}) must print ``seen``, ``refused``: with an error."""
 
     name: str
     main_class: str
@@ -42,7 +43,8 @@ def _group(name: str, typed: str, seen: str, *, live: bool = False, refused: boo
 
 RESET = "--reset-offsets --group g --topic t"
 STEPS = (
-    Step("topics create", TOPICS, "--create --topic t --partitions 4 --config retention.ms=600000", "Created topic t"),
+    Step("topics create", TOPICS, "--create --topic t --partitions 4 --config retention.ms=600000",
+         "Created topic t"),
     Step("topics create again", TOPICS, "--create --topic t", "already exists", refused=True),
     Step("topics list", TOPICS, "--list", r"(?m)^t$"),
     Step("topics describe", TOPICS, "--describe --topic t", "PartitionCount: 4"),
@@ -64,10 +66,11 @@ STEPS = (
          "consumer.session.timeout.ms", "Completed updating"),
     Step("console-producer", WRITE, "--topic t", "", given="one\ntwo\nthree\n"),
     Step("console-consumer", READ, "--topic t --from-beginning --max-messages 3", "Processed a total of 3"),
-    Step("verifiable-producer", f"{_}VerifiableProducer", "--topic t --max-messages 100 --throughput -1",
+    Step("verifiable-producer", f"{_}VerifiableProducer", "--topic t --max-messages 100 --throughput -1 "
+         "--repeating-keys 50",
          '"acked":100'),
-    Step("producer-perf", f"{_}ProducerPerformance", "--topic t --num-records 1000 --record-size 100 --throughput -1 "
-         "--command-property linger.ms=5", "1000 records sent"),
+    Step("producer-perf", f"{_}ProducerPerformance", "--topic t --num-records 1000 --record-size 100 "
+         "--throughput -1 --command-property linger.ms=5", "1000 records sent"),
     Step("consumer-perf", f"{_}ConsumerPerformance", "--topic t --num-records 1000 --timeout 30000 "
          "--command-property group.protocol={protocol}", r"(?m)^20\d\d-.*, 1\d\d\d, "),
     Step("get-offsets", f"{_}GetOffsetShell", "--topic t --time latest", r"t:0:\d+"),
@@ -75,10 +78,10 @@ STEPS = (
          "--command-property group.protocol={protocol}", "Processed a total of 500"),
     Step("console-consumer by regular expression", READ, "--include t.* --group regex --from-beginning "
          "--max-messages 500 --command-property group.protocol={protocol}", "Processed a total of 500"),
-    Step("console-consumer of a partition", READ, "--topic t --partition 0 --offset earliest --max-messages 1",
-         "Processed a total of 1"),
-    Step("verifiable-consumer", f"{_}VerifiableConsumer", "--topic t --group-id verifiable --max-messages 100 "
-         "--group-protocol {protocol} --reset-policy earliest", '"name":"shutdown_complete"'),
+    Step("console-consumer of a partition", READ, "--topic t --partition 0 --offset earliest "
+         "--max-messages 1", "Processed a total of 1"),
+    Step("verifiable-consumer", f"{_}VerifiableConsumer", "--topic t --group-id verifiable "
+         "--max-messages 100 --group-protocol {protocol} --reset-policy earliest", '"name":"shutdown_complete"'),
     _group("list", "--list", r"(?m)^g$", live=True),
     _group("list with states", "--list --state", r"(?m)^g +Stable", live=True),
     _group("list by state", "--list --state empty", r"(?m)^regex +Empty", live=True),
@@ -104,11 +107,13 @@ STEPS = (
     _group("reset to current", f"{RESET} --to-current --execute", r"(?m)^g +t +0 +1"),
     _group("reset to a time", f"{RESET} --to-datetime 2020-01-01T00:00:00.000 --execute", r"(?m)^g +t +0 +0"),
     _group("reset by duration", f"{RESET} --by-duration PT1H --execute", r"(?m)^g +t +0 +0"),
-    _group("reset of all topics", "--reset-offsets --group g --all-topics --to-latest --execute", r"(?m)^g +t +0 "),
+    _group("reset of all topics", "--reset-offsets --group g --all-topics --to-latest --execute",
+           r"(?m)^g +t +0 "),
     _group("delete-offsets", "--delete-offsets --group g --topic t:0", r"t +0 +Successful"),
     _group("delete", "--delete --group g", "(?i)deletion of requested consumer groups .* was successful"),
     _group("delete no group", "--delete --group none", "(?i)could not be found|not exist"),
-    Step("delete-records", f"{_}DeleteRecordsCommand", "--offset-json-file {folder}/delete.json", "low_watermark: 1"),
+    Step("delete-records", f"{_}DeleteRecordsCommand", "--offset-json-file {folder}/delete.json",
+         "low_watermark: 1"),
     Step("broker-api-versions", f"{_}BrokerApiVersionsCommand", "", r"ConsumerGroupHeartbeat\(68\): 0 to 1"),
     Step("features", f"{_}FeatureCommand", "describe", "group.version.*FinalizedVersionLevel: 1"),
     Step("cluster id", f"{_}ClusterTool", "cluster-id", "Cluster ID: "),
@@ -131,8 +136,10 @@ def command(step: Step, bootstrap: str, words: dict[str, str]) -> list[str]:
 def played(step: Step, bootstrap: str, words: dict[str, str]) -> str:
     """passed or failed; what a failed one said is printed."""
     try:
-        done = subprocess.run(command(step, bootstrap, words), input=step.given, capture_output=True, text=True,
-                              timeout=PATIENCE_S, check=False)
+        done = subprocess.run(
+            command(step, bootstrap, words), input=step.given, capture_output=True, text=True,
+            timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         print(f"{step.name}: no end in {PATIENCE_S} s")
         return "failed"

@@ -53,7 +53,8 @@ async def metadata(call: Call, request: Any) -> Encoded:
 
     if wanted is not None and len(wanted) > CACHED_TOPICS:
         return Encoded(await make())
-    return Encoded(await node.cached_metadata((call.version, wanted, host, port, operations, for_cluster), make))
+    key = (call.version, wanted, host, port, operations, for_cluster)
+    return Encoded(await node.cached_metadata(key, make))
 
 
 async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 NOT_ASKED: Final = -(2**31)
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
-    range(3, 13)  # Kafka's numbers of them
-)
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)  # Kafka's numbers of them
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(9, 13)
 
 
 def bits(operations: Iterable[int]) -> int:
@@ -16,9 +15,7 @@ def bits(operations: Iterable[int]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-OF_TOPIC: Final = bits(
-    (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
+OF_TOPIC: Final = bits((READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
 OF_GROUP: Final = bits((READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
 OF_CLUSTER: Final = bits(
     (CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
@@ -26,5 +23,5 @@ OF_CLUSTER: Final = bits(
 
 
 def told(request: Any, resource: str, operations: int) -> int:
-    """The operations where the request has ``include_{resource}authorized_operations`` set, else NOT_ASKED."""
+    """The operations where ``include_{resource}authorized_operations`` is set, else NOT_ASKED."""
     return operations if getattr(request, f"include_{resource}authorized_operations", False) else NOT_ASKED

@@ -48,8 +48,8 @@ def pattern(text: str) -> re2._Regexp:
 class Topics:
     """What subscriptions mean in one catalogue; every expression is matched once per catalogue.
 
-    A thousand members may have a thousand expressions that all mean the same thousand topics: equal answers are
-    one object, and what all of them mean together is kept as they come and go.
+    A thousand members may have a thousand expressions that all mean the same thousand topics: equal answers
+    are one object, and are looked at once.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:

@@ -154,10 +154,9 @@ class ConsumerScript:
         assert calm >= SETTLED_AFTER, f"{whos} do not settle: {self.log}"
         self.log.append((label, [self.standing(who) for who in whos]))
 
-    def count_from(self, who: str) -> None:
-        """Take this member's epoch for the first: Kafka looks for a pattern's topics after it answered."""
+    def begin_here(self) -> None:
+        """Forget what was said: Kafka looks for a pattern's topics after it answered."""
         self.log.clear()
-        self.first_epoch = self.epochs[who]
 
     def standing(self, who: str) -> Told:
         """A member's epoch and what it has."""
@@ -208,8 +207,7 @@ class ConsumerScript:
         group = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch, "topics": [topic]}
         answer = self.client.call(9, version, groups=[group], require_stable=stable).groups[0]
         found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics]
-        at = epoch
-        self.log.append((f"fetch v{version} by {member} at {at}", int(answer.error_code), found))
+        self.log.append((f"fetch v{version} by {member} at {epoch}", int(answer.error_code), found))
 
     def describe(self, label: str = "describe") -> None:
         """ConsumerGroupDescribe, members by name."""

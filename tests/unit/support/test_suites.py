@@ -63,9 +63,9 @@ def test_what_is_left_to_the_moment_is_no_difference(outcome: str) -> None:
 
 def test_librdkafkas_report_is_read_though_it_is_no_sound_json() -> None:
     """Reports in it are not escaped; a test that was still running has failed."""
-    told = '{"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED"}, "x": {"name": "0001_a", "state": "PASSED", '
-    told += '"report": [ {"said": "a "b" c"} ]}, "y": {"name": "0002_b", "state": "RUNNING"}, "z": {"name": "0003_c", '
-    told += '"state": "SKIPPED"}}'
+    told = '{"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED"}, '
+    told += '"x": {"name": "0001_a", "state": "PASSED", "report": [ {"said": "a "b" c"} ]}, '
+    told += '"y": {"name": "0002_b", "state": "RUNNING"}, "z": {"name": "0003_c", "state": "SKIPPED"}}'
     assert reported(told) == {"0001_a": "passed", "0002_b": "failed", "0003_c": "skipped"}
 
 

@@ -200,7 +200,7 @@ def subscriptions_by_pattern(s: ConsumerScript) -> None:
     s.topic("other", 1)
     pattern = {"topics": [], "subscribed_topic_regex": f"{s.group}-a.*"}
     s.settle("one", **pattern)
-    s.count_from("one")
+    s.begin_here()
     s.describe("by pattern")
     whole = s.joining(topics=[], subscribed_topic_regex=f"{s.group}-othe")
     s.beat("one", s.epochs["one"], "a part of a name matches nothing", **whole | {"topic_partitions": None})
