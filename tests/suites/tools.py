@@ -81,7 +81,8 @@ STEPS = (
     Step("console-consumer of a partition", READ, "--topic t --partition 0 --offset earliest "
          "--max-messages 1", "Processed a total of 1"),
     Step("verifiable-consumer", f"{_}VerifiableConsumer", "--topic t --group-id verifiable "
-         "--max-messages 100 --group-protocol {protocol} --reset-policy earliest", '"name":"shutdown_complete"'),
+         "--max-messages 100 --group-protocol {protocol} --reset-policy earliest",
+         '"name":"shutdown_complete"'),
     _group("list", "--list", r"(?m)^g$", live=True),
     _group("list with states", "--list --state", r"(?m)^g +Stable", live=True),
     _group("list by state", "--list --state empty", r"(?m)^regex +Empty", live=True),
