@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from pathlib import Path
 
 import pytest
@@ -45,18 +47,39 @@ def test_every_test_of_kafka_is_answered_once() -> None:
     assert {suite: sum(s == suite for s, _ in names) for suite in SUITES} == SUITES
 
 
+@functools.cache
+def defined(file: str) -> frozenset[str]:
+    """The names of a file below tests/."""
+    return frozenset(
+        node.name
+        for node in ast.walk(ast.parse((TESTS / file).read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def exists(answer: str) -> bool:
+    """Whether there is such a scenario (FILE: TITLE) or test (FILE::NAME)."""
+    file, _, name = answer.partition("::")
+    return answer in {f"{f}: {scenario.title}" for f, scenario in ALL} or bool(name and name in defined(file))
+
+
+def test_every_promise_of_groups_names_tests_that_exist() -> None:
+    """The page that tells what groups promise, row by row."""
+    page = (TESTS.parent / "docs" / "reference" / "group-tests.md").read_text()
+    rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("| ")]
+    named = [
+        re.findall(r"`([^`]+)`", row.split("(`make")[0]) for row in rows if row not in ("shown by", "---")
+    ]
+    assert [answer for row in named for answer in row if not exists(answer)] == []
+    assert all(named), "a promise that nothing shows"
+    assert len(named) > 30
+
+
 def test_every_answer_to_a_test_of_kafka_exists() -> None:
     """A scenario by file and title, a test of ours by file and name, or a reason why it does not apply."""
-    titles = {f"{name}: {scenario.title}" for name, scenario in ALL}
     for suite, test, kind, answer in covered():
         for part in (p.strip() for p in answer.split(" + ")):
-            if kind == "scenario":
-                assert part in titles, (suite, test, part)
-            elif kind == "test":
-                file, _, name = part.partition("::")
-                defined = {
-                    n.name for n in ast.walk(ast.parse((TESTS / file).read_text())) if hasattr(n, "name")
-                }
-                assert name in defined, (suite, test, part)
+            if kind in ("scenario", "test"):
+                assert exists(part), (suite, test, part)
             else:
                 assert (kind, len(part) > 20) == ("not applicable", True), (suite, test, kind, part)
