@@ -253,8 +253,8 @@ _GROUP = (
     bug(
         _MACHINE,
         "after a restart a slow member has no end to its time",
-        "MemberState.UNREVOKED:\n            self.timers.set(Purpose.REBALANCE",
-        "None:\n            self.timers.set(Purpose.REBALANCE",
+        "        if said.classic is None and revokes:\n",
+        "        if False:\n",
     ),
     bug(
         _MACHINE,
@@ -280,27 +280,6 @@ _GROUP = (
         "one member more than the others gets nothing",
         "classes.setdefault(readers, []).append(topic_id)",
         "classes.setdefault(frozenset(sorted(readers)[:1]), []).append(topic_id)",
-    ),
-)
-
-_AWAY = "tests/scenarios/test_consumer_groups.py::test_a_scenario_plays_as_written"
-_BESIDE = (
-    Mutant(
-        story="a static member that is away is put out by the rebalance timeout after a restart",
-        file=_MACHINE,
-        old="stood.state is MemberState.UNREVOKED and stood.epoch != AWAY",
-        new="stood.state is MemberState.UNREVOKED",
-        red=(f"{_AWAY}[static: a static member that is away misses no revocation, not after a restart either]",),
-    ),
-    Mutant(
-        story="a few members that read much hold the loop while their target is computed",
-        file="faust_assigner/coordinator/assignors/spec.py",
-        old="max(1, len(member.topics))",
-        new="1",
-        red=(
-            "tests/unit/coordinator/test_consumer_targets.py"
-            "::test_a_few_members_that_read_much_are_computed_elsewhere",
-        ),
     ),
 )
 
@@ -439,4 +418,4 @@ _CLASSIC_MEMBERS = (
     ),
 )
 
-MUTANTS = (*_STEPS, *_HEARTBEATS, *_GROUP, *_CLASSIC_MEMBERS, *_BESIDE)
+MUTANTS = (*_STEPS, *_HEARTBEATS, *_GROUP, *_CLASSIC_MEMBERS)
