@@ -1,4 +1,4 @@
-"""Planted bugs of consumer groups that a story or a test of one fact sees, not the simulator's first seeds."""
+"""Planted bugs of consumer groups that a story or a test of one fact sees; see consumer.py for the others."""
 
 from __future__ import annotations
 
