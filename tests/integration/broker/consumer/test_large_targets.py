@@ -15,11 +15,12 @@ from tests.support.raw_client import RawClient
 
 def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,100 partitions: the member waits for its share, everybody else for nothing."""
-    may_go_on, threads = threading.Event(), []
+    began, may_go_on, threads = threading.Event(), threading.Event(), []
     real = service.compute
 
     def slow(spec: Any) -> Any:
         threads.append(threading.current_thread().name)
+        began.set()
         assert may_go_on.wait(30)
         return real(spec)
 
@@ -33,6 +34,7 @@ def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.M
         with RawClient(broker.bootstrap) as other:
             assert other.call(18, 0).error_code == 0
         assert s.shown_owned("one") == []
+        assert began.wait(30)
         assert [name.split("_")[0] for name in threads] == ["broker-assign"]
         may_go_on.set()
         s.settle("one")
