@@ -205,14 +205,17 @@ class AssignerClient:
         sent_at, is_first = self._clock(), True
         self._stream = self._stub.Register(self._registration.message(self.name),
                                            metadata=self._access.metadata())
+        # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
+        patience = asyncio.get_running_loop().call_later(self._retry.answer_s, self._stream.cancel)
         try:
             async for message in self._stream:
                 if is_first:
+                    patience.cancel()
                     self._registered(message.assignment, sent_at)
                 self._take(message, is_first=is_first)
                 is_first = False
         except asyncio.CancelledError:
-            # Cancelled by the heartbeat, which heard nothing; or this task is.
+            # Cancelled because it was silent; or this task is.
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             return False
@@ -220,10 +223,11 @@ class AssignerClient:
             if (refused := refusal(error)) is not None:
                 raise refused from error
             raise
+        finally:
+            patience.cancel()
         return True
 
     def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
-        self._turn -= 1  # this one works: it is tried first the next time
         self.streams += 1
         self._session_id = said.session_id
         self._check_time()

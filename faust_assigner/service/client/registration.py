@@ -13,10 +13,14 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``."""
+    """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``.
+
+    ``answer_s``: a target that takes a registration and does not answer for so long is left for the next.
+    """
 
     first_s: float = 0.2
     most_s: float = 10.0
+    answer_s: float = 12.0  # the service waits for Kafka, where it has to ask for a topic, up to 10
 
     def wait(self, attempt: int, chance: random.Random) -> float:
         """Seconds before try ``attempt`` (from 0)."""

@@ -65,7 +65,8 @@ class AssignerServer:
             options=channel_options(options.settings.consumer_ttl_s),
             maximum_concurrent_rpcs=options.said["max_calls"])
         door = options.door()
-        add_KafkaAssignerServicer_to_server(ConsumerServicer(node, door, time.monotonic), self._server)
+        self._consumers = ConsumerServicer(node, door, time.monotonic)
+        add_KafkaAssignerServicer_to_server(self._consumers, self._server)
         add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         reflection.enable_server_reflection(
@@ -104,3 +105,4 @@ class AssignerServer:
         stopping = asyncio.create_task(self._server.stop(STOP_GRACE_S))
         await self._node.stop()
         await stopping
+        await self._consumers.close()

@@ -19,6 +19,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Door
 from faust_assigner.service.server.convert import by_topic, consumer_of, messages_of, partition_of
+from faust_assigner.service.tasks import ended
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,13 @@ class ConsumerServicer:
         self._door = door
         self._clock = clock
         self._sessions: dict[str, Session] = {}
+        self._watches: set[asyncio.Task[None]] = set()
         self._count = 0
+
+    async def close(self) -> None:
+        """Watch over nobody any more: registrations end with their leases."""
+        for task in tuple(self._watches):
+            await ended(task)
 
     async def Register(
         self, request: pb.RegisterRequest, context: Any,
@@ -70,16 +77,17 @@ class ConsumerServicer:
             identity = self._door.caller(context).acting_as(request.consumer_name)
             stream = await self._node.register(consumer_of(request, identity))
             session = self._begin(stream)
-            watch = asyncio.create_task(self._watch(session)) if request.heartbeats else None
+            watch = self._watched(session) if request.heartbeats else None
             try:
                 async for message in self._messages(session, with_session=request.heartbeats):
                     yield message
             finally:
-                if watch is not None:
-                    watch.cancel()
                 if self._sessions.get(stream.consumer_name) is session:
                     del self._sessions[stream.consumer_name]
                 await stream.close()
+                # A connection that broke is found late, and is no sign of life: the watch goes on.
+                if watch is not None and stream.ended is not Ended.CLOSED:
+                    watch.cancel()
         if (code := ENDED.get(stream.ended or Ended.CLOSED)) is not None and stream.ended is not None:
             await context.abort(code, stream.ended.value)
 
@@ -102,11 +110,19 @@ class ConsumerServicer:
     def _lives_ms(self, session: Session) -> int:
         return max(1, int(session.stream.lives_s * 1000))
 
+    def _watched(self, session: Session) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._watch(session), name=f"watch {session.session_id}")
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+        return task
+
     async def _watch(self, session: Session) -> None:
-        """End the registration of a consumer that was not heard of for its time to live."""
+        """End the registration of a consumer that was not heard of for its time to live, connected or not."""
         ttl = self._node.settings.consumer_ttl_s
         while (left := session.heard_at + ttl - self._clock()) > 0:
             await asyncio.sleep(left)
+        if self._sessions.get(session.stream.consumer_name, session) is not session:
+            return  # it is back, and that session has a watch of its own
         log.warning("%s was not heard of for %g s", session.stream.consumer_name, ttl)
         await session.stream.expire()
 

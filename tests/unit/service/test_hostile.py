@@ -61,6 +61,53 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
     virtually(story)
 
 
+def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -> None:
+    """Pings find a stopped one at half its time to live: that is no sign of life, and no second wait begins."""
+
+    async def story() -> None:
+        kept, loop = store(), asyncio.get_running_loop()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
+            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
+            stream = servicer.Register(request, _Context())
+            await anext(stream)
+            await asyncio.sleep(15.0)
+            await stream.aclose()
+            await asyncio.sleep(14.0)
+            assert await kept.get(ALL.consumer("a")) is not None
+            await asyncio.sleep(2.0)
+            assert await kept.get(ALL.consumer("a")) is None
+            await servicer.close()
+        await kept.close()
+
+    virtually(story)
+
+
+def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
+    """It came back within its time, and its time begins anew."""
+
+    async def story() -> None:
+        kept, loop = store(), asyncio.get_running_loop()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
+            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
+            first, second = servicer.Register(request, _Context()), servicer.Register(request, _Context())
+            await anext(first)
+            await asyncio.sleep(10.0)
+            await first.aclose()
+            await asyncio.sleep(10.0)
+            await anext(second)
+            await asyncio.sleep(25.0)
+            assert await kept.get(ALL.consumer("a")) is not None
+            await second.aclose()
+            await servicer.close()
+        await kept.close()
+
+    virtually(story)
+
+
 def test_who_was_told_to_stop_though_nobody_relieves_it_may_start_again() -> None:
     """A restart within the time to live is a new process: it is not sent away for what the last one said."""
 
