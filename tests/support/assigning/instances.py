@@ -133,7 +133,7 @@ class Consumer:
                  registration: Registration | None = None, access: Access | None = None,
                  release_s: float = 0.0) -> None:
         self.client = AssignerClient(targets, name, topics=topics, registration=registration, access=access,
-                                     retry=Retry(first_s=0.05, most_s=0.5))
+                                     retry=Retry(first_s=0.05, most_s=0.5, answer_s=2.0))
         self.name = name
         self.warm_s = warm_s
         self.release_s = release_s
@@ -217,10 +217,11 @@ async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consum
 
 
 async def calls_ended() -> None:
-    """Cancelled calls end a moment later, in tasks of gRPC's own."""
+    """Cancelled calls end a moment later, in tasks of gRPC's own; a server's wait for the next call."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
-        if not [task for task in asyncio.all_tasks() if "_cython" in repr(task.get_coro())]:
+        own = [repr(task.get_coro()) for task in asyncio.all_tasks()]
+        if not any("_cython" in one and "AioServer" not in one for one in own):
             return
         await asyncio.sleep(0.01)
 

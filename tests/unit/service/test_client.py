@@ -158,21 +158,22 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
     """A stopped process listens still: who waited for it would wait for ever."""
     stopped, part = Part(), Part()
     stopped.answers = False
-    async with serving(stopped) as first, serving(part) as second:
-        async with told_by(AssignerClient([first, second], "a", retry=replace(QUICK, answer_s=0.2))):
-            await until(lambda: part.streams == 1, seconds=10)
+    patience = replace(QUICK, answer_s=0.2)
+    async with (serving(stopped) as first, serving(part) as second,
+                told_by(AssignerClient([first, second], "a", retry=patience))):
+        await until(lambda: part.streams == 1, seconds=10)
         stopped.answers = True
 
 
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
     """The one that ended it stops, or has lost its store: it may not answer for long."""
     one, other = Part(), Part()
-    async with serving(one) as first, serving(other) as second:
-        async with told_by(AssignerClient([first, second], "a", retry=QUICK)):
-            await until(lambda: one.streams == 1)
-            one.end.set()
-            await until(lambda: other.streams == 1, seconds=10)
-            assert one.streams == 1
+    async with (serving(one) as first, serving(other) as second,
+                told_by(AssignerClient([first, second], "a", retry=QUICK))):
+        await until(lambda: one.streams == 1)
+        one.end.set()
+        await until(lambda: other.streams == 1, seconds=10)
+        assert one.streams == 1
 
 
 async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> None:

@@ -62,7 +62,7 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
 
 
 def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -> None:
-    """Pings find a stopped one at half its time to live: that is no sign of life, and no second wait begins."""
+    """Pings find a stopped one at half its time to live: no sign of life, no second wait."""
 
     async def story() -> None:
         kept, loop = store(), asyncio.get_running_loop()
