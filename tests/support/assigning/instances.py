@@ -220,8 +220,8 @@ async def calls_ended() -> None:
     """Cancelled calls end a moment later, in tasks of gRPC's own; a server's wait for the next call."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
-        own = [repr(task.get_coro()) for task in asyncio.all_tasks()]
-        if not any("_cython" in one and "AioServer" not in one for one in own):
+        if not any("_cython" in repr(task) and "coro=<AioServer." not in repr(task)
+                   for task in asyncio.all_tasks()):
             return
         await asyncio.sleep(0.01)
 
