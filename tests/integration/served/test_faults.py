@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from faust_assigner.service.client import TopicPartition, Warm
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.health import is_well
+from faust_assigner.service.keys import Keys
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.conftest import on
+from tests.support.assigning import convergence
 from tests.support.assigning.history import faults, history
 from tests.support.assigning.instances import (
     QUICK,
@@ -37,14 +43,87 @@ from tests.support.assigning.instances import (
     until,
     until_state,
 )
-from tests.support.tcp_proxy import proxy_to
+from tests.support.assigning.proofs import (
+    HeardClient,
+    after_the_term,
+    lie,
+    moments,
+    unfitting,
+    without_compares,
+)
+from tests.support.assigning.rules import Said
+from tests.support.assigning.wiretap import Tap, taps
+from tests.support.tcp_proxy import Proxy, proxy_to
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TTL_S = 3.0
-CONVERGE_S = TTL_S + 0.2 + 2.0
-#: The machine of the tests may be busy: a process that is to answer within seconds may get no turn for some.
-BUSY_S = 5.0
+DEBOUNCE_S = 0.2
+#: After each fault; ``within`` adds what the machine takes, as measured.
+CONVERGE_S = TTL_S + DEBOUNCE_S + 2.0
 STRICT = ("--strict", "--topic", "orders=24", "--topic", "rates=8")
+PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [TopicPartition("rates", n) for n in range(8)]
+
+
+def within(bound_s: float, what: str, ids: Sequence[int]) -> AbstractAsyncContextManager[None]:
+    """Renewals come at a third of a time to live and have another third: that is what it can spare."""
+    return convergence.within(bound_s, what, ids, spare_s=TTL_S / 3)
+
+
+@dataclass
+class Group:
+    """Instances on one etcd, each by a tap that sees what it writes, and how their promises are checked."""
+
+    etcd: EtcdServer
+    flags: tuple[str, ...]
+    running: list[Instance] = field(default_factory=list)
+    taps: list[Tap] = field(default_factory=list)
+    cables: list[Proxy] = field(default_factory=list)
+
+    @property
+    def targets(self) -> list[str]:
+        """Where consumers connect."""
+        return [one.target for one in self.running]
+
+    def ids(self, *workers: Worker) -> list[int]:
+        """The processes of the story."""
+        found = [*(one.process for one in self.running), self.etcd.process, *(one.process for one in workers)]
+        return [process.pid for process in found if process is not None]
+
+    async def is_sound(self, target: str) -> None:
+        """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
+        said = await until_state(
+            target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs)
+        assert {one.owner for one in said.assignments} <= {one.consumer_name for one in said.consumers}
+        keys = Keys(self.flags[3])
+        events = await history(self.etcd.endpoint, keys.prefix)
+        assert faults(events, keys.prefix, strict=True) == []
+        assert without_compares(self.taps, keys) == []
+        assert after_the_term(self.taps, events, keys, TTL_S, late_s=0.2) == []
+        carried = [one for tap in self.taps for one in tap.transactions]
+        assert sum(1 for one in carried if one.revision and one.writes) > 10, "the taps saw the writes"
+        assert unfitting(HeardClient.heard, moments(events, carried, keys)) == []
+        await calls_ended()
+
+
+@contextlib.contextmanager
+def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -> Iterator[Group]:
+    """So many instances, one after the other; ``cabled``: each with a cable that may be cut."""
+    HeardClient.heard.clear()
+    flags = on(etcd)
+    with contextlib.ExitStack() as ends:
+        tapped = ends.enter_context(taps(etcd.endpoint, count))
+        started = Group(etcd, flags, taps=tapped)
+        for tap in tapped:
+            if cabled:
+                started.cables.append(ends.enter_context(proxy_to(tap.endpoint)))
+            way = ("--etcd", f"http://{(started.cables[-1] if cabled else tap).endpoint}", *flags[2:])
+            started.running += ends.enter_context(instances(folder, *QUICK, *way, *STRICT))
+        yield started
+
+
+def consumer(targets: str | Sequence[str], name: str) -> Consumer:
+    """One whose acknowledgements are kept."""
+    return Consumer(targets, name, kind=HeardClient)
 
 
 @contextlib.asynccontextmanager
@@ -85,86 +164,77 @@ async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> In
     return found[0]
 
 
-async def is_sound(flags: Sequence[str], target: str, partitions: int, *, strict: bool = True) -> None:
-    """Everything is owned once, nothing is under way, and the history keeps the rules."""
-    said = await until_state(
-        target, lambda state: len(state.assignments) == partitions and not state.handoffs)
-    living = {one.consumer_name for one in said.consumers}
-    assert {one.owner for one in said.assignments} <= living
-    endpoint, prefix = flags[1].removeprefix("http://"), flags[3]
-    assert faults(await history(endpoint, prefix), prefix, strict=strict) == []
-    await calls_ended()
+async def until_led_by(one: Instance) -> None:
+    """Wait until this instance says that it leads."""
+    async with asyncio.timeout(30.0):
+        while not await is_well(one.target, "leader", Access(), patience_s=0.5):
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("count", [2, 3])
 async def test_a_killed_leader_is_followed_by_another(tmp_path: Path, etcd: EtcdServer, count: int) -> None:
     """SIGKILL; consumers of the dead instance find another and keep their partitions."""
-    flags = on(etcd)
-    with instances(tmp_path, *QUICK, *flags, *STRICT, count=count) as running:
-        targets = [one.target for one in running]
-        members = [Consumer(targets[n % count:] + targets[:n % count], f"c{n}") for n in range(4)]
+    with group(tmp_path, etcd, count) as g:
+        members = [consumer(g.targets[n % count:] + g.targets[:n % count], f"c{n}") for n in range(4)]
         async with consumers(*members[:3]), writing(members):
             await settled(members[:3], [11, 11, 10])
             held = {one.name: dict(one.working) for one in members[:3]}
-            leader = await leader_of(running)
-            leader.process.kill()
-            await leader_of(running, seconds=CONVERGE_S + BUSY_S)
+            leader = await leader_of(g.running)
+            left = next(one for one in g.running if one is not leader)
+            async with within(CONVERGE_S, f"leader of {count} killed", g.ids()):
+                leader.process.kill()
+                await leader_of(g.running)
+                await settled(members[:3], [11, 11, 10])
             assert {one.name: one.working for one in members[:3]} == held
             async with consumers(members[3]):
                 await settled(members, [8, 8, 8, 8])
-                left = next(one for one in running if one is not leader)
-                await is_sound(flags, left.target, 32)
+                await g.is_sound(left.target)
 
 
 async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(tmp_path: Path, etcd: EtcdServer) -> None:
-    """SIGSTOP, SIGCONT: it writes nothing under a lease that is gone, and serves on."""
-    flags = on(etcd)
-    with instances(tmp_path, *QUICK, *flags, *STRICT, count=2) as running:
-        leader = await leader_of(running)
-        other = next(one for one in running if one is not leader)
-        members = [Consumer(other.target, f"c{n}") for n in range(3)]
+    """SIGSTOP, SIGCONT: nothing is written under a lease that is gone; the other one serves meanwhile."""
+    with group(tmp_path, etcd, 2) as g:
+        leader = await leader_of(g.running)
+        other = next(one for one in g.running if one is not leader)
+        members = [consumer([leader.target, other.target], f"c{n}") for n in range(4)]
         async with consumers(*members[:2]), writing(members):
             await settled(members[:2], [16, 16])
-            leader.send(signal.SIGSTOP)
-            await until_led_by(other)
-            async with consumers(members[2]):
-                await settled(members, [11, 11, 10])
-                leader.send(signal.SIGCONT)
-                assert await leader_of(running) is other
+            async with within(CONVERGE_S, "leader stopped", g.ids()):
+                leader.send(signal.SIGSTOP)
+                await until_led_by(other)
+                await settled(members[:2], [16, 16])
+            # Whoever asks the stopped one first waits for it, and not for ever.
+            async with consumers(*members[2:]):
+                await settled(members, [8, 8, 8, 8])
+                async with within(CONVERGE_S, "it went on", g.ids()):
+                    leader.send(signal.SIGCONT)
+                    assert await leader_of(g.running) is other
                 await asyncio.sleep(1)
-                await settled(members, [11, 11, 10])
-                await is_sound(flags, leader.target, 32)
-
-
-async def until_led_by(one: Instance) -> None:
-    """Wait until this instance says that it leads."""
-    async with asyncio.timeout(CONVERGE_S + BUSY_S):
-        while not await is_well(one.target, "leader", Access(), patience_s=0.5):
-            await asyncio.sleep(0.05)
+                await settled(members, [8, 8, 8, 8])
+                await g.is_sound(leader.target)
 
 
 async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
     tmp_path: Path, etcd: EtcdServer,
 ) -> None:
     """Nothing gets through to etcd, and nothing is said; its consumers go to the other instance."""
-    flags = on(etcd)
-    with proxy_to(etcd.endpoint) as cable:
-        cut_off = ("--etcd", f"http://{cable.endpoint}", *flags[2:])
-        with instances(tmp_path, *QUICK, *cut_off, *STRICT) as (first,):
-            await leader_of([first])
-            with instances(tmp_path, *QUICK, *flags, *STRICT) as (second,):
-                members = [Consumer([first.target, second.target], f"c{n}") for n in range(3)]
-                async with consumers(*members), writing(members):
-                    await settled(members, [11, 11, 10])
-                    cable.cut()
-                    await until_led_by(second)
-                    assert not await is_well(first.target, "leader", Access())
-                    await settled(members, [11, 11, 10], seconds=3 * CONVERGE_S + BUSY_S)
-                    await until_state(second.target, lambda state: len(state.consumers) == 3)
-                    cable.heal()
-                    await asyncio.sleep(2)
-                    await settled(members, [11, 11, 10])
-                    await is_sound(flags, second.target, 32)
+    with group(tmp_path, etcd, 2, cabled=True) as g:
+        first = await leader_of(g.running)
+        second = next(one for one in g.running if one is not first)
+        members = [consumer([first.target, second.target], f"c{n}") for n in range(3)]
+        async with consumers(*members), writing(members):
+            await settled(members, [11, 11, 10])
+            cable = g.cables[g.running.index(first)]
+            async with within(CONVERGE_S, "leader cut off", g.ids()):
+                cable.cut()
+                await until_led_by(second)
+                assert not await is_well(first.target, "leader", Access())
+                await settled(members, [11, 11, 10])
+                await until_state(second.target, lambda state: len(state.consumers) == 3)
+            cable.heal()
+            await asyncio.sleep(2)
+            await settled(members, [11, 11, 10])
+            await g.is_sound(second.target)
 
 
 async def test_etcd_killed_and_started_again(tmp_path: Path) -> None:
@@ -179,9 +249,18 @@ async def test_etcd_killed_and_started_again(tmp_path: Path) -> None:
                 await asyncio.sleep(TTL_S * 2)
                 assert not any(one.client.may_work(p) for one in members for p in list(one.working))
                 etcd.start()
-                await settled(members, [11, 11, 10], seconds=2 * CONVERGE_S + BUSY_S)
-                await leader_of(running)
-                await is_sound(flags, running[0].target, 32)
+                started = Group(etcd, flags, running)
+                async with within(CONVERGE_S, "etcd started again", started.ids()):
+                    await settled(members, [11, 11, 10])
+                    await leader_of(running)
+                await keeps_the_rules(started)
+
+
+async def keeps_the_rules(g: Group) -> None:
+    """All is owned, nothing under way, and etcd's history keeps C1, C2 and C6."""
+    await until_state(g.targets[0], lambda said: len(said.assignments) == 32 and not said.handoffs)
+    assert faults(await history(g.etcd.endpoint, g.flags[3]), g.flags[3], strict=True) == []
+    await calls_ended()
 
 
 async def test_etcd_compacted_under_the_watches(tmp_path: Path) -> None:
@@ -199,11 +278,12 @@ async def test_etcd_compacted_under_the_watches(tmp_path: Path) -> None:
                     await settled(members, [8, 8, 8, 8])
                     await until_state(leader.target, lambda state: not state.handoffs)
                     await asyncio.to_thread(compact, etcd)
-                    other.send(signal.SIGCONT)
-                    said = await until_state(other.target, lambda state: len(state.consumers) == 4)
-                    assert len(said.assignments) == 32
-                    await leader_of(running)
-                    await settled(members, [8, 8, 8, 8])
+                    async with within(CONVERGE_S, "compacted", Group(etcd, flags, running).ids()):
+                        other.send(signal.SIGCONT)
+                        said = await until_state(other.target, lambda state: len(state.consumers) == 4)
+                        assert len(said.assignments) == 32
+                        await leader_of(running)
+                        await settled(members, [8, 8, 8, 8])
             await calls_ended()
 
 
@@ -222,8 +302,9 @@ async def test_etcd_over_its_quota(tmp_path: Path) -> None:
                 assert [len(one.working) for one in members[:2]] == [16, 16]
                 assert all(one.client.may_work(p) for one in members[:2] for p in one.working)
                 await asyncio.to_thread(empty, etcd)
-                await settled(members, [11, 11, 10])
-                await until_state(service.target, lambda state: not state.handoffs)
+                async with within(CONVERGE_S, "room made", Group(etcd, flags, [service]).ids()):
+                    await settled(members, [11, 11, 10])
+                    await until_state(service.target, lambda state: not state.handoffs)
                 await late.stop()
             await calls_ended()
 
@@ -296,24 +377,20 @@ async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
     tmp_path: Path, etcd: EtcdServer, how: signal.Signals,
 ) -> None:
     """What it held goes to the living in time; one that wakes works on nothing that is another's by then."""
-    flags = on(etcd)
-    with instances(tmp_path, *QUICK, *flags, *STRICT, count=2) as running:
-        targets = [one.target for one in running]
-        workers = [Worker(tmp_path, targets, f"w{n}") for n in range(3)]
+    with group(tmp_path, etcd, 2) as g:
+        workers = [Worker(tmp_path, g.targets, f"w{n}") for n in range(3)]
         try:
-            await until_owned(targets[0], [11, 11, 10])
-            workers[2].process.send_signal(how)
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            await until_owned(targets[0], [16, 16])
-            print(f"\n{how.name}: the others own all after {loop.time() - began:.1f} s")
-            assert loop.time() - began < CONVERGE_S + BUSY_S
+            await until_owned(g.targets[0], [11, 11, 10])
+            async with within(CONVERGE_S, f"consumer {how.name}", g.ids(*workers)):
+                workers[2].process.send_signal(how)
+                await until_owned(g.targets[0], [16, 16])
             if how is signal.SIGSTOP:
-                workers[2].process.send_signal(signal.SIGCONT)
-                await until_owned(targets[0], [11, 11, 10])
+                async with within(CONVERGE_S, "consumer woken", g.ids(*workers)):
+                    workers[2].process.send_signal(signal.SIGCONT)
+                    await until_owned(g.targets[0], [11, 11, 10])
             await asyncio.sleep(0.5)
             assert owners_at_once(workers) == []
-            await is_sound(flags, targets[1], 32)
+            await g.is_sound(g.targets[1])
         finally:
             for worker in workers:
                 worker.end()
@@ -332,21 +409,52 @@ async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
     tmp_path: Path, etcd: EtcdServer,
 ) -> None:
     """Each comes back within its time, at another instance."""
-    flags = on(etcd)
-    with instances(tmp_path, *QUICK, *flags, *STRICT, count=2) as running:
-        targets = [one.target for one in running]
-        members = [Consumer(targets, f"c{n}") for n in range(3)]
+    with group(tmp_path, etcd, 2) as g:
+        members = [consumer(g.targets, f"c{n}") for n in range(3)]
         async with consumers(*members):
             await settled(members, [11, 11, 10])
             held = [dict(one.working) for one in members]
             for turn in range(6):
                 at = turn % 3
-                await members[at].stop()
-                members[at] = Consumer([targets[turn % 2]], f"c{at}").start()
-                await until(lambda at=at: members[at].working == held[at])  # type: ignore[misc]
+                async with within(CONVERGE_S, f"c{at} came back", g.ids()):
+                    await members[at].stop()
+                    members[at] = consumer([g.targets[turn % 2]], f"c{at}").start()
+                    await until(lambda at=at: members[at].working == held[at])  # type: ignore[misc]
             await asyncio.sleep(TTL_S)
             assert [one.working for one in members] == held
-            await is_sound(flags, targets[0], 32)
+            await g.is_sound(g.targets[0])
             for one in members:
                 await one.stop()
             await calls_ended()
+
+
+async def test_answers_of_liars_are_refused_as_the_model_does(tmp_path: Path, etcd: EtcdServer) -> None:
+    """In anybody's name, of any handoff, while consumers come and go and the leader dies."""
+    dice = random.Random(5)
+    with group(tmp_path, etcd, 2) as g:
+        members = [Consumer(g.targets, f"c{n}", kind=HeardClient, warm_s=0.3) for n in range(6)]
+        lies: list[Said] = []
+
+        async def lying() -> None:
+            living = [one.target for one in g.running]
+            while True:
+                ids = [one.handoff_id for m in members for one in m.told if isinstance(one, Warm)] or [1]
+                names = [*(one.name for one in members), "stranger"]
+                said = await lie(dice.choice(living), PARTITIONS, names, [*ids[-8:], ids[-1] - 1], dice)
+                lies.extend([said] if said is not None else [])
+
+        async with consumers(*members[:2]), writing(members):
+            await settled(members[:2], [16, 16])
+            liars = [asyncio.create_task(lying()) for _ in range(4)]
+            async with consumers(*members[2:]):
+                await settled(members, [6, 6, 5, 5, 5, 5])
+                (await leader_of(g.running)).process.kill()
+                left = await leader_of(g.running)
+            await settled(members[:2], [16, 16])
+            for task in liars:
+                task.cancel()
+            await asyncio.gather(*liars, return_exceptions=True)
+            print(f"\n{len(lies)} lies, {sum(one.refused for one in lies)} refused")
+            assert len(lies) > 200
+            HeardClient.heard += lies
+            await g.is_sound(left.target)

@@ -16,6 +16,7 @@ from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import Action, Consumer, Ended
 from tests.property.service_sim.process import Process
 from tests.property.service_sim.sink import Sink
+from tests.support.assigning.rules import Said
 
 T = TypeVar("T")
 HEARTBEAT_S = 0.5
@@ -24,19 +25,6 @@ PATIENCE_S = 6.0
 
 class Broken(Exception):
     """The connection to the instance broke."""
-
-
-@dataclass(frozen=True)
-class Said:
-    """One answer of a consumer and what came of it: refused, or not."""
-
-    at: TopicPartition
-    name: str
-    happening: Happening
-    handoff_id: int
-    sent: float
-    answered: float
-    refused: bool
 
 
 @dataclass

@@ -9,11 +9,12 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, Status
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Compare, Event, Field, Put, Write
+from faust_assigner.service.store.base import Compare, Event, Write
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import Entry, View
 from tests.property.service_sim.book import Violation, must
 from tests.property.service_sim.process import Process
+from tests.support.assigning.rules import Moment, uncompared
 
 ORDER = {Phase.WARMING: 0, Phase.READY: 1, Phase.COMPLETE: 2}
 
@@ -39,7 +40,7 @@ class Promises:
         self.settings = settings
         self.keys = Keys(settings.prefix)
         self.view = View(self.keys)
-        self.history: dict[TopicPartition, list[tuple[float, Entry[Handoff] | None, Assigned | None]]] = {}
+        self.history: dict[TopicPartition, list[Moment]] = {}
         self.broken: Violation | None = None
         self.completed = self.aborted = 0
         self.began_at: dict[tuple[TopicPartition, int], float] = {}
@@ -71,19 +72,9 @@ class Promises:
             self._sent(process, compares, writes)
 
     def _sent(self, process: Process, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-        compared = {compare.key: compare for compare in compares}
-        guard = compared.get(self.keys.leader)
-        for write in writes:
-            kind, _ = self.keys.kind(write.key)
-            own = compared.get(write.key)
-            begins = kind == "handoffs" and isinstance(write, Put) and own is not None and own.expected == 0
-            if begins or kind in ("assignments", "cooldowns", "replicas"):
-                must(guard is not None and guard.field is Field.MOD_REVISION,
-                     "C3 the leader's key is compared", process.name, write)
-            if kind in ("assignments", "handoffs", "consumers", "assigner"):
-                fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
-                must(own is not None and own.field in fields,
-                     "C3 the object's revision is compared", process.name, write)
+        for fault in uncompared(self.keys, compares, writes):
+            must(False, fault, process.name)
+        guard = next((compare for compare in compares if compare.key == self.keys.leader), None)
         leader = self.view.leader
         if guard and guard.expected and writes and leader and leader.kv.mod_revision == guard.expected:
             must(self._clock.monotonic() < self.fence_of(leader.value.lease_id) + 1e-6,
@@ -106,8 +97,8 @@ class Promises:
             self._phases(at, was, now)
             owner = self.view.assignments.get(at)
             self._ownership(at, before_owner.get(at), owner.value if owner else None, was, living)
-            self.history.setdefault(at, []).append(
-                (self._clock.monotonic(), now, owner.value if owner else None))
+            when = self._clock.monotonic()
+            self.history.setdefault(at, []).append(Moment(when, when, now, owner.value if owner else None))
 
     def _phases(self, at: TopicPartition, was: Entry[Handoff] | None, now: Entry[Handoff] | None) -> None:
         """C1: Warming, Ready, Complete, gone, or abort."""

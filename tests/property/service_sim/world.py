@@ -14,11 +14,12 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.settings import ServiceSettings
 from tests.property.service_sim.acts import Act, Setting
 from tests.property.service_sim.book import must
-from tests.property.service_sim.consumer import Instance, Said, SimConsumer
+from tests.property.service_sim.consumer import Instance, SimConsumer
 from tests.property.service_sim.linear import check_history
 from tests.property.service_sim.process import FarStore, Process
 from tests.property.service_sim.promises import Promises, WatchedStore
 from tests.property.service_sim.sink import Sink
+from tests.support.assigning.rules import Said
 
 MAX_CONSUMERS = 6
 STEP_S = 0.25

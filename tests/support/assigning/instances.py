@@ -131,9 +131,9 @@ class Consumer:
     def __init__(self, targets: str | Sequence[str], name: str, *, topics: Sequence[str] = (),
                  warm_s: float = 0.0, fails: frozenset[TopicPartition] = frozenset(),
                  registration: Registration | None = None, access: Access | None = None,
-                 release_s: float = 0.0) -> None:
-        self.client = AssignerClient(targets, name, topics=topics, registration=registration, access=access,
-                                     retry=Retry(first_s=0.05, most_s=0.5, answer_s=2.0))
+                 release_s: float = 0.0, kind: type[AssignerClient] = AssignerClient) -> None:
+        self.client = kind(targets, name, topics=topics, registration=registration, access=access,
+                           retry=Retry(first_s=0.05, most_s=0.5, answer_s=2.0))
         self.name = name
         self.warm_s = warm_s
         self.release_s = release_s

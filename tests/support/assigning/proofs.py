@@ -1,0 +1,131 @@
+"""C3, C4 and C9 of real processes: from what taps saw of them, what etcd remembers, what consumers heard."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+import grpc.aio
+
+from faust_assigner.service.client import AssignerClient, TopicPartition
+from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.faults import refusal
+from faust_assigner.service.handoff import Happening
+from faust_assigner.service.handoff import TopicPartition as At
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.leases import FENCE_AT
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
+from faust_assigner.service.store.base import Event
+from faust_assigner.service.view import View
+from tests.support.assigning.rules import Moment, Said, fits, uncompared
+from tests.support.assigning.wiretap import Tap, Transaction
+
+ANSWERS = {"PartitionReady": Happening.WARM, "PartitionReleased": Happening.LET_GO,
+           "WarmFailed": Happening.GAVE_UP}
+
+
+def without_compares(taps: Sequence[Tap], keys: Keys) -> list[str]:
+    """C3, of every transaction that an instance sent."""
+    return [fault for tap in taps for one in tap.transactions
+            for fault in uncompared(keys, one.compares, one.writes)]
+
+
+def after_the_term(
+    taps: Sequence[Tap], events: Sequence[Event], keys: Keys, leader_ttl_s: float, *, late_s: float,
+) -> list[str]:
+    """C4: what a leader wrote when its term was over, or asked for more than ``late_s`` after its fence."""
+    ended = {}  # the revision that began a term -> the one that ended it
+    term = 0
+    for event in events:
+        if event.key == keys.leader:
+            ended[term] = event.revision
+            term = event.revision if event.kv is not None else 0
+    found = []
+    for tap in taps:
+        leases = {one.revision: write.lease for one in tap.transactions if one.revision
+                  for write in one.writes if write.key == keys.leader and hasattr(write, "lease")}
+        for one in tap.transactions:
+            guard = next((c.expected for c in one.compares if c.key == keys.leader and c.expected), None)
+            if not one.writes or not isinstance(guard, int):
+                continue
+            if one.revision and not guard <= one.revision <= ended.get(guard, one.revision):
+                found.append(f"C4 term {guard} ended at {ended[guard]}, it wrote at {one.revision}")
+            fence = max((r.asked for r in tap.renewals if r.lease_id == leases.get(guard) and
+                         r.asked <= one.asked), default=0.0) + leader_ttl_s * FENCE_AT
+            if one.asked > fence + late_s:
+                found.append(f"C4 term {guard} was fenced {one.asked - fence:.2f} s before it asked")
+    return found
+
+
+def moments(events: Sequence[Event], carried: Sequence[Transaction], keys: Keys) -> dict[At, list[Moment]]:
+    """What became of each partition, and from when to when that may have happened."""
+    known = {one.revision: one for one in carried if one.revision and one.writes}
+    revisions = [(revision, tuple(group)) for revision, group in groupby(events, lambda e: e.revision)]
+    # Revisions are in order: one has not happened before those before it, nor after those after it.
+    earliest, latest = [0.0], [float("inf")]
+    for revision, _ in revisions:
+        earliest.append(max(earliest[-1], known[revision].asked if revision in known else 0.0))
+    for revision, _ in reversed(revisions):
+        latest.append(min(latest[-1], known[revision].answered if revision in known else float("inf")))
+    view, found = View(keys), dict[At, list[Moment]]()
+    for (_, group), begin, end in zip(revisions, earliest[1:], reversed(latest[1:]), strict=True):
+        changes = [view.apply(event) for event in group]
+        for at in {c.name for c in changes if c is not None and c.kind in ("assignments", "handoffs")}:
+            owner = view.assignments.get(at)
+            found.setdefault(at, []).append(
+                Moment(begin, end, view.handoffs.get(at), owner.value if owner else None))
+    return found
+
+
+def unfitting(heard: Sequence[Said], history: Mapping[At, Sequence[Moment]]) -> list[str]:
+    """C9: answers that fit no state between asking and hearing."""
+    return [f"C9 {said}: {history.get(said.at, [])}" for said in heard
+            if not fits(history.get(said.at, []), said)]
+
+
+class HeardClient(AssignerClient):
+    """A client that keeps what the service answered to its acknowledgements."""
+
+    heard: ClassVar[list[Said]] = []
+
+    async def _once(self, method: str, request: Any, **options: Any) -> Any:
+        sent, refused = time.monotonic(), False
+        try:
+            return await super()._once(method, request, **options)
+        except ServiceRefused:
+            refused = True
+            raise
+        except BaseException:
+            method = ""  # nobody knows what came of it
+            raise
+        finally:
+            if method in ANSWERS:
+                self.heard.append(_said(method, request, sent, refused=refused))
+
+
+def _said(method: str, request: Any, sent: float, *, refused: bool) -> Said:
+    at = At(request.partition.topic, request.partition.partition)
+    return Said(at, request.consumer_name, ANSWERS[method], request.handoff_id, sent, time.monotonic(),
+                refused)
+
+
+async def lie(target: str, partitions: Sequence[TopicPartition], names: Sequence[str], ids: Sequence[int],
+              dice: random.Random) -> Said | None:
+    """Say anything of any hand-off in anybody's name; what came of it, if an answer came."""
+    method, at, name = dice.choice(sorted(ANSWERS)), dice.choice(partitions), dice.choice(names)
+    if method == "PartitionReleased":
+        name = "stranger"  # whoever says truly that it has drained, and goes on, harms itself
+    request = getattr(pb, f"{method}Request")(
+        consumer_name=name, handoff_id=dice.choice(ids),
+        partition=pb.TopicPartition(topic=at.topic, partition=at.partition))
+    sent = time.monotonic()
+    async with grpc.aio.insecure_channel(target) as channel:
+        try:
+            await getattr(KafkaAssignerStub(channel), method)(request, timeout=5.0)
+        except grpc.aio.AioRpcError as error:
+            return None if refusal(error) is None else _said(method, request, sent, refused=True)
+    return _said(method, request, sent, refused=False)

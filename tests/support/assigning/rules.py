@@ -1,0 +1,90 @@
+"""Promises that the simulator checks on virtual time and tests check on real processes: C3 and C9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from faust_assigner.service.handoff import Handoff, Happening, TopicPartition, step
+from faust_assigner.service.handoff import state_of as where
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.records import Assigned
+from faust_assigner.service.serving.acks import SAID
+from faust_assigner.service.store.base import Compare, Field, Put, Write
+from faust_assigner.service.view import Entry
+
+
+def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write]) -> Iterator[str]:
+    """C3: what is written without a compare of the leader's key, or of the revision of what it changes."""
+    compared = {compare.key: compare for compare in compares}
+    guard = compared.get(keys.leader)
+    for write in writes:
+        kind, _ = keys.kind(write.key)
+        own = compared.get(write.key)
+        begins = kind == "handoffs" and isinstance(write, Put) and own is not None and own.expected == 0
+        leads = begins or kind in ("assignments", "cooldowns", "replicas")
+        if leads and (guard is None or guard.field is not Field.MOD_REVISION):
+            yield f"C3 the leader's key is compared: {write}"
+        fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
+        if kind in ("assignments", "handoffs", "consumers", "assigner") and (
+                own is None or own.field not in fields):
+            yield f"C3 the object's revision is compared: {write}"
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer of a consumer and what came of it: refused, or not. Times in seconds of one clock."""
+
+    at: TopicPartition
+    name: str
+    happening: Happening
+    handoff_id: int
+    sent: float
+    answered: float
+    refused: bool
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a partition's hand-off and assignment became, at some time from ``earliest`` to ``latest``."""
+
+    earliest: float
+    latest: float
+    handoff: Entry[Handoff] | None
+    owner: Assigned | None
+
+
+NOTHING = Moment(0.0, 0.0, None, None)
+
+
+def fits(moments: Sequence[Moment], answer: Said) -> bool:
+    """C9: the answer is what the model says in some state between asking and hearing.
+
+    ``moments`` of the answer's partition, in order. A hand-off is one key, so that a history is linearizable
+    if each answer can be laid into its own interval: accepted where the table accepts it or had it said,
+    refused elsewhere.
+    """
+    seen = [NOTHING]
+    for moment in moments:
+        if moment.latest <= answer.sent:
+            seen = [moment]  # what was before it is over when the question is asked
+        elif moment.earliest <= answer.answered:
+            seen.append(moment)
+    # Where there is no hand-off the owner is read after it: the two may be of different moments.
+    return any(_refused(answer, one.handoff, other.owner) == answer.refused for one in seen for other in seen)
+
+
+def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None) -> bool:
+    """What the model says of this answer in this state."""
+    if entry is None:
+        owns = owner is not None and owner.owner == answer.name
+        return owner is None or owns != (answer.happening is Happening.WARM)
+    if answer.handoff_id != entry.kv.create_revision:
+        return True
+    handoff = entry.value
+    right = handoff.old_owner if answer.happening is Happening.LET_GO else handoff.new_owner
+    if answer.name != right:
+        return True
+    state = where(handoff)
+    says = step(state, answer.happening, strict=handoff.strict)
+    return state not in SAID[answer.happening] and says is None
