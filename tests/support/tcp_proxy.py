@@ -13,6 +13,7 @@ class Proxy:
     """Carries bytes both ways; while it is cut, connections stay open and nothing gets through."""
 
     def __init__(self, host: str, port: int) -> None:
+        self.carried = bytearray()  # what went through, both ways
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -65,6 +66,7 @@ class Proxy:
                         if not (data := ready.recv(65_536)):
                             return
                         self._flows.wait()
+                        self.carried += data
                         other[ready].sendall(data)
 
 

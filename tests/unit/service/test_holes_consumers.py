@@ -1,4 +1,4 @@
-"""Holes 8, 9, 10, 12 and 13 of an assigner: answers, streams, two owners, blindness, failed warm-ups.
+"""Holes 8, 9, 10 and 13 of an assigner: answers, streams, two owners, failed warm-ups.
 
 The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
 """
@@ -19,7 +19,6 @@ from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller,
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned, Consumer, Ended
-from faust_assigner.service.server.metrics import PHASES
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.store.base import (
@@ -254,41 +253,6 @@ def test_10_in_strict_mode_the_new_owner_starts_only_when_the_old_one_has_draine
             told = {owned.at: owned for c in new.of(Assignment) for owned in c.assigned}[release.at]
             assert told.epoch > epoch
             assert told.offset == (41 if strict else None)
-        await kept.close()
-
-    virtually(story)
-
-
-# -- 12: nobody can see what it does -----------------------------------------------------------------------
-
-
-class _Counted:
-    """Counts what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *values: self.told.append((name, values))
-
-
-def test_12_what_it_does_is_counted() -> None:
-    """Leading, rebalances, hand-offs by phase and how they ended, streams."""
-
-    async def story() -> None:
-        kept, counted = store(), _Counted()
-        async with Bench(lambda: kept) as b:
-            node = await b.node({"t": 2}, metrics=counted)  # type: ignore[arg-type]
-            await b.consumer(node, "a")
-            await b.settles(2)
-            await b.consumer(node, "b")
-            await b.settles(1, 1)
-        names = {name for name, _ in counted.told}
-        assert {"leading", "rebalanced", "handoffs", "handoff_ended", "streams"} <= names
-        assert ("handoff_ended", "handed") in {(n, v[0]) for n, v in counted.told if n == "handoff_ended"}
-        assert [v for n, v in counted.told if n == "leading"] == [(True,), (False,)]
-        assert {phase for n, v in counted.told if n == "handoffs" for phase in v[0]} <= set(PHASES)
-        assert any(v[0] for n, v in counted.told if n == "handoffs")
         await kept.close()
 
     virtually(story)

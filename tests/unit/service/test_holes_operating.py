@@ -1,0 +1,151 @@
+"""Hole 12 of an assigner: no locks, no health, no metrics (TLS and signals: integration/served/test_hole_12).
+
+The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from faust_assigner.service.metrics import Metrics, NoMetrics
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.auth import Door, OpenDoor, TokenDoor
+from faust_assigner.service.server.health import LEADS, SERVES, Health
+from faust_assigner.service.server.metrics import PrometheusMetrics
+from faust_assigner.service.server.servicer import ConsumerServicer
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, eventually, virtually
+from tests.unit.service.stories import store
+
+
+class _Context:
+    """A call's, with b's token; it keeps the status the call is ended with."""
+
+    code: grpc.StatusCode | None = None
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """The call's headers."""
+        return (("authorization", "Bearer of-b"),)
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        """As gRPC's."""
+        self.code = code
+        raise asyncio.CancelledError
+
+
+_TOKENS = TokenDoor({name: hashlib.sha256(f"of-{name}".encode()).digest() for name in "ab"})
+
+
+@pytest.mark.parametrize(("door", "robbed"), [(_TOKENS, False), (OpenDoor(), True)])
+def test_12_nobody_acts_in_the_name_of_another(door: Door, robbed: bool) -> None:
+    """The naive service believes the request's body: b takes a's place, and then a's partitions."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            first = await b.consumer(node, "a")
+            await b.settles(2)
+            context = _Context()
+            servicer = ConsumerServicer(node, door, asyncio.get_running_loop().time)
+            stream = servicer.Register(pb.RegisterRequest(consumer_name="a"), context)
+            taking = asyncio.ensure_future(anext(stream))
+            await asyncio.wait([taking], timeout=2.0)
+            assert (first.ended is not None) is robbed
+            assert (context.code is grpc.StatusCode.PERMISSION_DENIED) is not robbed
+            await stream.aclose()
+        await kept.close()
+
+    virtually(story)
+
+
+class _NaiveHealth(Health):
+    """Well as long as the port answers."""
+
+    async def look(self) -> None:
+        for role in ("", SERVES, LEADS):
+            await self.servicer.set(role, health_pb2.HealthCheckResponse.SERVING)
+
+
+class _Lost(MemoryStore):
+    """It may be lost: then nothing comes from it any more."""
+
+    lost = False
+
+    async def list(self, prefix: str) -> Any:
+        while self.lost:
+            await asyncio.sleep(1.0)
+        return await super().list(prefix)
+
+    async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
+        while self.lost:
+            await asyncio.sleep(1.0)
+        return await super().keep_alive(lease_id)
+
+
+async def _roles(health: Health) -> list[bool]:
+    """Whether it is well as what serves consumers, and as the leader."""
+    await health.look()
+    found = [await health.servicer.Check(health_pb2.HealthCheckRequest(service=role), None)
+             for role in (SERVES, LEADS)]
+    return [one.status == health_pb2.HealthCheckResponse.SERVING for one in found]
+
+
+@pytest.mark.parametrize(("kind", "blind"), [(Health, False), (_NaiveHealth, True)])
+def test_12_an_instance_says_what_it_is_well_as(kind: type[Health], blind: bool) -> None:
+    """A follower leads nobody, and one that lost its store serves nobody: a balancer has to know."""
+
+    async def story() -> None:
+        kept = _Lost()
+        async with Bench(lambda: kept) as b:
+            leader, follower = await b.node({"t": 1}), await b.node()
+            await eventually(lambda: leader.leads)
+            assert await _roles(kind(leader)) == [True, True]
+            assert await _roles(kind(follower)) == [True, blind]
+            kept.lost = True
+            await asyncio.sleep(10.0)
+            assert await _roles(kind(leader)) == [blind, blind]
+            kept.lost = False
+            await eventually(lambda: leader.serving)
+            assert (await _roles(kind(leader)))[0]
+        await kept.close()
+
+    virtually(story)
+
+
+def _scraped(metrics: PrometheusMetrics, name: str, **labels: str) -> float:
+    return metrics.registry.get_sample_value(f"faust_assigner_service_{name}", labels) or 0.0
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_12_what_it_does_is_counted(sees: bool) -> None:
+    """Leading, rebalances, handoffs by phase and how they ended, streams: the naive one shows nothing."""
+
+    async def story() -> None:
+        kept, scraped = store(), PrometheusMetrics()
+        metrics: Metrics = scraped if sees else NoMetrics()
+        async with Bench(lambda: kept) as b:
+            node: AssignerNode = await b.node({"t": 2}, metrics=metrics)
+            await b.consumer(node, "a")
+            await b.settles(2)
+            slow = await b.consumer(node, "b", warm_s=3.0)
+            await eventually(lambda: slow.told[1:])
+            assert (_scraped(scraped, "handoffs", phase="Warming") == 1.0) is sees
+            assert (_scraped(scraped, "leader") == 1.0) is sees
+            assert (_scraped(scraped, "streams") == 2.0) is sees
+            await b.settles(1, 1)
+            await asyncio.sleep(1.0)
+            assert (_scraped(scraped, "handoffs", phase="Warming") == 0.0)
+            assert (_scraped(scraped, "rebalances_total") >= 2.0) is sees
+            assert (_scraped(scraped, "handoff_seconds_count", outcome="handed") == 1.0) is sees
+        assert _scraped(scraped, "leader") == 0.0
+        await kept.close()
+
+    virtually(story)
