@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
+#: Of one consumer, so that nobody fills the store: more is refused.
+MAX_CLAIMS = 100_000
+
 
 class ServiceRefused(FaustAssignerError):
     """The service does not do what the caller asked for."""
@@ -27,6 +30,13 @@ class ServiceRefused(FaustAssignerError):
 
 class BadRequest(ServiceRefused, ValueError):
     """A name, a number or a topic that cannot be."""
+
+
+class TooManyClaims(BadRequest):
+    """A consumer says more of itself than is kept of one."""
+
+    def __init__(self, name: str, claims: int) -> None:
+        super().__init__(f"{name[:200]} says {claims} things of itself, {MAX_CLAIMS} are taken")
 
 
 class NotFound(ServiceRefused, LookupError):

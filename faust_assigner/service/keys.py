@@ -109,8 +109,8 @@ def dump_consumer(consumer: Consumer) -> bytes:
         "capabilities": list(consumer.capabilities),
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
-        "weights": [[at.topic, at.partition, weight] for at, weight in sorted(
-            consumer.weights.items(), key=lambda said: (said[0].topic, said[0].partition))],
+        # In columns: there may be very many, and nobody else waits for them meanwhile.
+        "weights": {topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()},
         "capacity": consumer.capacity if consumer.capacity != 1.0 else None, "dismissed": consumer.dismissed,
     }
     return _dump(document | {name: value for name, value in ours.items() if value})
@@ -134,8 +134,8 @@ def load_consumer(value: bytes) -> Consumer:
         capabilities=tuple(map(str, d.get("capabilities", ()))), session=str(d.get("session", "")),
         co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
         holds={str(topic): tuple(map(int, numbers)) for topic, numbers in d.get("holds", {}).items()},
-        weights={TopicPartition(str(topic), int(number)): float(weight)
-                 for topic, number, weight in d.get("weights", ())},
+        weights={str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
+                 for topic, (numbers, weights) in d.get("weights", {}).items()},
         dismissed=bool(d.get("dismissed", False)),
     )
 

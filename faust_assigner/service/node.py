@@ -13,7 +13,14 @@ from typing import Protocol
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.commands import Command
-from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable, WrongCaller
+from faust_assigner.service.errors import (
+    MAX_CLAIMS,
+    BadRequest,
+    NotFound,
+    StoreUnavailable,
+    TooManyClaims,
+    WrongCaller,
+)
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import MAX_PARTITIONS, Keys, checked_consumer, checked_topic
 from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
@@ -42,8 +49,6 @@ from faust_assigner.service.view import Change, has_more, waits_in_vain
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
 
-#: Of one consumer, so that nobody fills the store: more is refused.
-MAX_CLAIMS = 100_000
 MAX_BOUND = 1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
 MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
 MAX_RACK = 256  #: characters
@@ -322,23 +327,23 @@ def _check_claims(consumer: Consumer) -> None:
     if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
         raise BadRequest(f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
                          f"got {consumer.capacity!r}")
-    if any(not 0 <= weight <= MAX_NUMBER for weight in consumer.weights.values()):
+    weights = list(chain.from_iterable(known.values() for known in consumer.weights.values()))
+    if any(not 0 <= weight <= MAX_NUMBER for weight in weights):
         raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
     if consumer.rack is not None and len(consumer.rack) > MAX_RACK:
         raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
     if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
         raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
-    weighed = {at.topic for at in consumer.weights}
-    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, weighed):
+    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, consumer.weights):
         for topic in topics:
             checked_topic(topic)
-    numbers = (at.partition for at in consumer.weights)
-    for number in chain(numbers, *consumer.holds.values()):
-        if not 0 <= number < MAX_PARTITIONS:
-            raise BadRequest(f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, got {number}")
-    claims = len(consumer.weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
+    for numbers in filter(None, chain(consumer.weights.values(), consumer.holds.values())):
+        if min(numbers) < 0 or max(numbers) >= MAX_PARTITIONS:
+            raise BadRequest(f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
+                             f"got {min(numbers)} to {max(numbers)}")
+    claims = len(weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
     if claims > MAX_CLAIMS:
-        raise BadRequest(f"{consumer.name} says {claims} things of itself, {MAX_CLAIMS} are taken")
+        raise TooManyClaims(consumer.name, claims)
 
 
 async def _watched(mirror: Mirror) -> AsyncIterator[Change]:

@@ -23,7 +23,7 @@ class Consumer:
     ``topics``         the topics it wants; empty: every topic of the service
     ``co_partitioned`` sets of topics that must travel together, partition by partition
     ``holds``          topic -> partitions it keeps a warm replica of
-    ``weights``        what the partitions it knows cost, 1.0 is ordinary
+    ``weights``        topic -> partition -> what it costs, of those it knows; 1.0 is ordinary
     ``identity``       who the channel says it is; "" where channels say nothing
     ``session``        one registration: a second one of the same name is another
     ``dismissed``      draining, and told to stop though nobody relieves it: who comes next is a new process
@@ -35,7 +35,7 @@ class Consumer:
     topics: tuple[str, ...] = ()
     capacity: float = 1.0
     rack: str | None = None
-    weights: Mapping[TopicPartition, float] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
     co_partitioned: tuple[tuple[str, ...], ...] = ()
     holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

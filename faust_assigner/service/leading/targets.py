@@ -89,9 +89,10 @@ def _weights(consumers: Sequence[Consumer], counts: Mapping[str, int]) -> dict[t
     """The highest word counts, where consumers know different things."""
     found: dict[tuple[str, int], float] = {}
     for consumer in consumers:
-        for at, weight in consumer.weights.items():
-            if 0 <= at.partition < counts.get(at.topic, 0) and 0 <= weight < float("inf"):
-                found[at.topic, at.partition] = max(weight, found.get((at.topic, at.partition), 0.0))
+        for topic in sorted(counts.keys() & consumer.weights.keys()):
+            for number, weight in consumer.weights[topic].items():
+                if 0 <= number < counts[topic] and 0 <= weight < float("inf"):
+                    found[topic, number] = max(weight, found.get((topic, number), 0.0))
     return found
 
 

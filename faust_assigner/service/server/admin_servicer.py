@@ -89,5 +89,5 @@ class AdminServicer:
         async with spoken(context):
             self._door.caller(context).administering()
             moves = await self._node.plan(without=list(request.without),
-                                          extra=list(map(consumer_of, request.extra)))
+                                          extra=[await consumer_of(one) for one in request.extra])
         return pb.PlanResponse(moves=map(move_of, moves))

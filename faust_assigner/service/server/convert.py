@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Release, Replicas, Warm
-from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import checked_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -22,6 +23,9 @@ from faust_assigner.service.records import (
 
 #: Partitions in one message; a larger assignment, or state, comes in parts.
 PART: Final = 10_000
+#: Of a request's long list, what is looked at before others have their turn.
+SLICE: Final = 2_000
+T = TypeVar("T")
 
 
 def message_of(at: TopicPartition) -> pb.TopicPartition:
@@ -36,24 +40,46 @@ def partition_of(message: pb.TopicPartition) -> TopicPartition:
     return TopicPartition(checked_topic(message.topic), message.partition)
 
 
-def by_topic(partitions: Iterable[pb.TopicPartition]) -> dict[str, tuple[int, ...]]:
+async def by_topic(partitions: Sequence[pb.TopicPartition]) -> dict[str, tuple[int, ...]]:
     """Topic -> partition numbers, ascending."""
     found: defaultdict[str, set[int]] = defaultdict(set)
-    for one in partitions:
-        found[one.topic].add(one.partition)
+    async for some in _slices(partitions):
+        for one in some:
+            found[one.topic].add(one.partition)
     return {topic: tuple(sorted(numbers)) for topic, numbers in sorted(found.items())}
 
 
-def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consumer:
-    """What a consumer asks for; an empty ``topic`` and no ``topics`` mean all topics of the service."""
+async def _weights(said: Sequence[pb.PartitionWeight]) -> dict[str, dict[int, float]]:
+    """Topic -> partition -> weight."""
+    found: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    async for some in _slices(said):
+        for one in some:
+            found[one.partition.topic][one.partition.partition] = one.weight
+    return dict(sorted(found.items()))
+
+
+async def _slices(said: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    """A long list in parts; between two of them it is the others' turn."""
+    for start in range(0, len(said), SLICE):
+        yield said[start : start + SLICE]
+        await asyncio.sleep(0)
+
+
+async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consumer:
+    """What a consumer asks for; an empty ``topic`` and no ``topics`` mean all topics of the service.
+
+    Raises BadRequest for more than is kept of one, before any of it is looked at.
+    """
+    claims = sum(map(len, (request.topics, request.weights, request.copartitioned, request.replicas)))
+    if claims > MAX_CLAIMS:
+        raise TooManyClaims(request.consumer_name, claims)
     topics = {*request.topics, *([request.topic] if request.topic else [])}
     return Consumer(
         name=request.consumer_name, topics=tuple(sorted(topics)), capacity=request.capacity or 1.0,
-        rack=request.rack or None, identity=identity,
-        weights={partition_of(said.partition): said.weight for said in request.weights},
+        rack=request.rack or None, identity=identity, weights=await _weights(request.weights),
         capabilities=(KEEPS_REPLICAS,) if request.keeps_replicas else (),
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
-        holds=by_topic(request.replicas))
+        holds=await by_topic(request.replicas))
 
 
 def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:

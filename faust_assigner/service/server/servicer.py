@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from faust_assigner.service.commands import Assignment
-from faust_assigner.service.errors import NotFound, ServiceRefused, StoreError
+from faust_assigner.service.errors import MAX_CLAIMS, NotFound, ServiceRefused, StoreError, TooManyClaims
 from faust_assigner.service.faults import code_of
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -75,7 +75,7 @@ class ConsumerServicer:
         """Commands until the consumer, or this instance, ends it."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            stream = await self._node.register(consumer_of(request, identity))
+            stream = await self._node.register(await consumer_of(request, identity))
             session = self._begin(stream)
             watch = self._watched(session) if request.heartbeats else None
             try:
@@ -186,7 +186,10 @@ class ConsumerServicer:
         """What the consumer keeps warm."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            await self._node.holds(request.consumer_name, by_topic(request.replicas), identity=identity)
+            if len(request.replicas) > MAX_CLAIMS:
+                raise TooManyClaims(request.consumer_name, len(request.replicas))
+            replicas = await by_topic(request.replicas)
+            await self._node.holds(request.consumer_name, replicas, identity=identity)
         return pb.ReportReplicasResponse()
 
     async def Deregister(self, request: pb.DeregisterRequest, context: Any) -> pb.DeregisterResponse:

@@ -81,9 +81,11 @@ class Sessions:
                 if before.status is Status.DRAINING and not before.dismissed:
                     status = before.status
                     dismissed = _is_left_alone(self._mirror.view, consumer.name)  # what it is told first
+            await asyncio.sleep(0)  # claims may be long to read and to write: the others' turn
             value = codec.dump_consumer(replace(
                 consumer, status=status, dismissed=dismissed, registered_at=self._clock.wall(),
                 session=session))
+            await asyncio.sleep(0)
             put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
             result = await self._store.txn([absent(key) if kv is None else unchanged(kv)], [put])
             if result.succeeded:

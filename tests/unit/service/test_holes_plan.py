@@ -61,7 +61,7 @@ def test_11_a_consumer_gets_the_topics_it_named_and_no_others() -> None:
 
 def test_11_weights_and_capacities_count() -> None:
     """One partition as heavy as five: its owner gets little else. Twice the capacity: twice the load."""
-    heavy = {TopicPartition("t", 0): 5.0}
+    heavy = {"t": {0: 5.0}}
     consumers = [Consumer(name="a", weights=heavy), Consumer(name="b")]
     view = view_of(*consumers, topics={"t": 6})
     owner = choose(view, consumers, replicas=0, now=0.0).owner

@@ -65,7 +65,7 @@ def test_documents_have_the_first_assigners_fields() -> None:
 def test_documents_come_back_as_they_were() -> None:
     """With all of our own fields."""
     consumer = Consumer(name="c", status=Status.DRAINING, registered_at=17.0, topics=("t",), capacity=2.0,
-                        rack="r", weights={AT: 1.5}, capabilities=("replicas",),
+                        rack="r", weights={AT.topic: {AT.partition: 1.5}}, capabilities=("replicas",),
                         co_partitioned=(("a", "b"),), holds={"t": (1, 2)}, identity="i", session="s")
     assert keys.load_consumer(keys.dump_consumer(consumer)) == consumer
     handoff = Handoff(AT, "a", "b", Phase.READY, 17.0, strict=True, released=True, offset=0, failed="x",

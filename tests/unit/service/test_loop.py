@@ -1,0 +1,91 @@
+"""One consumer's long request does not stop the loop for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.errors import BadRequest
+from faust_assigner.service.node import MAX_CLAIMS
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.convert import consumer_of
+from faust_assigner.service.server.servicer import ConsumerServicer
+from tests.support.assigning.consumers import Bench
+from tests.unit.service.stories import store
+
+COUNT = 60_000
+TRIES = 3
+
+
+@contextlib.asynccontextmanager
+async def watched() -> AsyncIterator[Callable[[], float]]:
+    """The longest time between two turns of the loop so far, in processor seconds of this thread: what others
+    take from a busy machine is not counted."""
+    longest = 0.0
+
+    async def turn() -> None:
+        nonlocal longest
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - began)
+
+    turning = asyncio.create_task(turn())
+    await asyncio.sleep(0)
+    try:
+        yield lambda: longest
+    finally:
+        turning.cancel()
+
+
+def control(request: pb.RegisterRequest) -> float:
+    """The least that it takes to look at each weight once, in processor seconds."""
+    began = time.thread_time()
+    seen = {(said.partition.topic, said.partition.partition): said.weight for said in request.weights}
+    return time.thread_time() - began if seen else 0.0
+
+
+async def blocked(request: pb.RegisterRequest) -> float:
+    """The longest block while a consumer registers, and while it is registered again."""
+    kept = store()
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
+        servicer = ConsumerServicer(node, OpenDoor(), time.monotonic)
+        async with watched() as longest:
+            for _ in range(2):
+                stream: Any = servicer.Register(request, None)
+                await anext(stream)
+                await stream.aclose()
+        await servicer.close()
+    await kept.close()
+    return longest()
+
+
+async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at_them_twice() -> None:
+    """In parts: the whole takes many times that."""
+    request = pb.RegisterRequest(consumer_name="a", weights=[
+        pb.PartitionWeight(partition=pb.TopicPartition(topic="t", partition=number), weight=1.5)
+        for number in range(COUNT)])
+    pairs = [(await blocked(request), control(request)) for _ in range(TRIES)]
+    assert min(took for took, _ in pairs) < 2 * min(least for _, least in pairs), pairs
+
+
+@pytest.mark.parametrize("claims", [
+    {"weights": [pb.PartitionWeight()] * (MAX_CLAIMS + 1)},
+    {"replicas": [pb.TopicPartition()] * (MAX_CLAIMS + 1)},
+    {"topics": [""] * (MAX_CLAIMS + 1)},
+    {"copartitioned": [pb.TopicGroup()] * (MAX_CLAIMS + 1)},
+], ids=["weights", "replicas", "topics", "groups"])
+async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(claims: Any) -> None:
+    """An empty part takes two bytes: two million of them fit into a message."""
+    request = pb.RegisterRequest(consumer_name="a", **claims)
+    async with watched() as longest:
+        with pytest.raises(BadRequest, match="things"):
+            await consumer_of(request)
+    assert longest() < control(pb.RegisterRequest(weights=[pb.PartitionWeight()] * MAX_CLAIMS))
