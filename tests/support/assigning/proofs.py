@@ -117,8 +117,8 @@ async def lie(target: str, partitions: Sequence[TopicPartition], names: Sequence
               dice: random.Random) -> Said | None:
     """Say anything of any hand-off in anybody's name; what came of it, if an answer came."""
     method, at, name = dice.choice(sorted(ANSWERS)), dice.choice(partitions), dice.choice(names)
-    if method == "PartitionReleased":
-        name = "stranger"  # whoever says truly that it has drained, and goes on, harms itself
+    if method != "PartitionReady":
+        name = "stranger"  # whoever says truly that it has drained, or cannot, harms itself
     request = getattr(pb, f"{method}Request")(
         consumer_name=name, handoff_id=dice.choice(ids),
         partition=pb.TopicPartition(topic=at.topic, partition=at.partition))

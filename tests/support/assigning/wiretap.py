@@ -50,7 +50,8 @@ class Tap:
         self.transactions: list[Transaction] = []
         self.renewals: list[Renewal] = []
         self._channel = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
-        self._server = grpc.server(ThreadPoolExecutor(64), options=[
+        self._pool = ThreadPoolExecutor(64)
+        self._server = grpc.server(self._pool, options=[
             ("grpc.http2.min_ping_interval_without_data_ms", 1_000), ("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers((_Passing(self),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -60,6 +61,7 @@ class Tap:
         """End all connections."""
         self._server.stop(None).wait()
         self._channel.close()
+        self._pool.shutdown()
 
     def once(self, path: str, request: bytes, context: Any) -> bytes:
         """A call and its answer."""

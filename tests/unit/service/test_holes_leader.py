@@ -15,7 +15,7 @@ import pytest
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.commands import AbortWarm, Warm
-from faust_assigner.service.errors import TooManyOperations
+from faust_assigner.service.errors import StoreUnavailable, TooManyOperations
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import moves
 from faust_assigner.service.leading.election import Leadership
@@ -160,6 +160,35 @@ class _Deaf(MemoryStore):
     async def watch(self, prefix: str, start_revision: int) -> Any:
         await asyncio.Event().wait()
         yield
+
+
+def test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew() -> None:
+    """The watch would wait for revisions that have been, and whoever waits for a lost write for ever."""
+
+    async def story() -> None:
+        kept = store()
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        following = [asyncio.create_task(mirror.follow()), asyncio.create_task(mirror.reconcile())]
+        await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
+        snapshot, revision = dict(kept._keys), kept.revision
+        for number in range(5):
+            await put(kept, ALL.consumer(f"lost{number}"), codec.dump_consumer(Consumer(name=f"lost{number}")))
+        await asyncio.sleep(1.0)
+        waiting = asyncio.create_task(mirror.reached(kept.revision + 1))
+        kept._keys, kept.revision, kept._log = snapshot, revision, []
+        await put(kept, ALL.consumer("new"), codec.dump_consumer(Consumer(name="new")))
+        await asyncio.sleep(10.0)
+        assert set(mirror.view.consumers) == {"old", "new"}
+        with pytest.raises(StoreUnavailable, match="restored"):
+            await waiting
+        await put(kept, ALL.consumer("next"), codec.dump_consumer(Consumer(name="next")))
+        await asyncio.sleep(1.0)
+        assert "next" in mirror.view.consumers, "the watch goes on"
+        for task in following:
+            task.cancel()
+
+    virtually(story)
 
 
 @pytest.mark.parametrize(("reconciles", "sees"), [(True, True), (False, False)])
