@@ -16,6 +16,7 @@ from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import LoopClock, virtually
+from tests.support.assigning.instances import calls_ended
 
 
 @pytest.fixture(scope="session")
@@ -94,3 +95,4 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
     yield found
     for store in found.opened:
         await store.close()
+    await calls_ended()

@@ -172,8 +172,8 @@ def test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew() -> No
         following = [asyncio.create_task(mirror.follow()), asyncio.create_task(mirror.reconcile())]
         await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
         snapshot, revision = dict(kept._keys), kept.revision
-        for number in range(5):
-            await put(kept, ALL.consumer(f"lost{number}"), codec.dump_consumer(Consumer(name=f"lost{number}")))
+        for name in ("lost0", "lost1", "lost2"):
+            await put(kept, ALL.consumer(name), codec.dump_consumer(Consumer(name=name)))
         await asyncio.sleep(1.0)
         waiting = asyncio.create_task(mirror.reached(kept.revision + 1))
         kept._keys, kept.revision, kept._log = snapshot, revision, []
