@@ -26,6 +26,7 @@ from faust_assigner.service.client import TopicPartition, Warm
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.health import is_well
 from faust_assigner.service.keys import Keys
+from faust_assigner.service.leases import FENCE_AT
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.conftest import on
@@ -51,7 +52,7 @@ from tests.support.assigning.proofs import (
     unfitting,
     without_compares,
 )
-from tests.support.assigning.rules import Said
+from tests.support.assigning.rules import NO_ID, Said
 from tests.support.assigning.wiretap import Tap, taps
 from tests.support.tcp_proxy import Proxy, proxy_to
 
@@ -98,10 +99,13 @@ class Group:
         events = await history(self.etcd.endpoint, keys.prefix)
         assert faults(events, keys.prefix, strict=True) == []
         assert without_compares(self.taps, keys) == []
-        assert after_the_term(self.taps, events, keys, TTL_S, late_s=0.2) == []
+        # The lease has a third left at the fence: what was on its way by then, and what the machine held up.
+        late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
+        assert after_the_term(self.taps, events, keys, TTL_S, late_s=late_s) == []
         carried = [one for tap in self.taps for one in tap.transactions]
         assert sum(1 for one in carried if one.revision and one.writes) > 10, "the taps saw the writes"
-        assert unfitting(HeardClient.heard, moments(events, carried, keys)) == []
+        strangers = unfitting(HeardClient.heard, moments(events, carried, keys))
+        assert not strangers, "\n".join(strangers)
         await calls_ended()
 
 
@@ -440,8 +444,9 @@ async def test_answers_of_liars_are_refused_as_the_model_does(tmp_path: Path, et
             while True:
                 ids = [one.handoff_id for m in members for one in m.told if isinstance(one, Warm)] or [1]
                 names = [*(one.name for one in members), "stranger"]
-                said = await lie(dice.choice(living), PARTITIONS, names, [*ids[-8:], ids[-1] - 1], dice)
+                said = await lie(dice.choice(living), PARTITIONS, names, [*ids[-8:], ids[-1] - 1, NO_ID], dice)
                 lies.extend([said] if said is not None else [])
+                await asyncio.sleep(0.02)
 
         async with consumers(*members[:2]), writing(members):
             await settled(members[:2], [16, 16])

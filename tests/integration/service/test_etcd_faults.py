@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import Bench, eventually
+from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -219,47 +219,15 @@ async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
         await store.close()
 
 
-def certificates(folder: Path) -> None:
-    """A CA, a server's and a client's certificate, as PEM files."""
-    import ipaddress
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    now = datetime.datetime.now(datetime.UTC)
-    ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test ca")])
-
-    def write(name: str, key: ec.EllipticCurvePrivateKey, subject: x509.Name, *, is_ca: bool) -> None:
-        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        hour = datetime.timedelta(hours=1)
-        made = (x509.CertificateBuilder().subject_name(subject).issuer_name(ca_name)
-                .public_key(key.public_key()).serial_number(x509.random_serial_number())
-                .not_valid_before(now - hour).not_valid_after(now + hour)
-                .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-                .add_extension(x509.SubjectAlternativeName(names), critical=False)
-                .sign(ca_key, hashes.SHA256()))
-        (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        (folder / f"{name}.key").write_bytes(key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-
-    write("ca", ca_key, ca_name, is_ca=True)
-    for name in ("server", "client"):
-        key = ec.generate_private_key(ec.SECP256R1())
-        write(name, key, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), is_ca=False)
-
-
 async def test_mutual_tls(tmp_path: Path) -> None:
     """With our certificate it answers, without one it does not, nor to a client that trusts another CA."""
-    certificates(tmp_path)
-    options = ["--cert-file", "server.pem", "--key-file", "server.key", "--client-cert-auth",
-               "--trusted-ca-file", "ca.pem"]
-    options = [str(tmp_path / o) if o.endswith((".pem", ".key")) else o for o in options]
-    ca, certificate, key = ((tmp_path / n).read_bytes() for n in ("ca.pem", "client.pem", "client.key"))
-    with etcd_server(options=options, scheme="https") as server:
-        endpoints = (f"https://{server.endpoint}",)
+    authority = Authority(tmp_path)
+    server, client = authority.sign("server"), authority.sign("client")
+    options = ["--cert-file", str(server.cert), "--key-file", str(server.key), "--client-cert-auth",
+               "--trusted-ca-file", str(authority.ca)]
+    ca, certificate, key = (path.read_bytes() for path in (authority.ca, client.cert, client.key))
+    with etcd_server(options=options, scheme="https") as etcd:
+        endpoints = (f"https://{etcd.endpoint}",)
         right = EtcdStore(EtcdAccess(endpoints=endpoints, ca=ca, certificate=certificate, key=key))
         assert (await right.version()).startswith("3.")
         for access in (EtcdAccess(endpoints=endpoints, ca=ca), EtcdAccess(endpoints=endpoints)):

@@ -21,7 +21,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
 from faust_assigner.service.store.base import Event
 from faust_assigner.service.view import View
-from tests.support.assigning.rules import Moment, Said, fits, uncompared
+from tests.support.assigning.rules import Moment, Said, during, fits, uncompared
 from tests.support.assigning.wiretap import Tap, Transaction
 
 ANSWERS = {"PartitionReady": Happening.WARM, "PartitionReleased": Happening.LET_GO,
@@ -83,7 +83,7 @@ def moments(events: Sequence[Event], carried: Sequence[Transaction], keys: Keys)
 
 def unfitting(heard: Sequence[Said], history: Mapping[At, Sequence[Moment]]) -> list[str]:
     """C9: answers that fit no state between asking and hearing."""
-    return [f"C9 {said}: {history.get(said.at, [])}" for said in heard
+    return [f"C9 {said}: {during(history.get(said.at, []), said)}" for said in heard
             if not fits(history.get(said.at, []), said)]
 
 

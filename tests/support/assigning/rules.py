@@ -31,6 +31,10 @@ def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write])
             yield f"C3 the object's revision is compared: {write}"
 
 
+#: Of the first assigner's clients, which do not know that hand-offs have one.
+NO_ID = 0
+
+
 @dataclass(frozen=True)
 class Said:
     """One answer of a consumer and what came of it: refused, or not. Times in seconds of one clock."""
@@ -64,14 +68,20 @@ def fits(moments: Sequence[Moment], answer: Said) -> bool:
     if each answer can be laid into its own interval: accepted where the table accepts it or had it said,
     refused elsewhere.
     """
+    seen = during(moments, answer)
+    # Where there is no hand-off the owner is read after it: the two may be of different moments.
+    return any(_refused(answer, one.handoff, other.owner) == answer.refused for one in seen for other in seen)
+
+
+def during(moments: Sequence[Moment], answer: Said) -> list[Moment]:
+    """Those that may have been the case between asking and hearing."""
     seen = [NOTHING]
     for moment in moments:
         if moment.latest <= answer.sent:
             seen = [moment]  # what was before it is over when the question is asked
         elif moment.earliest <= answer.answered:
             seen.append(moment)
-    # Where there is no hand-off the owner is read after it: the two may be of different moments.
-    return any(_refused(answer, one.handoff, other.owner) == answer.refused for one in seen for other in seen)
+    return seen
 
 
 def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None) -> bool:
@@ -79,7 +89,7 @@ def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None)
     if entry is None:
         owns = owner is not None and owner.owner == answer.name
         return owner is None or owns != (answer.happening is Happening.WARM)
-    if answer.handoff_id != entry.kv.create_revision:
+    if answer.handoff_id not in (NO_ID, entry.kv.create_revision):
         return True
     handoff = entry.value
     right = handoff.old_owner if answer.happening is Happening.LET_GO else handoff.new_owner
