@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
-from tests.integration.served.test_faults import writing
+from tests.integration.served.group import writing
 from tests.support.assigning.history import faults, history
 from tests.support.assigning.instances import QUICK, Consumer, consumers, instances, settled, until_state
 

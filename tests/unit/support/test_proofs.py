@@ -45,7 +45,9 @@ def test_a_transaction_without_a_compare_is_found(compares: Sequence[Compare], f
     assert len(without_compares([_tap(_gives(1.0, 3, compares))], ALL)) == faults
 
 
-@pytest.mark.parametrize(("asked", "revision", "faults"), [(1.0, 3, 0), (2.5, 0, 0), (3.5, 0, 1), (1.0, 5, 1)])
+@pytest.mark.parametrize(("asked", "revision", "faults"), [
+    (1.0, 3, 0), (2.5, 0, 0), (3.5, 0, 1), (1.0, 5, 1),
+])
 def test_what_a_leader_does_after_its_term_is_found(asked: float, revision: int, faults: int) -> None:
     """C4: asked for after its lease, or carried out after its key had gone."""
     events = [_event(ALL.leader, 2, b"{}"), _event(ALL.leader, 4, None)]

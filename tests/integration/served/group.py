@@ -1,0 +1,156 @@
+"""Instances on one etcd, their promises checked by what passed between them; how long faults may take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faust_assigner.service.client import TopicPartition
+from faust_assigner.service.client.channel import Access
+from faust_assigner.service.client.health import is_well
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.leases import FENCE_AT
+from faust_assigner.testing.etcd import EtcdServer
+from tests.integration.served.conftest import on
+from tests.support.assigning import convergence
+from tests.support.assigning.history import faults, history
+from tests.support.assigning.instances import (
+    QUICK,
+    Consumer,
+    Instance,
+    Sink,
+    calls_ended,
+    instances,
+    until_state,
+)
+from tests.support.assigning.proofs import (
+    HeardClient,
+    after_the_term,
+    moments,
+    unfitting,
+    without_compares,
+)
+from tests.support.assigning.wiretap import Tap, taps
+from tests.support.tcp_proxy import Proxy, proxy_to
+
+TTL_S = 3.0
+DEBOUNCE_S = 0.2
+#: After each fault; ``within`` adds what the machine takes, as measured.
+CONVERGE_S = TTL_S + DEBOUNCE_S + 2.0
+STRICT = ("--strict", "--topic", "orders=24", "--topic", "rates=8")
+PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [TopicPartition("rates", n) for n in range(8)]
+
+
+def within(bound_s: float, what: str, ids: Sequence[int]) -> AbstractAsyncContextManager[None]:
+    """Renewals come at a third of a time to live and have another third: that is what it can spare."""
+    return convergence.within(bound_s, what, ids, spare_s=TTL_S / 3)
+
+
+@dataclass
+class Group:
+    """Instances on one etcd, each by a tap that sees what it writes, and how their promises are checked."""
+
+    etcd: EtcdServer
+    flags: tuple[str, ...]
+    running: list[Instance] = field(default_factory=list)
+    taps: list[Tap] = field(default_factory=list)
+    cables: list[Proxy] = field(default_factory=list)
+
+    @property
+    def targets(self) -> list[str]:
+        """Where consumers connect."""
+        return [one.target for one in self.running]
+
+    def ids(self, *workers: subprocess.Popen[bytes]) -> list[int]:
+        """The processes of the story."""
+        found = [*(one.process for one in self.running), self.etcd.process, *workers]
+        return [process.pid for process in found if process is not None]
+
+    async def is_sound(self, target: str) -> None:
+        """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
+        said = await until_state(
+            target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs)
+        assert {one.owner for one in said.assignments} <= {one.consumer_name for one in said.consumers}
+        keys = Keys(self.flags[3])
+        events = await history(self.etcd.endpoint, keys.prefix)
+        assert faults(events, keys.prefix, strict=True) == []
+        assert without_compares(self.taps, keys) == []
+        # The lease has a third left at the fence: what was on its way by then, and what the machine held up.
+        late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
+        assert after_the_term(self.taps, events, keys, TTL_S, late_s=late_s) == []
+        carried = [one for tap in self.taps for one in tap.transactions]
+        assert sum(1 for one in carried if one.revision and one.writes) > 10, "the taps saw the writes"
+        strangers = unfitting(HeardClient.heard, moments(events, carried, keys))
+        assert not strangers, "\n".join(strangers)
+        await calls_ended()
+
+
+@contextlib.contextmanager
+def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -> Iterator[Group]:
+    """So many instances, one after the other; ``cabled``: each with a cable that may be cut."""
+    HeardClient.heard.clear()
+    flags = on(etcd)
+    with contextlib.ExitStack() as ends:
+        tapped = ends.enter_context(taps(etcd.endpoint, count))
+        started = Group(etcd, flags, taps=tapped)
+        for tap in tapped:
+            if cabled:
+                started.cables.append(ends.enter_context(proxy_to(tap.endpoint)))
+            way = ("--etcd", f"http://{(started.cables[-1] if cabled else tap).endpoint}", *flags[2:])
+            started.running += ends.enter_context(instances(folder, *QUICK, *way, *STRICT))
+        yield started
+
+
+def consumer(targets: str | Sequence[str], name: str) -> Consumer:
+    """One whose acknowledgements are kept."""
+    return Consumer(targets, name, kind=HeardClient)
+
+
+@contextlib.asynccontextmanager
+async def writing(members: Sequence[Consumer]) -> AsyncIterator[Sink]:
+    """All of them write to one sink, all the time; no two may be taken under one epoch."""
+    sink = Sink()
+
+    async def write() -> None:
+        while True:
+            for one in members:
+                one.write(sink)
+            await asyncio.sleep(0.005)
+
+    task = asyncio.create_task(write())
+    try:
+        yield sink
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert sink.violations == []
+    assert sink.taken > 100
+
+
+async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> Instance:
+    """The instance that leads, once exactly one does."""
+    found: list[Instance] = []
+
+    async def look() -> bool:
+        living = [one for one in running if one.process.poll() is None]
+        well = await asyncio.gather(*(
+            is_well(one.target, "leader", Access(), patience_s=0.5) for one in living))
+        found[:] = [one for one, leads in zip(living, well, strict=True) if leads]
+        return len(found) == 1
+
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.1)
+    return found[0]
+
+
+async def until_led_by(one: Instance) -> None:
+    """Wait until this instance says that it leads."""
+    async with asyncio.timeout(30.0):
+        while not await is_well(one.target, "leader", Access(), patience_s=0.5):
+            await asyncio.sleep(0.05)
