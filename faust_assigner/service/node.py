@@ -300,6 +300,11 @@ class AssignerNode:
         view = self._mirror.view
         return tuple(view.topics[topic].value for topic in sorted(view.topics))
 
+    @property
+    def revision(self) -> int:
+        """Of the store, as far as this instance has seen it."""
+        return self._mirror.revision
+
     async def leader(self) -> Leader | None:
         """Who leads."""
         entry = self._mirror.view.leader

@@ -22,6 +22,7 @@ class AdminServicer:
     def __init__(self, node: AssignerNode, door: Door) -> None:
         self._node = node
         self._door = door
+        self._made: tuple[int, float, list[pb.State]] = (-1, 0.0, [])
 
     async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
         """The state now."""
@@ -57,10 +58,16 @@ class AdminServicer:
             changed.set()
 
     async def _state(self) -> list[pb.State]:
-        leader = await self._node.leader()
-        return list(states(leader.holder if leader else "", await self._node.topics(),
-                           await self._node.consumers(), await self._node.assignments(),
-                           await self._node.handoffs()))
+        """Made once for all who ask while nothing changes: consumers do not wait for every screen."""
+        revision, now = self._node.revision, asyncio.get_running_loop().time()
+        made_of, made_at, parts = self._made
+        if made_of != revision or now > made_at + TOGETHER_S:
+            leader = await self._node.leader()
+            parts = list(states(leader.holder if leader else "", await self._node.topics(),
+                                await self._node.consumers(), await self._node.assignments(),
+                                await self._node.handoffs()))
+            self._made = (revision, now, parts)
+        return parts
 
     async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.DrainResponse:
         """Exclude a consumer from targets."""

@@ -71,6 +71,8 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
     Raises BadRequest for more than is kept of one, before any of it is looked at.
     """
     claims = sum(map(len, (request.topics, request.weights, request.copartitioned, request.replicas)))
+    if claims <= MAX_CLAIMS:
+        claims += sum(len(group.topics) for group in request.copartitioned)
     if claims > MAX_CLAIMS:
         raise TooManyClaims(request.consumer_name, claims)
     topics = {*request.topics, *([request.topic] if request.topic else [])}
@@ -123,10 +125,11 @@ def move_of(move: PlannedMove) -> pb.Move:
 def states(leader: str, topics: Sequence[TopicConfig], consumers: Sequence[Consumer],
            assignments: Sequence[Assigned], handoffs: Sequence[OpenHandoff]) -> Iterator[pb.State]:
     """The whole state, in parts."""
+    counts = {one.topic: one.partition_count for one in topics}
     first = pb.State(
         leader=leader,
         topics=[pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics],
-        consumers=map(_consumer, consumers), handoffs=map(_handoff, handoffs))
+        consumers=[_consumer(one, counts) for one in consumers], handoffs=map(_handoff, handoffs))
     for start in range(0, len(assignments), PART) or (0,):
         state = first if start == 0 else pb.State(leader=leader)
         state.assignments.extend(map(_assigned, assignments[start : start + PART]))
@@ -134,10 +137,13 @@ def states(leader: str, topics: Sequence[TopicConfig], consumers: Sequence[Consu
         yield state
 
 
-def _consumer(one: Consumer) -> pb.Consumer:
+def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
+    """What it says of partitions that there are not is left out: it may say very much."""
+    holds = {topic: [number for number in numbers if number < counts[topic]]
+             for topic, numbers in one.holds.items() if topic in counts}
     return pb.Consumer(consumer_name=one.name, status=one.status.value, topics=one.topics,
                        rack=one.rack or "", capacity=one.capacity, registered_at=one.registered_at,
-                       replicas=_flat(one.holds))
+                       replicas=_flat(holds))
 
 
 def _flat(partitions: Mapping[str, Sequence[int]]) -> list[pb.TopicPartition]:

@@ -13,10 +13,12 @@ import pytest
 from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.node import MAX_CLAIMS
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.records import Consumer
+from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import OpenDoor
 from faust_assigner.service.server.convert import consumer_of
 from faust_assigner.service.server.servicer import ConsumerServicer
-from tests.support.assigning.consumers import Bench
+from tests.support.assigning.consumers import Bench, eventually
 from tests.unit.service.stories import store
 
 COUNT = 60_000
@@ -41,6 +43,7 @@ async def watched() -> AsyncIterator[Callable[[], float]]:
     try:
         yield lambda: longest
     finally:
+        await asyncio.sleep(0)
         turning.cancel()
 
 
@@ -81,7 +84,8 @@ async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at
     {"replicas": [pb.TopicPartition()] * (MAX_CLAIMS + 1)},
     {"topics": [""] * (MAX_CLAIMS + 1)},
     {"copartitioned": [pb.TopicGroup()] * (MAX_CLAIMS + 1)},
-], ids=["weights", "replicas", "topics", "groups"])
+    {"copartitioned": [pb.TopicGroup(topics=[""] * MAX_CLAIMS)]},
+], ids=["weights", "replicas", "topics", "groups", "topics of a group"])
 async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(claims: Any) -> None:
     """An empty part takes two bytes: two million of them fit into a message."""
     request = pb.RegisterRequest(consumer_name="a", **claims)
@@ -89,3 +93,25 @@ async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
         with pytest.raises(BadRequest, match="things"):
             await consumer_of(request)
     assert longest() < control(pb.RegisterRequest(weights=[pb.PartitionWeight()] * MAX_CLAIMS))
+
+
+async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one() -> None:
+    """Of a group whose consumer says much of itself; others have their turn in between."""
+    kept = store()
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
+        await node.register(Consumer(name="a", holds={"t": tuple(range(COUNT))}))
+        admin = AdminServicer(node, OpenDoor())
+
+        async def ask() -> None:
+            async for said in admin.GetState(pb.GetStateRequest(), None):
+                assert len(said.consumers[0].replicas) == said.topics[0].partition_count
+
+        async with watched() as one:
+            await ask()
+        await node.set_topic("t", 5)
+        await eventually(lambda: node._mirror.view.topics["t"].value.partition_count == 5)
+        async with watched() as many:
+            await asyncio.gather(*(ask() for _ in range(40)))
+        assert many() < 10 * one()
+    await kept.close()
