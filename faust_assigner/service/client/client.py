@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds a call may take; another try follows.
 CALL_S: Final = 5.0
+#: How often the patience for a first answer is doubled at most: where all are slow, one is waited for.
+MOST_DOUBLED: Final = 5
 #: A handoff as one of its two consumers knows it: the newest of each partition is remembered.
 _Key = tuple[type[Warm | Release], TopicPartition]
 
@@ -181,7 +183,7 @@ class AssignerClient:
         attempt = 0
         while True:
             try:
-                if await self._hold_one():
+                if await self._hold_one(self._retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)):
                     # A stream that ends well is drained: by leave(), or by an operator.
                     self._queue.put_nowait(None)
                     return
@@ -190,13 +192,13 @@ class AssignerClient:
                 self._queue.put_nowait(error)
                 return
             except grpc.aio.AioRpcError as error:
-                attempt = 0 if self._session_id else attempt
                 log.info("%s: %s: %s", self.name, error.code().name, error.details())
+            attempt = 0 if self._session_id else attempt
             self._session_id, self._stream = "", None
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
             attempt += 1
 
-    async def _hold_one(self) -> bool:
+    async def _hold_one(self, patience_s: float) -> bool:
         """Register and read until the stream ends; whether it ended well. Raises what ended it else."""
         await self.close()
         self._channel = self._access.open(self.targets[self._turn % len(self.targets)])
@@ -206,7 +208,7 @@ class AssignerClient:
         self._stream = self._stub.Register(self._registration.message(self.name),
                                            metadata=self._access.metadata())
         # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
-        patience = asyncio.get_running_loop().call_later(self._retry.answer_s, self._stream.cancel)
+        patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
         try:
             async for message in self._stream:
                 if is_first:

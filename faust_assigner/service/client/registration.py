@@ -15,7 +15,8 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 class Retry:
     """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``.
 
-    ``answer_s``: a target that takes a registration and does not answer for so long is left for the next.
+    ``answer_s``: a target that takes a registration and does not answer for so long is left for the next; it
+    is doubled with each try too, up to 32 times.
     """
 
     first_s: float = 0.2

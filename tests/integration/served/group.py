@@ -46,7 +46,7 @@ STRICT = ("--strict", "--topic", "orders=24", "--topic", "rates=8")
 PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [TopicPartition("rates", n) for n in range(8)]
 
 
-def within(bound_s: float, what: str, ids: Sequence[int]) -> AbstractAsyncContextManager[None]:
+def within(bound_s: float, what: str, ids: Sequence[int]) -> AbstractAsyncContextManager[convergence.Taken]:
     """Renewals come at a third of a time to live and have another third: that is what it can spare."""
     return convergence.within(bound_s, what, ids, spare_s=TTL_S / 3)
 

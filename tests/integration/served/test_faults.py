@@ -67,11 +67,12 @@ async def test_a_killed_leader_is_followed_by_another(tmp_path: Path, etcd: Etcd
             held = {one.name: dict(one.working) for one in members[:3]}
             leader = await leader_of(g.running)
             left = next(one for one in g.running if one is not leader)
-            async with within(CONVERGE_S, f"leader of {count} killed", g.ids()):
+            async with within(CONVERGE_S, f"leader of {count} killed", g.ids()) as taken:
                 leader.process.kill()
                 await leader_of(g.running)
                 await settled(members[:3], [11, 11, 10])
-            assert {one.name: one.working for one in members[:3]} == held
+            # Where the machine took more than a lease can spare, some were lost to it.
+            assert {one.name: one.working for one in members[:3]} == held or taken.seconds > TTL_S / 3
             async with consumers(members[3]):
                 await settled(members, [8, 8, 8, 8])
                 await g.is_sound(left.target)
@@ -307,7 +308,7 @@ async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
                     members[at] = consumer([g.targets[turn % 2]], f"c{at}").start()
                     await until(lambda at=at: members[at].working == held[at])  # type: ignore[misc]
             await asyncio.sleep(TTL_S)
-            assert [one.working for one in members] == held
+            await until(lambda: [one.working for one in members] == held)
             await g.is_sound(g.targets[0])
             for one in members:
                 await one.stop()

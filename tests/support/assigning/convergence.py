@@ -75,14 +75,14 @@ async def machine(process_ids: Iterable[int]) -> AsyncIterator[Taken]:
 @contextlib.asynccontextmanager
 async def within(
     bound_s: float, what: str, process_ids: Iterable[int], *, spare_s: float,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Taken]:
     """The block takes no longer than ``bound_s`` and what the machine took; it says what it took.
 
     ``spare_s``: what a lease can spare; once more ``bound_s`` for each time that the machine took so much.
     """
     began = time.monotonic()
     async with machine(process_ids) as taken:
-        yield
+        yield taken
         took = time.monotonic() - began
     allowed = bound_s * (1 + taken.seconds // spare_s) + taken.seconds
     print(f"\n{what}: {took:.2f} s of {bound_s:.1f}, of which the machine took {taken.seconds:.2f}")

@@ -165,6 +165,21 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
         stopped.answers = True
 
 
+async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_same() -> None:
+    """The patience grows: else a busy machine would be asked again and again, and never heard."""
+
+    class Slow(Part):
+        async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            await asyncio.sleep(0.4)
+            async for command in super().Register(request, context):
+                yield command
+
+    part = Slow()
+    async with (serving(part) as target,
+                told_by(AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.05))) as told):
+        await until(lambda: bool(told), seconds=20)
+
+
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
     """The one that ended it stops, or has lost its store: it may not answer for long."""
     one, other = Part(), Part()
