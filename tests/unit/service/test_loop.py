@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,15 @@ from tests.unit.service.stories import store
 
 COUNT = 60_000
 TRIES = 3
+
+
+@pytest.fixture(autouse=True)
+def _without_collections() -> Iterator[None]:
+    """What other tests left to look through is not this one's."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @contextlib.asynccontextmanager

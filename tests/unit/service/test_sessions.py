@@ -29,7 +29,7 @@ def test_a_stream_begins_with_what_was_so_when_the_consumer_registered() -> None
     async def story() -> None:
         kept = _LateWatch(clock=LoopClock())
         async with Bench(lambda: kept) as b:
-            node = await b.node({"t": 1}, reconcile_s=1_000.0)
+            node = await b.node({"t": 1}, reconcile_s=1_000.0, consumer_ttl_s=30.0)
             await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "a")))
             stream = await node.register(Consumer(name="a"))
             first = await anext(aiter(stream))
