@@ -61,4 +61,36 @@ MUTANTS = (
         red=("tests/unit/service/test_options.py"
              "::test_encryption_without_authentication_is_not_for_others",),
     ),
+    Mutant(
+        story="A connection that breaks late is a sign of life: a stopped consumer is waited for once more",
+        file=f"{SERVER}/servicer.py",
+        old="                if watch is not None and stream.ended is not Ended.CLOSED:\n",
+        new="                if watch is not None:\n",
+        red=("tests/unit/service/test_hostile.py"
+             "::test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more",),
+    ),
+    Mutant(
+        story="A target that takes the call and never answers is waited for for ever",
+        file=f"{CLIENT}/client.py",
+        old="call_later(patience_s, self._stream.cancel)",
+        new="call_later(1e6, self._stream.cancel)",
+        red=("tests/unit/service/test_client.py"
+             "::test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_next",),
+    ),
+    Mutant(
+        story="The patience does not grow: a service that is slower is asked for ever and never heard",
+        file=f"{CLIENT}/client.py",
+        old="self._retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)",
+        new="self._retry.answer_s",
+        red=("tests/unit/service/test_client.py"
+             "::test_a_service_that_is_slower_than_the_patience_is_reached_all_the_same",),
+    ),
+    Mutant(
+        story="A store that was restored to an older revision is waited for until it has caught up",
+        file="faust_assigner/service/mirror.py",
+        old="        if listing.revision < asked:\n",
+        new="        if False:\n",
+        red=("tests/unit/service/test_holes_leader.py"
+             "::test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew",),
+    ),
 )
