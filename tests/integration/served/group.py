@@ -69,7 +69,7 @@ class Group:
     def ids(self, *workers: subprocess.Popen[bytes]) -> list[int]:
         """The processes of the story."""
         found = [*(one.process for one in self.running), self.etcd.process, *workers]
-        return [process.pid for process in found if process is not None]
+        return [*(process.pid for process in found if process is not None), *(tap.pid for tap in self.taps)]
 
     async def is_sound(self, target: str) -> None:
         """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
@@ -96,7 +96,7 @@ def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -
     HeardClient.heard.clear()
     flags = on(etcd)
     with contextlib.ExitStack() as ends:
-        tapped = ends.enter_context(taps(etcd.endpoint, count))
+        tapped = ends.enter_context(taps(etcd.endpoint, count, folder))
         started = Group(etcd, flags, taps=tapped)
         for tap in tapped:
             if cabled:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,6 +19,7 @@ from faust_assigner.service.store.base import Compare, Delete, Field, Put, Write
 from faust_assigner.service.store.etcd import CHANNEL_OPTIONS
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
+ROOT = Path(__file__).resolve().parents[3]
 _STREAMS = ("/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive")
 _FIELDS = {pb.Compare.VALUE: (Field.VALUE, "value"), pb.Compare.VERSION: (Field.VERSION, "version"),
            pb.Compare.MOD: (Field.MOD_REVISION, "mod_revision"), pb.Compare.LEASE: (Field.LEASE, "lease"),
@@ -44,74 +49,119 @@ class Renewal:
 
 
 class Tap:
-    """One instance's way to etcd, on a port of its own."""
+    """One instance's way to etcd, on a port of its own; a process, so that nobody waits for the test's."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.transactions: list[Transaction] = []
-        self.renewals: list[Renewal] = []
+    def __init__(self, endpoint: str, record: Path) -> None:
+        self._record = record
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.assigning.wiretap", endpoint, str(record)],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert self._process.stdout is not None
+        self.endpoint = self._process.stdout.readline().strip()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def _kept(self, kind: str) -> Iterator[dict[str, Any]]:
+        lines = self._record.read_text().splitlines()
+        return (one for one in map(json.loads, lines) if one["kind"] == kind)
+
+    @property
+    def transactions(self) -> list[Transaction]:
+        """All so far."""
+        found = []
+        for one in self._kept("transaction"):
+            said = pb.TxnRequest.FromString(bytes.fromhex(one["request"]))
+            done = pb.TxnResponse.FromString(bytes.fromhex(one["answer"]))
+            found.append(Transaction(
+                one["asked"], one["answered"], tuple(map(_compare, said.compare)),
+                tuple(map(_write, said.success)), done.header.revision if done.succeeded else 0))
+        return found
+
+    @property
+    def renewals(self) -> list[Renewal]:
+        """All so far."""
+        return [Renewal(one["asked"], one["lease"]) for one in self._kept("renewal")]
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+class Wire:
+    """What a tap's process does."""
+
+    def __init__(self, endpoint: str, record: Path) -> None:
         self._channel = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
-        self._pool = ThreadPoolExecutor(64)
-        self._server = grpc.server(self._pool, options=[
+        self._out = record.open("a", buffering=1)
+        self._server = grpc.server(ThreadPoolExecutor(64), options=[
             ("grpc.http2.min_ping_interval_without_data_ms", 1_000), ("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers((_Passing(self),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
-    def close(self) -> None:
-        """End all connections."""
-        self._server.stop(None).wait()
-        self._channel.close()
-        self._pool.shutdown()
+    def wait(self) -> None:
+        """Until the process is killed."""
+        self._server.wait_for_termination()
+
+    def _keep(self, kind: str, **facts: Any) -> None:
+        self._out.write(json.dumps({"kind": kind, **facts}) + "\n")
 
     def once(self, path: str, request: bytes, context: Any) -> bytes:
         """A call and its answer."""
-        asked = time.monotonic()
+        asked, answer = time.monotonic(), b""
         try:
-            answer: bytes = self._channel.unary_unary(path)(
-                request, timeout=context.time_remaining(), metadata=_of(context))
+            answer = self._channel.unary_unary(path)(
+                request, timeout=_left(context), metadata=_of(context))
         except grpc.RpcError as error:
-            self._keep(path, request, b"", asked)
             context.abort(error.code(), error.details())
-        self._keep(path, request, answer, asked)
+        finally:
+            if path.endswith("KV/Txn"):
+                self._keep("transaction", asked=asked, answered=time.monotonic(), request=request.hex(),
+                           answer=answer.hex())
+            elif path.endswith("Lease/LeaseGrant") and answer:
+                self._keep("renewal", asked=asked, lease=pb.LeaseGrantResponse.FromString(answer).ID)
         return answer
-
-    def _keep(self, path: str, request: bytes, answer: bytes, asked: float) -> None:
-        if path.endswith("KV/Txn"):
-            said, done = pb.TxnRequest.FromString(request), pb.TxnResponse.FromString(answer)
-            self.transactions.append(Transaction(
-                asked, time.monotonic(), tuple(map(_compare, said.compare)), tuple(map(_write, said.success)),
-                done.header.revision if done.succeeded else 0))
-        elif path.endswith("Lease/LeaseGrant") and answer:
-            self.renewals.append(Renewal(asked, pb.LeaseGrantResponse.FromString(answer).ID))
 
     def stream(self, path: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """A watch, or a lease that is kept alive."""
         asked = time.monotonic()
         call = self._channel.stream_stream(path)(
-            _until_cancelled(requests), timeout=context.time_remaining(), metadata=_of(context))
+            _until_cancelled(requests), timeout=_left(context), metadata=_of(context))
         context.add_callback(call.cancel)
         try:
             for answer in call:
                 if path.endswith("LeaseKeepAlive"):
                     said = pb.LeaseKeepAliveResponse.FromString(answer)
                     if said.TTL > 0:
-                        self.renewals.append(Renewal(asked, said.ID))
+                        self._keep("renewal", asked=asked, lease=said.ID)
                 yield answer
         except grpc.RpcError as error:
             context.abort(error.code(), error.details())
 
 
 class _Passing(grpc.GenericRpcHandler):
-    def __init__(self, tap: Tap) -> None:
-        self._tap = tap
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
 
     def service(self, details: Any) -> Any:
         path = details.method
         if path in _STREAMS:
             return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: self._tap.stream(path, requests, context))
+                lambda requests, context: self._wire.stream(path, requests, context))
         return grpc.unary_unary_rpc_method_handler(
-            lambda request, context: self._tap.once(path, request, context))
+            lambda request, context: self._wire.once(path, request, context))
+
+
+def _left(context: Any) -> float | None:
+    """Seconds of a call; a watch has no deadline, which gRPC tells as a time that no other call takes."""
+    left = context.time_remaining()
+    return left if left is not None and left < 3600 else None
 
 
 def _until_cancelled(requests: Iterator[bytes]) -> Iterator[bytes]:
@@ -137,11 +187,22 @@ def _write(said: Any) -> Write:
 
 
 @contextlib.contextmanager
-def taps(endpoint: str, count: int) -> Iterator[list[Tap]]:
-    """One for each of so many instances."""
-    opened = [Tap(endpoint) for _ in range(count)]
+def taps(endpoint: str, count: int, folder: Path) -> Iterator[list[Tap]]:
+    """One for each of so many instances; what they keep lies in ``folder``."""
+    opened = [Tap(endpoint, folder / f"tap-{number}.jsonl") for number in range(count)]
     try:
         yield opened
     finally:
         for tap in opened:
             tap.close()
+
+
+def main() -> None:
+    """``python -m tests.support.assigning.wiretap ENDPOINT FILE``: print where to connect, and carry."""
+    wire = Wire(sys.argv[1], Path(sys.argv[2]))
+    print(wire.endpoint, flush=True)
+    wire.wait()
+
+
+if __name__ == "__main__":
+    main()
