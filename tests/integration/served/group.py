@@ -84,7 +84,7 @@ class Group:
         late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
         assert after_the_term(self.taps, events, keys, TTL_S, late_s=late_s) == []
         carried = [one for tap in self.taps for one in tap.transactions]
-        assert sum(1 for one in carried if one.revision and one.writes) > 10, "the taps saw the writes"
+        assert any(one.revision and one.writes for one in carried), "the taps saw the writes"
         strangers = unfitting(HeardClient.heard, moments(events, carried, keys))
         assert not strangers, "\n".join(strangers)
         await calls_ended()
