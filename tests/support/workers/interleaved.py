@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 
 class Done(NamedTuple):
-    """A record that one life of a worker was done with."""
+    """A record that one life of a worker was done with ``at``, and had begun with at ``began``."""
 
     at: float
     partition: int
     offset: int
     who: str
+    began: float = 0.0
 
 
 def read(journals: Mapping[str, Path]) -> list[Done]:
@@ -26,7 +27,8 @@ def read(journals: Mapping[str, Path]) -> list[Done]:
             row = json.loads(line)
             life += row["kind"] == "start"
             if row["kind"] == "order":
-                found.append(Done(row["at"], row["partition"], row["offset"], f"{name} ({life})"))
+                found.append(Done(row["at"], row["partition"], row["offset"], f"{name} ({life})",
+                                  row["began"]))
     return sorted(found)
 
 
@@ -52,3 +54,35 @@ def _of_one(records: Sequence[Done]) -> list[str]:
                              f"was at {passed[-1].offset}")
         last[one.who] = one
     return found
+
+
+def together(done: Iterable[Done], stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
+    """Each two records of one partition that two workers had under way at the same time.
+
+    ``stops`` has the times (from, until) at which a worker's process stood still, by its name: a record that
+    it had under way then is its to finish, whatever others did meanwhile; it may not begin another.
+    """
+    by_partition: dict[int, list[Done]] = {}
+    for one in done:
+        by_partition.setdefault(one.partition, []).append(one)
+    return [said for records in by_partition.values() for said in _overlapping(records, stops)]
+
+
+def _overlapping(records: Iterable[Done], stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
+    found, longest = list[str](), None
+    for one in sorted(records, key=lambda one: (one.began, one.at)):
+        if _stood_still(one, stops):
+            continue
+        if longest is not None and one.began < longest.at and one.who != longest.who:
+            early_s = longest.at - one.began
+            found.append(f"partition {one.partition}: {one.who} began {one.offset} {early_s:.3f} s before "
+                         f"{longest.who} was done with {longest.offset}")
+        if longest is None or one.at > longest.at:
+            longest = one
+    return found
+
+
+def _stood_still(one: Done, stops: Mapping[str, Iterable[tuple[float, float]]]) -> bool:
+    """Whether its worker was stopped and continued while it was under way."""
+    name = one.who.rpartition(" (")[0]
+    return any(one.began <= since and until <= one.at for since, until in stops.get(name, ()))
