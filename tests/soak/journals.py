@@ -35,7 +35,7 @@ from tests.soak.run import PARTITIONS, SESSION_S, SETTINGS
 from tests.soak.schedule import Fault, overlapping
 from tests.soak.world import Broken, World
 from tests.support import leaks
-from tests.support.workers.fleet import Fleet
+from tests.support.workers.fleet import APP, Fleet
 from tests.support.workers.interleaved import interleaved, read, together
 from tests.support.workers.load import Load
 
@@ -75,6 +75,36 @@ class Played:
                 f"{self.exits} exits; at rest after {self.rest_s:.1f} s; {self.seconds:.0f} s")
 
 
+@contextlib.contextmanager
+def world_of(broker: str, guarantee: str, seed: int, folder: Path, *, module: str = APP) -> Iterator[World]:
+    """A broker and a group that has not started, with orders waiting; what was logged stays in ``folder``.
+
+    Members are static under odd seeds.
+    """
+    app_id = f"journal-{seed}-{time.time_ns()}"
+    with brokers.running(broker, folder) as running:
+        fleet = Fleet(app_id, running.bootstrap, PARTITIONS, folder, session_s=SESSION_S, work_s=WORK_S,
+                      static=seed % 2 == 1, outputs=True, module=module,
+                      settings={**SETTINGS, "processing_guarantee": guarantee})
+        load = Load(running.bootstrap, app_id, PARTITIONS, seed=seed, request_timeout_s=600.0)
+        load.prepare(20)
+        disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}
+        world = World(fleet, load, Outputs(running.bootstrap, app_id, PARTITIONS), running, disks)
+        try:
+            yield world
+        finally:
+            world.clean_up()
+            (folder / "story").write_text("\n".join(world.story) + "\n")
+            (folder / "broker.log").write_text(running.words())
+
+
+def two_owners(world: World) -> list[str]:
+    """Where two workers processed one partition at once, by all journals."""
+    world.fleet.living()
+    done = read({name: worker.folder / "journal" for name, worker in world.fleet.workers.items()})
+    return interleaved(done) + together(done, world.stops)
+
+
 @dataclass
 class Life:
     """One group through its events; what was logged is in ``folder``."""
@@ -85,15 +115,10 @@ class Life:
     folder: Path
     tell: Callable[[str], None] = print
 
-    @property
-    def static(self) -> bool:
-        """Members are static under odd seeds."""
-        return self.seed % 2 == 1
-
     def run(self, events: int) -> Played:
         """Play and judge."""
         played, began = Played(), time.monotonic()
-        with brokers.running(self.broker, self.folder) as broker, self._world(broker) as world:
+        with world_of(self.broker, self.guarantee, self.seed, self.folder) as world:
             try:
                 for name in WORKERS:
                     world.start(name)
@@ -105,30 +130,12 @@ class Life:
                 played.records, played.faults = found.orders, found.faults
             except Broken as broken:
                 played.faults = (str(broken),)
-            finally:
-                (self.folder / "story").write_text("\n".join(world.story) + "\n")
-                (self.folder / "broker.log").write_text(broker.words())
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
-            played.faults += tuple(self._two_owners(world))
+            played.faults += tuple(two_owners(world))
         played.rounds = sum((self.folder / name / "log").read_text(errors="replace").count("Let go of")
                             for name in world.fleet.workers)
         played.seconds = time.monotonic() - began
         return played
-
-    @contextlib.contextmanager
-    def _world(self, broker: brokers.Broker) -> Iterator[World]:
-        app_id = f"journal-{self.seed}-{time.time_ns()}"
-        settings = {**SETTINGS, "processing_guarantee": self.guarantee}
-        fleet = Fleet(app_id, broker.bootstrap, PARTITIONS, self.folder, session_s=SESSION_S,
-                      static=self.static, outputs=True, work_s=WORK_S, settings=settings)
-        load = Load(broker.bootstrap, app_id, PARTITIONS, seed=self.seed, request_timeout_s=600.0)
-        load.prepare(20)
-        disks = {name: self.folder / name / "data" for name in (*WORKERS, *SPARES)}
-        world = World(fleet, load, Outputs(broker.bootstrap, app_id, PARTITIONS), broker, disks)
-        try:
-            yield world
-        finally:
-            world.clean_up()
 
     def _play(self, world: World, faults: tuple[Fault, ...], played: Played) -> None:
         """Begin and end each fault; the next begins at its time, or before the group is at rest."""
@@ -148,18 +155,12 @@ class Life:
                 self.tell(f"{time.strftime('%H:%M:%S')} {played.events:4d} {fault}")
             (world.begin if begins else world.end)(fault)
 
-    @staticmethod
-    def _two_owners(world: World) -> list[str]:
-        world.fleet.living()
-        done = read({name: worker.folder / "journal" for name, worker in world.fleet.workers.items()})
-        return interleaved(done) + together(done, world.stops)
-
 
 def play(broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]) -> Played:
     """One life; its logs are kept where it broke a promise."""
     folder = Path(tempfile.mkdtemp(prefix=f"journal-{broker}-{guarantee}-{seed}-"))
     life = Life(broker, guarantee, seed, folder, tell)
-    tell(f"seed {seed}: {broker}, {guarantee}, {'static' if life.static else 'dynamic'} members, {folder}")
+    tell(f"seed {seed}: {broker}, {guarantee}, {'static' if seed % 2 else 'dynamic'} members, {folder}")
     played = life.run(events)
     tell(f"seed {seed}: {played.line()}")
     if not played.faults:
