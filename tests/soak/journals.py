@@ -43,6 +43,8 @@ WORKERS = ("worker-1", "worker-2", "worker-3", "worker-4")
 SPARES = ("worker-5", "worker-6")
 #: Seconds that each order takes, so that two workers on one partition meet.
 WORK_S = 0.01
+#: Orders for each partition: one worker on a busy machine can do all of them.
+ORDERS_PER_S = 2.0
 
 
 @dataclass
@@ -86,7 +88,8 @@ def world_of(broker: str, guarantee: str, seed: int, folder: Path, *, module: st
         fleet = Fleet(app_id, running.bootstrap, PARTITIONS, folder, session_s=SESSION_S, work_s=WORK_S,
                       static=seed % 2 == 1, outputs=True, module=module,
                       settings={**SETTINGS, "processing_guarantee": guarantee})
-        load = Load(running.bootstrap, app_id, PARTITIONS, seed=seed, request_timeout_s=600.0)
+        load = Load(running.bootstrap, app_id, PARTITIONS, orders_per_s=ORDERS_PER_S, seed=seed,
+                    request_timeout_s=600.0)
         load.prepare(20)
         disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}
         world = World(fleet, load, Outputs(running.bootstrap, app_id, PARTITIONS), running, disks)
