@@ -18,12 +18,9 @@ from faust_assigner.app.cooperative.by_state import ByState
 from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator
 from faust_assigner.app.cooperative.handing_over import HandsOver
 from tests.support.workers.app import JOURNAL, app, journal
+from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
 
 HOLD = JOURNAL.parent.parent / "hold"
-
-#: JoinGroup is answered, SyncGroup is not sent; the first round is over, JoinGroup of the second is not sent;
-#: what goes is finished and not committed; what came is opened and not restored.
-PLACES = JOINED, BETWEEN, LETTING_GO, RESTORING = "joined", "between", "letting go", "restoring"
 
 
 async def hold(place: str) -> None:

@@ -13,9 +13,8 @@ from tests.soak.journals import WORKERS, two_owners, world_of
 from tests.soak.quiesce import balance
 from tests.soak.schedule import Fault
 from tests.soak.world import World
-from tests.support.workers.phases import BETWEEN, JOINED, LETTING_GO, PLACES, RESTORING
+from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, MODULE, PLACES, RESTORING
 
-MODULE = "tests.support.workers.phases"
 #: How it is lost, and for how many seconds: less than a session, and more than one.
 LOSSES = {"stop broker": 1.0, "kill broker": 1.0, "freeze broker": 9.0}
 HELD_S = 60.0
