@@ -96,8 +96,8 @@ def world_of(broker: str, guarantee: str, seed: int, folder: Path, *, module: st
         try:
             yield world
         finally:
-            world.clean_up()
             (folder / "story").write_text("\n".join(world.story) + "\n")
+            world.clean_up()
             (folder / "broker.log").write_text(running.words())
 
 

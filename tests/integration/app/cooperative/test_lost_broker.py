@@ -16,7 +16,7 @@ from tests.soak.world import World
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, MODULE, PLACES, RESTORING
 
 #: How it is lost, and for how many seconds: less than a session, and more than one.
-LOSSES = {"stop broker": 1.0, "kill broker": 1.0, "freeze broker": 9.0}
+LOSSES = {"stop broker": 1.0, "kill broker": 8.0, "freeze broker": 9.0}
 HELD_S = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
