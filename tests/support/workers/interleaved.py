@@ -15,7 +15,7 @@ class Done(NamedTuple):
     partition: int
     offset: int
     who: str
-    began: float = 0.0
+    began: float
 
 
 def read(journals: Mapping[str, Path]) -> list[Done]:
@@ -33,7 +33,7 @@ def read(journals: Mapping[str, Path]) -> list[Done]:
 
 
 def interleaved(done: Iterable[Done]) -> list[str]:
-    """Each record that a worker went on to, although another had been there since its last one.
+    """Each record that a worker began, the next after its last one, although another had done it since.
 
     A worker that loses a partition and gets it back goes on where the other stopped, further on.
     """
@@ -48,10 +48,10 @@ def _of_one(records: Sequence[Done]) -> list[str]:
     for index, one in enumerate(records):
         before = last.get(one.who)
         if before is not None and one.offset == before.offset + 1:
-            since = [r for r in records[:index] if r.at > before.at and r.who != one.who]
+            since = [r for r in records[:index] if before.at < r.at <= one.began and r.who != one.who]
             if passed := [r for r in since if r.offset >= one.offset]:
-                found.append(f"partition {one.partition}: {one.who} at {one.offset}, after {passed[-1].who} "
-                             f"was at {passed[-1].offset}")
+                found.append(f"partition {one.partition}: {one.who} began {one.offset}, after "
+                             f"{passed[-1].who} was done with {passed[-1].offset}")
         last[one.who] = one
     return found
 

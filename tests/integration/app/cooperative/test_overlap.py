@@ -76,9 +76,12 @@ def test_no_two_workers_process_one_partition_at_a_time_on_kafka(kafka: KafkaSer
 
 def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
     """And one that gets a partition back is none."""
-    both = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 8, "a")]
-    assert interleaved(both) == ["partition 3: a at 8, after b was at 8"]
-    back = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 9, "a"), Done(0.3, 3, 10, "a")]
+    both = [Done(0.0, 3, 7, "a", 0.0), Done(0.1, 3, 8, "b", 0.1), Done(0.2, 3, 8, "a", 0.15)]
+    assert interleaved(both) == ["partition 3: a began 8, after b was done with 8"]
+    stood = [*both[:2], Done(0.2, 3, 8, "a", 0.05)]
+    assert interleaved(stood) == [], "it began before the other was done with it, and stood still"
+    back = [Done(0.0, 3, 7, "a", 0.0), Done(0.1, 3, 8, "b", 0.1), Done(0.2, 3, 9, "a", 0.2),
+            Done(0.3, 3, 10, "a", 0.3)]
     assert interleaved(back) == []
 
 
