@@ -235,9 +235,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
         """Commit; one that meets a round is sent again after it, for what is still owned."""
         while offsets:
+            await self.ensure_coordinator_known()
+            # Not before: it may take as long as the broker is away.
             if self.membership.lost or self.is_overdue():
                 raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
-            await self.ensure_coordinator_known()
             generation = self.generation
             try:
                 await self._commit_once(assignment, offsets)

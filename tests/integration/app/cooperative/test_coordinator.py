@@ -242,6 +242,26 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
         assert await a.commit(0, 3)
 
 
+async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> None:
+    """Without a generation the group would take the commit for that of a stranger, once it is empty."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, sent = a.coordinator, list[Any]()
+        look, commit = coordinator.ensure_coordinator_known, coordinator._do_commit_offsets
+
+        async def finds_late() -> None:
+            coordinator.ensure_coordinator_known = look
+            coordinator.reset_generation()
+
+        async def commits(own: Any, offsets: Any) -> None:
+            sent.append(coordinator.generation)
+            await commit(own, offsets)
+
+        coordinator.ensure_coordinator_known, coordinator._do_commit_offsets = finds_late, commits
+        assert not await a.commit(0, 3)
+        assert sent == []
+
+
 async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
     """A member that waits for JoinGroup has no heartbeat, and may have been expelled."""
     plan = Plan({"a": {0, 1, 2, 3}})
