@@ -125,7 +125,7 @@ def roll(bootstrap: str, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
     """On the embedded broker."""
     with broker_process() as broker:
@@ -134,7 +134,7 @@ def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.kafka
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_up_in_one_roll_and_back_in_two_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
     """On Apache Kafka."""
     roll(kafka.bootstrap, tmp_path)
