@@ -19,7 +19,7 @@ from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, MODULE, PL
 LOSSES = {"stop broker": 1.0, "kill broker": 8.0, "freeze broker": 9.0}
 HELD_S = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def lose(world: World, place: str, how: str) -> None:
