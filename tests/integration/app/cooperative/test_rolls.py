@@ -60,6 +60,7 @@ class Before:
     """What there was when the last stock worker had gone: what those lost is theirs."""
 
     sent: list[int]
+    lost_by_stock: int
     orders: dict[str, int]
     totals: Mapping[str, Mapping[str, int]]
 
@@ -85,8 +86,9 @@ def at_rest(fleet: Fleet, load: Load) -> Before:
     """The load pauses until all is consumed that will be."""
     load.stop()
     fleet.drain(sum(load.sent), patience_s=10.0)
-    before = Before(list(load.sent), {customer: len(amounts) for customer, amounts in load.amounts.items()},
-                    fleet.totals())
+    lost = sum(load.sent) - len({row[1:] for row in fleet.orders()})
+    orders = {customer: len(amounts) for customer, amounts in load.amounts.items()}
+    before = Before(list(load.sent), lost, orders, fleet.totals())
     load.resume()
     return before
 
@@ -111,7 +113,7 @@ def roll(bootstrap: str, folder: Path) -> None:
         assert said(fleet, "a second round follows")
         replace(fleet, "ours", EAGER)
         load.stop()
-        fleet.drain(sum(load.sent))
+        fleet.drain(sum(load.sent) - before.lost_by_stock)
         assert (before.lost(fleet, load), before.wrong_rows(load, fleet.totals())) == (0, [])
         load.resume()
         change_over(fleet, "ours", "stock")
