@@ -206,7 +206,9 @@ class World:
             for w in self.fleet.living()))
 
     def is_at_rest(self, living: Sequence[Worker]) -> bool:
-        """Whether all that should live do, and have agreed on whose each partition is."""
+        """Whether all that should live do, unhindered, and have agreed on whose each partition is."""
+        if self.broker_hindered or any(self.frozen.values()):
+            return False
         expected = sum(not self.away[name] for name in self.fleet.workers)
         leaving = [name for name in self.planned if not self.away[name]]
         return (len(living) == expected and not leaving and self.fleet.at_rest()
