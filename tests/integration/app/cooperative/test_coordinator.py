@@ -22,7 +22,8 @@ from aiokafka.protocol.group import SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.coordination.cooperative_members import TOPIC, Member, Plan, until
+from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 
