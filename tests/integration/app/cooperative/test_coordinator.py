@@ -287,6 +287,21 @@ async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
         assert await a.commit(0, 3)
 
 
+async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -> None:
+    """JoinGroup takes almost a session; between its answer and the next one streams skip what they get."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        told, member = len(a.told), a.coordinator.membership
+        member.answered -= 100.0
+        assert a.coordinator.must_stand_still()
+        member.answered = time.monotonic()
+        assert a.coordinator.must_stand_still(), "until what was passed over is read again"
+        assert not await a.commit(0, 3)
+        await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again")
+        assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
+        assert not a.coordinator.must_stand_still()
+
+
 async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> None:
     """Its answer meets a state without a position, and the fetcher goes on."""
     plan = Plan({"a": {0, 1, 2, 3}})
