@@ -124,6 +124,11 @@ soak: ROUNDS = 20
 soak: $(VENV)/.dev              ## random faults on real workers, tables and outputs against the model; BROKER=, ROUNDS=, SEED=, GUARANTEE=
 	$(RUN) -m tests.soak.run --broker $(BROKER) --guarantee $(GUARANTEE) --rounds $(ROUNDS) --seed $(SEED)
 
+EVENTS ?= 100
+journals: BROKER = kafka
+journals: $(VENV)/.dev kafka    ## EVENTS overlapping events on real workers, both guarantees, who processed what when; BROKER=, SEED=
+	$(RUN) -m tests.soak.journals --broker $(BROKER) --events $(EVENTS) --seed $(SEED)
+
 SEED ?= 1
 INSTANCES ?= 10000
 exactness: $(VENV)/.dev         ## the planner's target against the oracles on random instances; INSTANCES=, SEED=

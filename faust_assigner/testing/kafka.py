@@ -66,9 +66,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@dataclass(frozen=True)
+@dataclass
 class KafkaServer:
-    """A running broker: where it listens, where its data and its log are."""
+    """A running broker: where it listens, where its data and its log are; ``process`` is its present life."""
 
     bootstrap: str
     data: Path
@@ -79,6 +79,20 @@ class KafkaServer:
     def log_tail(self, characters: int = 4000) -> str:
         """The end of the server's own log, for error messages."""
         return (self.data / "server.log").read_text(errors="replace")[-characters:]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End its process by that signal and wait; one that does not heed it for 30 s is killed."""
+        self.process.send_signal(number)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def start_again(self) -> None:
+        """After :meth:`end`: on the same port, with its data. Raises KafkaUnavailable. Cost: seconds."""
+        self.process = _launch(kafka_jars(), self.data / "server.properties", self.data)
+        _wait_until_listening(self, int(self.bootstrap.rpartition(":")[2]))
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one of Kafka's command-line tools (``org.apache.kafka.tools.TopicCommand``, ...)."""
@@ -120,16 +134,15 @@ def kafka_server(
     }
     config = data / "server.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value is not None))
-    process: subprocess.Popen[bytes] | None = None
+    server: KafkaServer | None = None
     try:
         _format_storage(jars, config, secured)
-        process = _launch(jars, config, data)
-        server = KafkaServer(f"127.0.0.1:{port}", data, process, secured)
+        server = KafkaServer(f"127.0.0.1:{port}", data, _launch(jars, config, data), secured)
         _wait_until_listening(server, port)
         yield server
     finally:
-        if process is not None:
-            _stop(process)
+        if server is not None and server.process.poll() is None:
+            server.end()
         shutil.rmtree(data, ignore_errors=True)
 
 
@@ -152,7 +165,7 @@ def _launch(jars: Path, config: Path, data: Path) -> subprocess.Popen[bytes]:
         "      PatternLayout:\n        pattern: '%d %p %c: %m%n'\n"
         "  Loggers:\n    Root:\n      level: WARN\n      AppenderRef:\n        - ref: STDOUT\n"
     )
-    with open(data / "server.log", "wb") as log:
+    with open(data / "server.log", "ab") as log:
         return subprocess.Popen(
             ["java", "-Xmx768m", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*",
              "kafka.Kafka", str(config)],
@@ -169,15 +182,6 @@ def _wait_until_listening(server: KafkaServer, port: int) -> None:
             return
         time.sleep(0.1)
     raise KafkaUnavailable(f"Kafka did not listen within {START_TIMEOUT_S} s:\n{server.log_tail()}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,8 @@ REST_S = 240.0
 #: All partitions have flowed, and nothing changed, for so long: then the group is at rest.
 QUIET_S = 1.0
 TICK_S = 0.1
+#: By then a process that was sent SIGSTOP stands still.
+STOPPED_AFTER_S = 0.05
 #: A worker that ends by itself is started again, but not for ever.
 MOST_EXITS = 6
 
@@ -62,6 +65,8 @@ class World:
     #: Workers that were told to end and have not been started since -> when.
     planned: dict[str, float] = field(default_factory=dict)
     damages: dict[str, list[int]] = field(default_factory=dict)
+    #: From when to when each worker was stopped by a signal, over all of its lives.
+    stops: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     #: Partitions on the disk of a worker when it was started last.
     files: dict[str, frozenset[int]] = field(default_factory=dict)
     #: What happened, with times, for whoever reads the logs.
@@ -145,9 +150,14 @@ class World:
                 self.away[name] += 1
                 self.planned.setdefault(name, time.time())
                 self.fleet.workers[name].process.send_signal(fault.number)
+        elif fault.kind == "join":
+            self.away[fault.worker] = 0
+            if fault.worker not in self.fleet.workers:
+                self.start(fault.worker)
         elif fault.kind == "freeze":
             self.frozen[fault.worker] += 1
             self.fleet.workers[fault.worker].process.send_signal(signal.SIGSTOP)
+            self.stops[fault.worker].append((time.time() + STOPPED_AFTER_S, math.inf))
         elif fault.kind == "full disk":
             self.full[fault.worker] += 1
             fill(self.disks[fault.worker])
@@ -163,9 +173,15 @@ class World:
                 self.away[name] -= 1
             if fault.kind == "damage":
                 self.damages.setdefault(fault.worker, []).append(fault.seed)
+        elif fault.kind == "join":
+            self.away[fault.worker] = 1
+            self.planned.setdefault(fault.worker, time.time())
+            self.fleet.workers[fault.worker].process.send_signal(fault.number)
         elif fault.kind == "freeze":
             self.frozen[fault.worker] -= 1
             if not self.frozen[fault.worker]:
+                since, _ = self.stops[fault.worker][-1]
+                self.stops[fault.worker][-1] = since, time.time()
                 self.fleet.workers[fault.worker].process.send_signal(signal.SIGCONT)
         elif fault.kind == "full disk":
             self.full[fault.worker] -= 1
@@ -181,15 +197,22 @@ class World:
         while time.time() - began < REST_S:
             self.tick()
             living, generation = self.fleet.living(), self.fleet.generation()
-            at_rest = (len(living) == len(self.disks) and not self.planned and self.fleet.at_rest()
-                       and all(worker.actives for worker in living))
-            if not at_rest or generation != calm:
+            if not self.is_at_rest(living) or generation != calm:
                 calm, since = generation, time.time()
             elif self.progress.flows_since(since) and time.time() - since >= QUIET_S:
                 return time.time() - began
         raise Broken(f"no rest within {REST_S:.0f} s: " + ", ".join(
             f"{w.name} generation {w.generation}, ready {w.ready}, owns {sorted(w.actives)}"
             for w in self.fleet.living()))
+
+    def is_at_rest(self, living: Sequence[Worker]) -> bool:
+        """Whether all that should live do, unhindered, and have agreed on whose each partition is."""
+        if self.broker_hindered or any(self.frozen.values()):
+            return False
+        expected = sum(not self.away[name] for name in self.fleet.workers)
+        leaving = [name for name in self.planned if not self.away[name]]
+        return (len(living) == expected and not leaving and self.fleet.at_rest()
+                and all(worker.actives for worker in living))
 
     def state(self) -> State:
         """Who owns and holds what."""

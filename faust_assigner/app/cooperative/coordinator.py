@@ -76,6 +76,8 @@ class Membership:
     chosen: str = EAGER
     gave_up: bool = False
     lost: bool = False
+    #: Streams have stood still, and may have passed over records: all is given up and read again.
+    stood: bool = False
     round: asyncio.Future[None] | None = None
     telling: asyncio.Task[None] | None = None
     answered: float = field(default_factory=monotonic)
@@ -164,11 +166,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         elif member.assignor.is_followed(assignment):
             # Nothing flows here, and the whole answer is a round away: the app is told of that one only.
             member.assignor.on_assignment(assignment)
-            member.lost = False
+            member.lost = member.stood = False
             await asyncio.sleep(BREATH_S)
             self.request_rejoin()
         else:
-            member.lost = False
+            member.lost = member.stood = False
             await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
             member.gave_up = False
 
@@ -235,9 +237,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
         """Commit; one that meets a round is sent again after it, for what is still owned."""
         while offsets:
-            if self.membership.lost or self.is_overdue():
-                raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
             await self.ensure_coordinator_known()
+            # Not before: it may take as long as the broker is away.
+            if self.membership.lost or self.must_stand_still():
+                raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
             generation = self.generation
             try:
                 await self._commit_once(assignment, offsets)
@@ -274,12 +277,21 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)
             member = self.membership
-            if self.is_overdue() and not member.lost and not self._closing.done():
+            if self.must_stand_still() and not member.lost and not self._closing.done():
                 member.lost = True
                 logger.error("The group coordinator has been silent for %.1f s: streams stop, nothing is "
                              "committed until it answers", monotonic() - member.answered)
                 await member.listener.stand_still()
                 self.request_rejoin()
+
+    def must_stand_still(self) -> bool:
+        """Whether streams have to pass over what they are given; asked from any thread.
+
+        Once it was so, an answer that comes before the next look does not undo it: what was passed over
+        meanwhile is read by nobody, unless everything is given up and begins at what is committed.
+        """
+        self.membership.stood |= self.is_overdue()
+        return self.membership.stood
 
     def is_overdue(self) -> bool:
         """Whether others may own by now what is owned here; asked from any thread."""

@@ -231,4 +231,4 @@ async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]
     # Faust subscribes later, so the coordinator has not joined a group yet.
     if hasattr(consumer._coordinator, "ensure_active_group"):
         take_over(consumer, thread.app.assignor, ThreadListener(thread))
-        thread.app.flow_control.must_stand_still = consumer._coordinator.is_overdue
+        thread.app.flow_control.must_stand_still = consumer._coordinator.must_stand_still

@@ -1,4 +1,4 @@
-"""A slice of the soak: few rounds of a fixed seed; ``make soak`` is the long form."""
+"""Slices of the soak and the journals: few events of a fixed seed; the make targets are the long forms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak.journals import Life
 from tests.soak.run import Soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,3 +32,12 @@ def test_two_rounds_on_the_embedded_broker_keep_every_promise(tmp_path: Path) ->
 def test_two_rounds_of_exactly_once_keep_every_promise(tmp_path: Path) -> None:
     """On Apache Kafka: a worker is killed; then one is frozen while another leaves."""
     play("kafka", "exactly_once", 6, tmp_path)
+
+
+@pytest.mark.processes
+def test_no_partition_has_two_owners_while_events_overlap(tmp_path: Path) -> None:
+    """Twelve events on the embedded broker, its freeze among them."""
+    lines: list[str] = []
+    played = Life("embedded", "at_least_once", 2, tmp_path, lines.append).run(12)
+    assert (played.faults, played.clean) == ((), 12), "\n".join(lines)
+    assert played.overlapping >= 10

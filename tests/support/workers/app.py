@@ -7,7 +7,7 @@ record it was done with:
     {"kind": "assigned", "generation": 4, "actives": [0, 3], "standbys": [1]}
     {"kind": "recovery", "generation": 4, "replay": {"0": 17, "3": 0}}     records to replay, actives only
     {"kind": "ready", "generation": 4}                                     streams resume
-    {"kind": "order", "partition": 0, "offset": 512}                       an order is done
+    {"kind": "order", "partition": 0, "offset": 512, "began": 1763.25}     an order is done
 
 SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
 ``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer.
@@ -127,16 +127,26 @@ class Journal(faust.Sensor):
 
     def __post_init__(self) -> None:
         self.file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        #: Of the records under way, by partition and offset: since when.
+        self.began: dict[tuple[int, int], float] = {}
 
     def write(self, kind: str, **row: Any) -> None:
         """Append one line, unbuffered."""
         os.write(self.file, json.dumps({"kind": kind, "at": round(time.time(), 4), **row}).encode() + b"\n")
 
+    def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> None:
+        """An agent begins with a record."""
+        super().on_stream_event_in(tp, offset, stream, event)
+        if tp.topic == orders_topic.get_topic_name():
+            self.began[tp.partition, offset] = time.time()
+
     def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
         """An agent is done with a record."""
         super().on_stream_event_out(tp, offset, stream, event, state)
         if tp.topic == orders_topic.get_topic_name():
-            self.write("order", partition=tp.partition, offset=offset)
+            began = self.began.pop((tp.partition, offset), None)
+            self.write("order", partition=tp.partition, offset=offset,
+                       began=round(time.time() if began is None else began, 4))
 
 
 journal = Journal()

@@ -30,6 +30,8 @@ class Worker(Journaled):
     standbys: frozenset[int] = frozenset()
     replay: dict[int, int] = field(default_factory=dict)
     orders: list[tuple[float, int, int]] = field(default_factory=list)
+    #: Of ``phases.py``: where it was held.
+    held_at: list[str] = field(default_factory=list)
 
     @property
     def on_disk(self) -> frozenset[int]:
@@ -52,6 +54,8 @@ class Worker(Journaled):
             self.replay = {int(partition): records for partition, records in row["replay"].items()}
         elif row["kind"] == "ready":
             self.ready = row["generation"]
+        elif row["kind"] == "held":
+            self.held_at.append(row["place"])
 
     def carry_on(self, before: Worker) -> None:
         """What its former life was done with is its own."""
@@ -73,6 +77,8 @@ class Fleet(Processes[Worker]):
     static: bool = False
     outputs: bool = False
     work_s: float = 0.0
+    #: The module that workers run.
+    module: str = APP
     #: More of Faust's settings, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -80,7 +86,7 @@ class Fleet(Processes[Worker]):
     def start(self, name: str, assignor: str | None = None) -> None:
         """Start a worker, with the files of its former life when it had one."""
         folder, before, chosen = self.folder / name, self.workers.get(name), assignor or self.assignor
-        process = self.launch(name, APP, {
+        process = self.launch(name, self.module, {
             "FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap, "FLEET_ASSIGNOR": chosen,
             "FLEET_PARTITIONS": str(self.partitions), "FLEET_REPLICAS": str(self.replicas),
             "FLEET_NAME": name, "FLEET_INSTANCE": name if self.static else "",

@@ -3,52 +3,104 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+#: A journal says that partitions were assigned when the app has been told; the first record may be quicker.
+TOLD_LATE_S = 1.0
+
 
 class Done(NamedTuple):
-    """A record that one life of a worker was done with."""
+    """A record that one life of a worker was done with ``at``, and had begun with at ``began``."""
 
     at: float
     partition: int
     offset: int
     who: str
+    began: float
 
 
-def read(journals: Mapping[str, Path]) -> list[Done]:
-    """All records in the order of time; each life of a worker counts as another one."""
-    found = []
+@dataclass(frozen=True)
+class Journals:
+    """All records in the order of time, and when each life of a worker was told of which partitions."""
+
+    done: Sequence[Done]
+    told: Mapping[str, Sequence[tuple[float, frozenset[int]]]] = field(default_factory=dict)
+
+
+def read(journals: Mapping[str, Path]) -> Journals:
+    """By the names of workers; each life of one counts as another one."""
+    done, told = list[Done](), defaultdict[str, list[tuple[float, frozenset[int]]]](list)
     for name, path in journals.items():
         life = 0
         for line in path.read_text().splitlines():
             row = json.loads(line)
             life += row["kind"] == "start"
+            who = f"{name} ({life})"
             if row["kind"] == "order":
-                found.append(Done(row["at"], row["partition"], row["offset"], f"{name} ({life})"))
-    return sorted(found)
+                done.append(Done(row["at"], row["partition"], row["offset"], who, row["began"]))
+            elif row["kind"] == "assigned":
+                told[who].append((row["at"], frozenset(row["actives"])))
+    return Journals(sorted(done), told)
 
 
-def interleaved(done: Iterable[Done]) -> list[str]:
-    """Each record that a worker went on to, although another had been there since its last one.
+def interleaved(journals: Journals) -> list[str]:
+    """Each record that a worker began, the next after its last one, although another had done it since.
 
-    A worker that loses a partition and gets it back goes on where the other stopped, further on.
+    Unless it was told between the two that the partition is its own: it may have had to give it away, and
+    goes on where the other committed last.
     """
     by_partition: dict[int, list[Done]] = {}
-    for one in done:
+    for one in journals.done:
         by_partition.setdefault(one.partition, []).append(one)
-    return [said for records in by_partition.values() for said in _of_one(records)]
+    return [said for records in by_partition.values() for said in _of_one(records, journals.told)]
 
 
-def _of_one(records: Sequence[Done]) -> list[str]:
+def _of_one(records: Sequence[Done], told: Mapping[str, Sequence[tuple[float, frozenset[int]]]]) -> list[str]:
     found, last = [], dict[str, Done]()
     for index, one in enumerate(records):
         before = last.get(one.who)
         if before is not None and one.offset == before.offset + 1:
-            since = [r for r in records[:index] if r.at > before.at and r.who != one.who]
-            if passed := [r for r in since if r.offset >= one.offset]:
-                found.append(f"partition {one.partition}: {one.who} at {one.offset}, after {passed[-1].who} "
-                             f"was at {passed[-1].offset}")
+            since = [r for r in records[:index] if before.at < r.at <= one.began and r.who != one.who]
+            passed = [r for r in since if r.offset >= one.offset]
+            if passed and not any(passed[-1].at < at < one.began + TOLD_LATE_S and one.partition in owned
+                                  for at, owned in told.get(one.who, ())):
+                found.append(f"partition {one.partition}: {one.who} began {one.offset}, after "
+                             f"{passed[-1].who} was done with {passed[-1].offset}")
         last[one.who] = one
     return found
+
+
+def together(journals: Journals, stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
+    """Each two records of one partition that two workers had under way at the same time.
+
+    ``stops`` has the times (from, until) at which a worker's process stood still, by its name: a record that
+    it had under way then is its to finish, whatever others did meanwhile; it may not begin another.
+    """
+    by_partition: dict[int, list[Done]] = {}
+    for one in journals.done:
+        by_partition.setdefault(one.partition, []).append(one)
+    return [said for records in by_partition.values() for said in _overlapping(records, stops)]
+
+
+def _overlapping(records: Iterable[Done], stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
+    found, longest = list[str](), None
+    for one in sorted(records, key=lambda one: (one.began, one.at)):
+        if _stood_still(one, stops):
+            continue
+        if longest is not None and one.began < longest.at and one.who != longest.who:
+            early_s = longest.at - one.began
+            found.append(f"partition {one.partition}: {one.who} began {one.offset} {early_s:.3f} s before "
+                         f"{longest.who} was done with {longest.offset}")
+        if longest is None or one.at > longest.at:
+            longest = one
+    return found
+
+
+def _stood_still(one: Done, stops: Mapping[str, Iterable[tuple[float, float]]]) -> bool:
+    """Whether its worker was stopped and continued while it was under way."""
+    name = one.who.rpartition(" (")[0]
+    return any(one.began <= since and until <= one.at for since, until in stops.get(name, ()))

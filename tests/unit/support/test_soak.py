@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,16 @@ from tests.soak.outputs import Outputs
 from tests.soak.progress import Idleness, Progress
 from tests.soak.quiesce import Balance
 from tests.soak.report import Row, table
-from tests.soak.schedule import BROKER_DEATHS, FREEZE_S, GROUP_FAULTS, WORKER_FAULTS, Fault, faults_of
+from tests.soak.schedule import (
+    BROKER_DEATHS,
+    FREEZE_S,
+    GROUP_FAULTS,
+    OVERLAPPING,
+    WORKER_FAULTS,
+    Fault,
+    faults_of,
+    overlapping,
+)
 
 WORKERS = ("a", "b", "c")
 MANY = [faults_of(7, number, WORKERS, broker_dies=True) for number in range(1, 400)]
@@ -45,6 +55,19 @@ def test_a_broker_that_may_not_die_is_only_frozen() -> None:
     """As Kafka."""
     drawn = {fault.kind for n in range(400) for fault in faults_of(7, n, WORKERS, broker_dies=False)}
     assert drawn == WORKER_FAULTS.keys() | GROUP_FAULTS.keys()
+
+
+def test_events_overlap_and_nobody_has_two_at_once() -> None:
+    """All kinds are drawn; the same seed draws them again."""
+    drawn = overlapping(3, 400, WORKERS, ("x", "y"))
+    assert drawn == overlapping(3, 400, WORKERS, ("x", "y"))
+    assert {fault.kind for fault in drawn} == OVERLAPPING.keys()
+    assert [fault.at_s for fault in drawn] == sorted(fault.at_s for fault in drawn)
+    assert all((fault.kind == "join") == (fault.worker in ("x", "y")) for fault in drawn)
+    assert all(second.at_s - first.at_s < 15.0 for first, second in pairwise(drawn))
+    for name in (*WORKERS, "x", "y", ""):
+        own = [fault for fault in drawn if fault.worker == name]
+        assert all(first.at_s + first.for_s <= second.at_s + 0.2 for first, second in pairwise(own))
 
 
 def test_progress_tells_holes_from_repeats() -> None:

@@ -22,7 +22,8 @@ from aiokafka.protocol.group import SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.coordination.cooperative_members import TOPIC, Member, Plan, until
+from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -242,6 +243,26 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
         assert await a.commit(0, 3)
 
 
+async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> None:
+    """Without a generation the group would take the commit for that of a stranger, once it is empty."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, sent = a.coordinator, list[Any]()
+        look, commit = coordinator.ensure_coordinator_known, coordinator._do_commit_offsets
+
+        async def finds_late() -> None:
+            coordinator.ensure_coordinator_known = look
+            coordinator.reset_generation()
+
+        async def commits(own: Any, offsets: Any) -> None:
+            sent.append(coordinator.generation)
+            await commit(own, offsets)
+
+        coordinator.ensure_coordinator_known, coordinator._do_commit_offsets = finds_late, commits
+        assert not await a.commit(0, 3)
+        assert sent == []
+
+
 async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
     """A member that waits for JoinGroup has no heartbeat, and may have been expelled."""
     plan = Plan({"a": {0, 1, 2, 3}})
@@ -264,6 +285,21 @@ async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
         whats = [what for what, _ in a.told[told:]]
         assert whats == ["stand still", "given up", "assigned"]
         assert await a.commit(0, 3)
+
+
+async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -> None:
+    """JoinGroup takes almost a session; between its answer and the next one streams skip what they get."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        told, member = len(a.told), a.coordinator.membership
+        member.answered -= 100.0
+        assert a.coordinator.must_stand_still()
+        member.answered = time.monotonic()
+        assert a.coordinator.must_stand_still(), "until what was passed over is read again"
+        assert not await a.commit(0, 3)
+        await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again")
+        assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
+        assert not a.coordinator.must_stand_still()
 
 
 async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> None:

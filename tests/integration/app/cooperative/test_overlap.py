@@ -11,7 +11,7 @@ import pytest
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
 from tests.support.workers.fleet import Fleet
-from tests.support.workers.interleaved import Done, interleaved, read
+from tests.support.workers.interleaved import Done, Journals, interleaved, read, together
 from tests.support.workers.load import Load, judge
 
 SESSION_S = 6.0
@@ -76,7 +76,30 @@ def test_no_two_workers_process_one_partition_at_a_time_on_kafka(kafka: KafkaSer
 
 def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
     """And one that gets a partition back is none."""
-    both = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 8, "a")]
-    assert interleaved(both) == ["partition 3: a at 8, after b was at 8"]
-    back = [Done(0.0, 3, 7, "a"), Done(0.1, 3, 8, "b"), Done(0.2, 3, 9, "a"), Done(0.3, 3, 10, "a")]
-    assert interleaved(back) == []
+    both = [Done(0.0, 3, 7, "a", 0.0), Done(2.0, 3, 8, "b", 1.9), Done(4.0, 3, 8, "a", 3.9)]
+    assert interleaved(Journals(both)) == ["partition 3: a began 8, after b was done with 8"]
+    stood = [*both[:2], Done(4.0, 3, 8, "a", 0.05)]
+    assert interleaved(Journals(stood)) == [], "it began before the other was done with it, and stood still"
+    back = [*both[:2], Done(4.0, 3, 9, "a", 3.9), Done(5.0, 3, 10, "a", 4.9)]
+    assert interleaved(Journals(back)) == []
+
+
+def test_a_partition_that_comes_back_uncommitted_is_repeated_by_right() -> None:
+    """Its last owner was killed; but who was told before that owner's records goes on without any."""
+    done = [Done(0.0, 3, 7, "a", 0.0), Done(2.0, 3, 8, "b", 1.9), Done(4.0, 3, 8, "a", 3.9)]
+    assert interleaved(Journals(done, {"a": [(1.0, frozenset()), (3.0, frozenset({3}))]})) == []
+    assert interleaved(Journals(done, {"a": [(1.0, frozenset({3})), (3.0, frozenset({2}))]})) != []
+    assert interleaved(Journals(done, {"b": [(3.0, frozenset({3}))]})) != []
+
+
+def test_two_records_of_a_partition_that_are_under_way_at_once_are_seen() -> None:
+    """Unless a worker's process stood still meanwhile: what it had begun is its to finish."""
+    late = Done(5.0, 3, 7, "a (1)", 1.0)
+    both = [late, Done(3.0, 3, 7, "b (1)", 2.5), Done(4.0, 3, 8, "b (1)", 3.5)]
+    assert together(Journals(both), {}) == [
+        "partition 3: b (1) began 7 2.500 s before a (1) was done with 7",
+        "partition 3: b (1) began 8 1.500 s before a (1) was done with 7"]
+    assert together(Journals(both), {"a": [(1.1, 4.5)]}) == []
+    assert together(Journals(both), {"a": [(1.1, 5.5)]}) != []
+    apart = [late, Done(6.0, 3, 8, "b (1)", 5.0), Done(3.0, 2, 1, "b (1)", 2.0)]
+    assert together(Journals(apart), {}) == []

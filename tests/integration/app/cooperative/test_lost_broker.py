@@ -1,0 +1,75 @@
+"""The broker, which is the group's coordinator, is lost amid a cooperative round; work resumes by itself."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.soak.journals import WORKERS, two_owners, world_of
+from tests.soak.quiesce import balance
+from tests.soak.schedule import Fault
+from tests.soak.world import World
+from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, MODULE, PLACES, RESTORING
+
+#: How it is lost, and for how many seconds: less than a session, and more than one.
+LOSSES = {"stop broker": 1.0, "kill broker": 8.0, "freeze broker": 9.0}
+HELD_S = 60.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def lose(world: World, place: str, how: str) -> None:
+    """A worker joins; when another one is at the place, the broker goes, and comes back; then they part."""
+    hold = world.fleet.folder / "hold" / place
+    join = Fault("join", WORKERS[-1], 0.0, 0.0, signal.SIGTERM, 0)
+    loss = Fault(how, "", 0.0, LOSSES[how], signal.SIGTERM, 0)
+    hold.touch()
+    for worker in world.fleet.workers.values():
+        worker.held_at.clear()
+    world.begin(join)
+    deadline = time.monotonic() + HELD_S
+    while not any(worker.held_at for worker in world.fleet.workers.values()):
+        assert time.monotonic() < deadline, f"nobody was held at {place!r}"
+        world.tick()
+    world.begin(loss)
+    hold.unlink()
+    until = time.monotonic() + loss.for_s
+    while time.monotonic() < until:
+        world.tick()
+    world.end(loss)
+    world.rest()
+    world.end(join)
+    world.rest()
+
+
+def play(broker: str, guarantee: str, losses: Iterable[tuple[str, str]], folder: Path) -> None:
+    """Each loss, then the journals against each other, and tables and outputs against the model."""
+    (folder / "hold").mkdir()
+    with world_of(broker, guarantee, 2, folder, module=MODULE) as world:
+        for name in WORKERS[:-1]:
+            world.start(name)
+        world.load.start()
+        world.rest()
+        for place, how in losses:
+            lose(world, place, how)
+        found = balance(world, exactly_once=guarantee == "exactly_once", strangers={})
+        assert (found.faults, two_owners(world)) == ((), [])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("place", PLACES)
+def test_the_embedded_broker_is_lost_amid_a_round(place: str, tmp_path: Path) -> None:
+    """Restarted, killed and frozen: no partition has two owners, nothing is lost."""
+    play("embedded", "at_least_once", [(place, how) for how in LOSSES], tmp_path)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_kafka_is_lost_amid_a_round(guarantee: str, tmp_path: Path) -> None:
+    """The same on Apache Kafka; under exactly_once nothing is there twice either."""
+    play("kafka", guarantee, [(JOINED, "stop broker"), (BETWEEN, "kill broker"),
+                              (LETTING_GO, "kill broker"), (RESTORING, "freeze broker")], tmp_path)

@@ -1,0 +1,201 @@
+"""Lives of a group of real workers under events that overlap, with the journal of every record.
+
+    python -m tests.soak.journals --broker kafka --guarantee exactly_once --events 100 --seed 1
+
+SIGKILL, SIGSTOP and SIGTERM of workers, joins, and a broker that is restarted, killed or frozen: each begins
+before the group is at rest after those before. Then they end, the group must come to rest by itself, and
+
+- no partition may have been processed by two workers at once, by the journals of all lives of all workers;
+- every order must have been processed, and its output be there; under ``exactly_once`` once;
+- the rows of owners and standbys must be those of a model in plain Python.
+
+Events fall at the times that the seed says, give or take a broker's start. The exit code is 1 where a promise
+was broken; then the logs are kept. The embedded broker has no transactions: exactly_once needs Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tests.soak import brokers
+from tests.soak.outputs import Outputs
+from tests.soak.quiesce import balance
+from tests.soak.run import PARTITIONS, SESSION_S, SETTINGS
+from tests.soak.schedule import Fault, overlapping
+from tests.soak.world import Broken, World
+from tests.support import leaks
+from tests.support.workers.fleet import APP, Fleet
+from tests.support.workers.interleaved import interleaved, read, together
+from tests.support.workers.load import Load
+
+WORKERS = ("worker-1", "worker-2", "worker-3", "worker-4")
+SPARES = ("worker-5", "worker-6")
+#: Seconds that each order takes, so that two workers on one partition meet.
+WORK_S = 0.01
+#: Orders for each partition: one worker on a busy machine can do all of them.
+ORDERS_PER_S = 2.0
+
+
+@dataclass
+class Played:
+    """What came of one life; ``clean`` counts its events where no promise broke.
+
+    ``overlapping`` counts events that began while the group was not at rest, ``rounds`` how often a worker
+    let go of partitions in a cooperative round.
+    """
+
+    events: int = 0
+    overlapping: int = 0
+    records: int = 0
+    repeats: int = 0
+    exits: int = 0
+    rounds: int = 0
+    rest_s: float = 0.0
+    seconds: float = 0.0
+    faults: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> int:
+        """All or none."""
+        return 0 if self.faults else self.events
+
+    def line(self) -> str:
+        """As it is printed."""
+        return (f"{self.clean} of {self.events} events clean, {self.overlapping} overlapping; "
+                f"{self.records} orders, {self.repeats} repeated, {self.rounds} cooperative rounds, "
+                f"{self.exits} exits; at rest after {self.rest_s:.1f} s; {self.seconds:.0f} s")
+
+
+@contextlib.contextmanager
+def world_of(broker: str, guarantee: str, seed: int, folder: Path, *, module: str = APP) -> Iterator[World]:
+    """A broker and a group that has not started, with orders waiting; what was logged stays in ``folder``.
+
+    Members are static under odd seeds.
+    """
+    app_id = f"journal-{seed}-{time.time_ns()}"
+    with brokers.running(broker, folder) as running:
+        fleet = Fleet(app_id, running.bootstrap, PARTITIONS, folder, session_s=SESSION_S, work_s=WORK_S,
+                      static=seed % 2 == 1, outputs=True, module=module,
+                      settings={**SETTINGS, "processing_guarantee": guarantee})
+        load = Load(running.bootstrap, app_id, PARTITIONS, orders_per_s=ORDERS_PER_S, seed=seed,
+                    request_timeout_s=600.0)
+        load.prepare(20)
+        disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}
+        world = World(fleet, load, Outputs(running.bootstrap, app_id, PARTITIONS), running, disks)
+        try:
+            yield world
+        finally:
+            (folder / "story").write_text("\n".join(world.story) + "\n")
+            world.clean_up()
+            (folder / "broker.log").write_text(running.words())
+
+
+def two_owners(world: World) -> list[str]:
+    """Where two workers processed one partition at once, by all journals."""
+    world.fleet.living()
+    done = read({name: worker.folder / "journal" for name, worker in world.fleet.workers.items()})
+    return interleaved(done) + together(done, world.stops)
+
+
+@dataclass
+class Life:
+    """One group through its events; what was logged is in ``folder``."""
+
+    broker: str
+    guarantee: str
+    seed: int
+    folder: Path
+    tell: Callable[[str], None] = print
+
+    def run(self, events: int) -> Played:
+        """Play and judge."""
+        played, began = Played(), time.monotonic()
+        with world_of(self.broker, self.guarantee, self.seed, self.folder) as world:
+            try:
+                for name in WORKERS:
+                    world.start(name)
+                world.load.start()
+                world.rest()
+                self._play(world, overlapping(self.seed, events, WORKERS, SPARES), played)
+                played.rest_s = world.rest()
+                found = balance(world, exactly_once=self.guarantee == "exactly_once", strangers={})
+                played.records, played.faults = found.orders, found.faults
+            except Broken as broken:
+                played.faults = (str(broken),)
+            played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
+            played.faults += tuple(two_owners(world))
+        played.rounds = sum((self.folder / name / "log").read_text(errors="replace").count("Let go of")
+                            for name in world.fleet.workers)
+        played.seconds = time.monotonic() - began
+        return played
+
+    def _play(self, world: World, faults: tuple[Fault, ...], played: Played) -> None:
+        """Begin and end each fault; the next begins at its time, or before the group is at rest."""
+        acts = sorted([(fault.at_s, 1, n, fault) for n, fault in enumerate(faults)]
+                      + [(fault.at_s + fault.for_s, 0, n, fault) for n, fault in enumerate(faults)])
+        now_s, at = 0.0, time.monotonic()
+        for at_s, begins, _, fault in acts:
+            due = at + at_s - now_s
+            while time.monotonic() < due and not (played.events and world.is_at_rest(world.fleet.living())):
+                world.tick()
+            # What a broker takes to start delays the others: they shall meet it at work.
+            now_s, at = at_s, time.monotonic()
+            if begins:
+                played.events += 1
+                played.overlapping += not world.is_at_rest(world.fleet.living())
+                played.exits, world.exits = played.exits + world.exits, 0
+                self.tell(f"{time.strftime('%H:%M:%S')} {played.events:4d} {fault}")
+            (world.begin if begins else world.end)(fault)
+
+
+def play(broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]) -> Played:
+    """One life; its logs are kept where it broke a promise."""
+    folder = Path(tempfile.mkdtemp(prefix=f"journal-{broker}-{guarantee}-{seed}-"))
+    life = Life(broker, guarantee, seed, folder, tell)
+    tell(f"seed {seed}: {broker}, {guarantee}, {'static' if seed % 2 else 'dynamic'} members, {folder}")
+    played = life.run(events)
+    tell(f"seed {seed}: {played.line()}")
+    if not played.faults:
+        shutil.rmtree(folder, ignore_errors=True)
+    for fault in played.faults[:20]:
+        tell(f"  BROKEN: {fault}")
+    return played
+
+
+@click.command()
+@click.option("--broker", type=click.Choice(["embedded", "kafka"]), default="kafka", show_default=True)
+@click.option("--guarantee", "guarantees", type=click.Choice(["at_least_once", "exactly_once"]),
+              multiple=True, help="May be given twice; default: what the broker can.")
+@click.option("--events", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--seed", "seeds", type=int, multiple=True, default=(1,), show_default=True,
+              help="May be given several times. Members are static under odd seeds.")
+def main(broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int, ...]) -> None:
+    """Print each event as it begins, and a line for each life; see the module's docstring."""
+    if broker == "embedded" and "exactly_once" in guarantees:
+        raise click.UsageError("the embedded broker has no transactions: exactly_once needs --broker kafka")
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
+    chosen = guarantees or ("at_least_once", "exactly_once")[: 1 + (broker == "kafka")]
+    lives = [(guarantee, seed, play(broker, guarantee, events, seed, tell))
+             for guarantee in chosen for seed in seeds]
+    for guarantee, seed, played in lives:
+        tell(f"{broker} {guarantee} seed {seed}: {played.line()}")
+    if left := [what for _, what in leaks.children()]:
+        tell(f"LEFT RUNNING: {left}")
+    sys.exit(1 if left or any(played.faults for _, _, played in lives) else 0)
+
+
+if __name__ == "__main__":
+    main()

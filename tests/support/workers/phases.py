@@ -1,0 +1,80 @@
+"""The worker of ``app.py``, which a test can hold at a place within a cooperative round.
+
+While a file of the place's name lies in the folder ``hold`` beside the workers' own, a worker that comes
+there says so in its journal and waits until the file is gone:
+
+    {"kind": "held", "place": "letting go"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
+
+from faust_assigner.app.cooperative.by_state import ByState
+from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator
+from faust_assigner.app.cooperative.handing_over import HandsOver
+from tests.support.workers.app import JOURNAL, app, journal
+from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
+
+HOLD = JOURNAL.parent.parent / "hold"
+
+
+async def hold(place: str) -> None:
+    """Wait here while the test wants that."""
+    if (HOLD / place).exists():
+        journal.write("held", place=place)
+        while (HOLD / place).exists():
+            await asyncio.sleep(0.005)
+
+
+def holding(method: Callable[..., Awaitable[Any]], place: Callable[..., str | None]) -> Any:
+    """``method``, held before it begins at the place that ``place`` says of its arguments."""
+    async def held(*args: Any, **kwargs: Any) -> Any:
+        if (at := place(*args, **kwargs)) is not None:
+            await hold(at)
+        return await method(*args, **kwargs)
+    return held
+
+
+def before_request(coordinator: Any, request: Any) -> str | None:
+    """Of the group's requests: those that begin the second half of something."""
+    if isinstance(request, SyncGroupRequest):
+        return JOINED
+    if isinstance(request, JoinGroupRequest) and vars(coordinator).pop("is_between", False):
+        return BETWEEN
+    return None
+
+
+def before_answer(coordinator: Any, assignment: Any, generation: int) -> None:
+    """Of an answer to a member that flows: whether another round follows."""
+    coordinator.is_between = coordinator.membership.assignor.is_followed(assignment)
+
+
+def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
+    """Of a commit: whether partitions are being let go."""
+    return LETTING_GO if consumer.leaving else None
+
+
+def make_holdable() -> None:
+    """Every place is one to be held at."""
+    coordinator, consumer, recovery = CooperativeCoordinator, HandsOver, ByState
+    coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
+    coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
+    recovery._restore_chunk = holding(  # type: ignore[method-assign]
+        recovery._restore_chunk, lambda *_: RESTORING)
+
+    async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if (at := before_commit(self)) is not None:
+            await hold(at)
+        return await super(HandsOver, self).commit(*args, **kwargs)
+
+    consumer.commit = commit  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    make_holdable()
+    app.main()
