@@ -255,7 +255,7 @@ class Tables(RuleBasedStateMachine):
         self.made_up.close()
         for place in self.places.values():
             for made in place.made:
-                made.gone = made.gone or not made.counts
+                made.gone, made.told = made.gone or not made.counts, True  # nobody is there to be told
         self.shares.clear()
         self.live()
 
