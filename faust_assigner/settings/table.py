@@ -79,6 +79,14 @@ COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE", SWITCH, True, "",
     "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
     "group does not, each rebalance stops all of them", "app/cooperative/install.py")
+OVERLAY: Final = Setting(
+    "FAUST_ASSIGNER_OVERLAY", SWITCH, True, "",
+    "whether a change of a table in RocksDB is written when its changelog has it, so that a row is never "
+    "ahead of its log; under `exactly_once` it always is", "app/overlay/tables.py")
+OVERLAY_BYTES: Final = Setting(
+    "FAUST_ASSIGNER_OVERLAY_BYTES", whole("a number of bytes above 0", least=1), 64 * _MIB, "bytes",
+    "what the changes of this worker that wait for their changelog may take; beyond it the next record waits",
+    "app/overlay/tables.py", "67108864, 64 MiB")
 LEAVE_S: Final = Setting(
     "FAUST_ASSIGNER_LEAVE_S", number("0 or more seconds", least=0.0), 8.0, "seconds",
     "how long a worker that is stopped waits for others to take over what it has, while it goes on "
@@ -133,5 +141,5 @@ CACHE: Final = Setting(
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
     RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG, MAX_WARMUPS,
     MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, STALE_READS, FORWARD_S, REPAIRS, COOPERATIVE,
-    LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, RESTORE_SHARE, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP,
-    LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    OVERLAY, OVERLAY_BYTES, LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, RESTORE_SHARE, WEIGHTS, WEIGHTS_MODE,
+    WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

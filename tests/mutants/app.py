@@ -100,7 +100,7 @@ _COMMITTED = (
 
 _IN_TRANSACTIONS = (
     Mutant("shares of the last generation are committed with this one's", TRANSACTIONS,
-           "            share.begin()\n        self._shares.clear()\n", "            share.begin()\n",
+           "            share.abandon()\n        self._shares.clear()\n", "            share.abandon()\n",
            (LEFT,)),
     Mutant("the clock of a commit that waits runs on over a generation", TRANSACTIONS,
            "            self._late_since.clear()\n", "", (LEFT,)),

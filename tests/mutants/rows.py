@@ -9,6 +9,11 @@ UNDO = "faust_assigner/app/restore/undo.py"
 
 MEMBER = "tests/integration/app/repairs/test_membership.py"
 UNDONE = "tests/unit/app/restore/test_undo.py"
+OVER = "tests/unit/app/overlay/test_store.py"
+CHANGES = "faust_assigner/app/overlay/changes.py"
+STORE = "faust_assigner/app/overlay/store.py"
+SHARES = "faust_assigner/app/repairs/shares.py"
+WAITS_FOR_ROOM = "faust_assigner/app/overlay/consumer.py"
 
 WAITS = f"{MEMBER}::test_changes_wait_while_nobody_knows_and_go_when_the_group_answers"
 FORMER = f"{MEMBER}::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
@@ -50,28 +55,39 @@ _UNDONE = (
            "        if key not in seen:\n            seen.add(key)\n",
            "        seen.add(key)\n        if True:\n",
            (f"{UNDONE}::test_the_oldest_of_several_shares_counts",)),
-    Mutant("the second change of a transaction is what is put back", UNDO,
-           "        if key in known:\n            return\n", "",
-           (f"{UNDONE}::test_what_was_not_committed_is_put_back",)),
     Mutant("a row that a transaction made stays when it is aborted", UNDO,
            "                batch.delete(key)\n", "                pass\n",
            (f"{UNDONE}::test_what_was_not_committed_is_put_back",)),
-    Mutant("a row that held nothing is taken for none", UNDO,
-           "_NOTHING if before is None else _HAD + before", "_HAD + before if before else _NOTHING",
-           (f"{UNDONE}::test_an_empty_value_is_not_no_value",)),
-    Mutant("a deletion is not put back", UNDO,
-           "                if any(database is one for one in databases):\n"
-           "                    self._write_down(share, partition, key)\n",
-           "                pass\n", (f"{UNDONE}::test_what_was_not_committed_is_put_back",)),
-    Mutant("numbers of shares are compared as text", UNDO,
-           "PREFIX + number.to_bytes(8, \"big\") + key", "PREFIX + b\"%8d\" % (number % 256) + key",
-           (f"{UNDONE}::test_the_oldest_of_several_shares_counts",)),
-    Mutant("users see what may be put back", UNDO,
-           "return (key for key in super()._visible_keys(db) if not key.startswith(PREFIX))",
-           "return super()._visible_keys(db)", (f"{UNDONE}::test_what_was_not_committed_is_put_back",)),
-    Mutant("what was committed is put back all the same", UNDO,
-           "            batch.delete(undo_key(number, key))\n", "            pass\n",
-           (f"{UNDONE}::test_what_was_committed_stays",)),
 )
 
-MUTANTS = (*_MEMBERS, *_UNDONE)
+_OVERLAID = (
+    Mutant("a change lands before one that was made before it", CHANGES,
+           "            if not change.counts:\n                break\n",
+           "            if not change.counts:\n                continue\n",
+           (f"{OVER}::test_what_is_acknowledged_out_of_turn_waits",)),
+    Mutant("a change counts before its transaction is committed", CHANGES,
+           "return self.offset is not None and (self.transaction is None or self.transaction.committed)",
+           "return self.offset is not None",
+           (f"{OVER}::test_a_transaction_counts_once_it_is_committed[False]",)),
+    Mutant("a row is written without its offset", STORE,
+           "None if offset == before else (self.offset_key, offset))", "None)",
+           (f"{OVER}::test_a_row_and_its_offset_are_on_disk_once_the_changelog_has_it",)),
+    Mutant("a change of a partition that was let go lands all the same", STORE,
+           "        if overlay is None or not overlay.lands:\n", "        if overlay is None:\n",
+           (f"{OVER}::test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_late",)),
+    Mutant("what an aborted transaction changed is seen for ever", SHARES,
+           "            store.drop(partition, self)\n", "            pass\n",
+           (f"{OVER}::test_a_transaction_counts_once_it_is_committed[False]",)),
+    Mutant("changes pile up without end", WAITS_FOR_ROOM,
+           "        if self._usage.is_full and not self._is_changelog_tp(message.tp):\n",
+           "        if False:\n",
+           (f"{OVER}::test_a_record_waits_while_too_many_changes_do",)),
+    Mutant("a record is held back for as long as nothing lands", WAITS_FOR_ROOM,
+           "and monotonic() < deadline and not self.should_stop", "and not self.should_stop",
+           (f"{OVER}::test_a_record_waits_while_too_many_changes_do",)),
+    Mutant("what is acknowledged is lost when a store stops", STORE,
+           "        self.give_up()\n        await super().stop()\n", "        await super().stop()\n",
+           (f"{OVER}::test_what_is_acknowledged_is_written_before_a_store_stops",)),
+)
+
+MUTANTS = (*_MEMBERS, *_UNDONE, *_OVERLAID)

@@ -18,6 +18,7 @@ from mode import get_logger
 from faust_assigner.app.cooperative.following import Follows, known
 from faust_assigner.app.cooperative.handing_over import drop
 from faust_assigner.app.cooperative.order import chunks, ready_sources
+from faust_assigner.app.overlay import tables as overlay
 from faust_assigner.app.repairs.fetching import own_recovery
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.bring_up import Stop
@@ -149,8 +150,7 @@ class ByState(Follows):
             self._roles = (frozenset(tp for tp in actives if tp.topic in of),
                            frozenset(tp for tp in standbys if tp.topic in of))
             if not self.is_flowing:
-                # A table failed since: Faust's own recovery is at it, or comes, and takes these on at its
-                # end; what is booked meanwhile it would take for its own.
+                # A table failed since: Faust's own recovery takes these on, and must find none booked.
                 self._clear_books()
                 return
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
@@ -209,6 +209,7 @@ class ByState(Follows):
         self._complete &= actives
         self._complete -= self._followed - standbys
         self._followed &= standbys
+        overlay.keep(self.app, actives, self._complete)
         pending, fresh = set(actives - self._complete), set(standbys - self._followed)
         self._replayed = frozenset()
         self.app.consumer.pause_partitions(pending | fresh)
@@ -273,6 +274,7 @@ class ByState(Follows):
             if self.meter is not None:
                 self.meter.finish(chunk)
             self._complete |= chunk
+            overlay.go_on(self.app, chunk)
             pending = pending - chunk
             await self._tell_tables(chunk, pending)
             await self._let_flow(pending, alone)

@@ -15,6 +15,8 @@ from faust.transport.consumer import ensure_TPset
 from mode import get_logger
 
 from faust_assigner.app.cooperative.coordinator import take_over
+from faust_assigner.app.overlay.consumer import told
+from faust_assigner.app.overlay.tables import rest
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Consumer
@@ -117,6 +119,9 @@ class HandsOver(Consumer):
             if self.in_transaction:
                 await self.transactions.part_with(revoked)
             await self.app.producer.flush()
+            await told()
+            # Of all tables: which of them go with the topics is known with the answer.
+            rest(self.app, {tp.partition for tp in revoked})
             self.app.tables.recovery.flush_buffers()
         finally:
             self._paused_partitions -= revoked

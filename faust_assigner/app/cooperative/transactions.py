@@ -25,8 +25,7 @@ class LetsGo(TransactionManager):
             self.let_go(transactional_id)
             share = self._shares.pop(transactional_id, None)
             if share is not None:
-                share.abandoned = True
-                share.begin()
+                share.abandon()
             producer = self.producer._transaction_producers.get(transactional_id)
             if producer is not None and producer._txn_manager.is_in_transaction():
                 await self.producer.abort_transaction(transactional_id)

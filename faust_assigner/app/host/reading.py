@@ -30,7 +30,7 @@ READS: Final[tuple[Touch, ...]] = (
               "reads", "wrapped: a view reads within the scope of its request", _ROW)),
     *rows_of("faust.stores.rocksdb:Store",
              ("_dbs_for_actives", "(self)", "reads", "overridden: a copy is not read as a whole", _ONLY),
-             ("offset_key", "class attribute", "reads", "how far a copy has come", _GOES_ON)),
+             ("offset_key", "class attribute", "reads repairs", "how far a copy has come", _GOES_ON)),
     *rows_of("faust.stores.base:SerializedStore",
              ("_decode_key", "(self, key)", "reads", "whether it is the key that was asked for", _ROW)),
     *rows_of("faust.tables.base:Collection",

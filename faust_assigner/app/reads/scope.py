@@ -13,7 +13,7 @@ from faust.streams import current_event
 from faust.web.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import RocksDBBase as Store
+    from faust_assigner.app.overlay.store import OverlaidStore as Store
 else:
     Store = object
 
@@ -40,16 +40,16 @@ class ScopedStore(Store):
     """Of a RocksDB store: within a scope a key is read from its own partition."""
 
     def _get(self, key: bytes) -> bytes | None:
-        databases = self._scoped(key)
-        if databases is None:
+        partitions = self._scoped(key)
+        if partitions is None:
             return super()._get(key)
-        return next((found for database in databases if (found := database.get(key)) is not None), None)
+        return next((row for p in partitions if (row := self.row_of(p, key)) is not None), None)
 
     def _contains(self, key: bytes) -> bool:
-        databases = self._scoped(key)
-        if databases is None:
+        partitions = self._scoped(key)
+        if partitions is None:
             return bool(super()._contains(key))
-        return any(database.get(key) is not None for database in databases)
+        return any(self.row_of(partition, key) is not None for partition in partitions)
 
     def _dbs_for_actives(self) -> Iterator[Any]:
         scope = SCOPE.get()
@@ -57,8 +57,8 @@ class ScopedStore(Store):
             scope.may_read_all(self.table)
         return super()._dbs_for_actives()
 
-    def _scoped(self, key: bytes) -> list[Any] | None:
-        """The databases to read; None outside of a scope."""
+    def _scoped(self, key: bytes) -> Sequence[int] | None:
+        """The partitions to read, all of them open; None outside of a scope."""
         scope = SCOPE.get()
         if scope is None or current_event() is not None or self.table.is_global:
             return None
@@ -67,7 +67,7 @@ class ScopedStore(Store):
             return None
         if not all(partition in self._dbs for partition in partitions):
             raise NotHere("the key's partition is not open here")
-        return [self._dbs[partition] for partition in partitions]
+        return partitions
 
 
 class ScopedTable:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.overlay.consumer import told
+from faust_assigner.app.overlay.tables import give_up
+
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -106,6 +109,8 @@ class LeavesInTime(Consumer):
             return  # it has crashed, and leaves by itself
         await self.app.producer.flush()
         await self.commit_and_end_transactions()
+        await told()
+        give_up(self.app)  # what is done after this is another's to do
         coordinator = getattr(self._thread._consumer, "_coordinator", None)
         if coordinator is not None and hasattr(coordinator, "close"):
             leave = partial(_done_within, max(self._goodbye.left, LEAST_S), coordinator.close)

@@ -14,6 +14,7 @@ from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
 from faust_assigner.app.host.check import demand
+from faust_assigner.app.overlay.consumer import Lands
 from faust_assigner.app.repairs.batches import BatchesInTime, OwnedBatches
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
@@ -71,7 +72,7 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     transport = app.transport
     if issubclass(transport.Consumer, driver.Consumer):
         transport.Consumer = mixed(
-            LeavesInTime, OnlyMembersWrite, SteadyPartitions, WholeRecords, FinalCommit,
+            Lands, LeavesInTime, OnlyMembersWrite, SteadyPartitions, WholeRecords, FinalCommit,
             into=transport.Consumer)
         transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
     else:

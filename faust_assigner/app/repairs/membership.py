@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
 from mode import get_logger
 
+from faust_assigner.app.overlay.tables import give_up
 from faust_assigner.app.repairs.watchdog import must_run
 
 if TYPE_CHECKING:
@@ -215,6 +216,8 @@ class OnlyMembersWrite(Consumer):
             self.membership.join()
             if not self.in_transaction:
                 self._guard_producer()
+        if self._unwritten:
+            give_up(self.app)  # a change that never arrives would hold back all after it
         self._unwritten = False
         self._under_way.clear()
         await super().on_partitions_assigned(assigned, generation_id)

@@ -12,6 +12,7 @@ from typing import Any
 from faust.tables.recovery import Recovery, ServiceStopped
 from mode import Service, get_logger
 
+from faust_assigner.app.overlay import tables as overlay
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.patience import insist, pause_s
 from faust_assigner.app.repairs.replay_loop import ChangelogQueue, ReplayLoop
@@ -56,6 +57,7 @@ class SteadyRecovery(ReplayLoop):
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
+        overlay.go_on(self.app, self.active_tps)
         with self.app.consumer.sources_held():
             await super().on_recovery_completed(generation_id)
         self.completed_generation = generation_id
@@ -159,6 +161,7 @@ class SteadyRecovery(ReplayLoop):
         """
         self.buffers.clear()
         self._reopen = True
+        overlay.hold(self.app)
         if self._said.due("tables"):
             logger.error("Table %s cannot be read or written; streams stop until it can: %r", table, error)
         if self.app.should_stop:

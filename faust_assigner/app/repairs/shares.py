@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any, NamedTuple
-
-#: Later shares of this process have higher numbers.
-_numbers = itertools.count(1)
 
 
 class Share:
     """What one transaction holds; docs/explanation/transactions.md draws its states."""
 
-    def __init__(self, *, begun: bool) -> None:
+    def __init__(self, transactional_id: str, *, begun: bool) -> None:
+        self.transactional_id = transactional_id
         #: Done once Kafka's transaction may be sent into: at once, or when the commit before it has ended.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         #: Done once every send so far has been handed to the producer; of a closed share it moves no more.
         self.tail = self.begun
-        self.number = next(_numbers)
-        #: (Store, partition) -> keys that its records have changed there; what they had is written down.
-        self.changed: dict[tuple[Any, int], set[bytes]] = {}
+        #: Stores and partitions in which its records have changed rows.
+        self.changed: set[tuple[Any, int]] = set()
         #: Source partition -> the last offset whose record sent into it; only grows.
         self.reached: dict[Any, int] = {}
         #: Why a send failed: then nothing of the share is ever committed.
         self.error: BaseException | None = None
+        #: Kafka has committed it; never taken back, nor is the next.
+        self.committed = False
         #: Nothing is committed and nothing more is sent; never taken back.
         self.abandoned = False
         if begun:
@@ -34,6 +32,19 @@ class Share:
         """Let its sends pass."""
         if not self.begun.done():
             self.begun.set_result(None)
+
+    def commit(self) -> None:
+        """All of it counts: what it changed in tables is on disk in a moment."""
+        self.committed = True
+        for store, partition in sorted(self.changed, key=lambda place: place[1]):
+            store.land(partition)
+
+    def abandon(self) -> None:
+        """Nothing of it counts: what it changed in tables is as it was before."""
+        self.abandoned = True
+        self.begin()
+        for store, partition in self.changed:
+            store.drop(partition, self)
 
 
 class Place(NamedTuple):

@@ -81,7 +81,7 @@ class OwnTransactions(TransactionManager):
             return None
         share = self._shares.get(transactional_id)
         if share is None:
-            share = self._shares[transactional_id] = Share(begun=True)
+            share = self._shares[transactional_id] = Share(transactional_id, begun=True)
         return share
 
     def _take_place(self) -> Place | None:
@@ -203,8 +203,9 @@ class OwnTransactions(TransactionManager):
 
     def close(self, transactional_id: str) -> None:
         """What is sent from now on belongs to the next transaction and waits for it."""
-        self._closed[transactional_id] = self._shares.get(transactional_id) or Share(begun=True)
-        self._shares[transactional_id] = Share(begun=False)
+        self._closed[transactional_id] = (
+            self._shares.get(transactional_id) or Share(transactional_id, begun=True))
+        self._shares[transactional_id] = Share(transactional_id, begun=False)
 
     async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
         """Commit the closed transactions, all of their sends included."""
@@ -213,19 +214,23 @@ class OwnTransactions(TransactionManager):
                 await share.tail
                 if share.error is not None:
                     raise share.error
-            committed: bool = await super().commit(offsets, start_new_transaction)
-            # Stock says so of a producer that was fenced, too, and ends the app.
-            if committed and self.app.crash_reason is None:
-                self._keep_changes()
-            return committed
+            # One after the other, as stock does; each is on disk as soon as it is committed.
+            for transactional_id, some in self._by_id(offsets):
+                committed: bool = await super().commit(some, start_new_transaction)
+                # Stock says so of a producer that was fenced, too, and ends the app.
+                if not committed or self.app.crash_reason is not None:
+                    return committed
+                if transactional_id in self._closed:
+                    self._closed[transactional_id].commit()
+            return True
         finally:
             self.begin_next()
 
-    def _keep_changes(self) -> None:
-        """What the closed transactions changed in tables stays, whatever comes."""
-        for share in self._closed.values():
-            for (store, partition), keys in share.changed.items():
-                store.changes_committed(partition, share.number, keys)
+    def _by_id(self, offsets: Mapping[Any, int]) -> list[tuple[str, dict[Any, int]]]:
+        by_id: dict[str, dict[Any, int]] = {}
+        for tp, offset in offsets.items():
+            by_id.setdefault(self.id_of(tp) or "", {})[tp] = offset
+        return sorted(by_id.items())
 
     def begin_next(self) -> None:
         """Let pass what waited for a commit; Kafka's next transactions have begun, if there are any."""
@@ -239,8 +244,7 @@ class OwnTransactions(TransactionManager):
             self.let_go(transactional_id)
         self.app._attachments._pending.clear()
         for share in self._shares.values():
-            share.abandoned = True
-            share.begin()
+            share.abandon()
         self._shares.clear()
         for transactional_id, producer in sorted(self.producer._transaction_producers.items()):
             if producer._txn_manager.is_in_transaction():

@@ -22,9 +22,11 @@ from faust.streams import current_event
 from faust.types import TP
 from mode import get_logger
 
+from faust_assigner.app.overlay import tables as overlay
+from faust_assigner.app.overlay.store import OverlaidStore
 from faust_assigner.app.reads.scope import ScopedStore
 from faust_assigner.app.repairs.fetching import mixed
-from faust_assigner.app.restore.undo import UndoableStore
+from faust_assigner.app.restore.undo import put_back
 
 logger = get_logger(__name__)
 
@@ -51,7 +53,7 @@ def is_damage(error: BaseException) -> bool:
     return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
 
 
-class CarefulStore(UndoableStore):
+class CarefulStore(OverlaidStore):
     """Of a RocksDB store: what fails is told to the recovery, which stops the streams and begins again."""
 
     #: Partition -> folders set aside since the worker started.
@@ -125,11 +127,13 @@ class CarefulStore(UndoableStore):
                 logger.info("closing db %s partition %s", tp.topic, tp.partition)
 
     def undo(self, partition: int) -> None:
-        """Take back what no commit covers, in a database that is ours; raises what waiting may mend."""
+        """Take back what a former version left, in a database that is ours; raises what waiting may mend."""
         if not self._is_ours():
             return
         try:
-            super().undo(partition)
+            if changed := put_back(self._db_for_partition(partition)):
+                logger.info("%s-%d: %d keys were put back to what they were before a transaction that was "
+                            "not committed", self.table.name, partition, changed)
         except Exception as error:
             if is_storage_error(error) and is_damage(error):
                 self._condemned.add(partition)  # set aside when it is opened next
@@ -162,7 +166,7 @@ class CarefulStore(UndoableStore):
     def apply_changelog_batch(self, batch: Iterable[Any], to_key: Callable[[Any], Any],
                               to_value: Callable[[Any], Any]) -> None:
         """Write what was replayed, or tell the recovery; the batch is read again then."""
-        events = list(batch)
+        events = [event for event in batch if event.message.partition not in self._lacking]
         with self._watched(lambda: sorted({event.message.partition for event in events})):
             super().apply_changelog_batch(events, to_key, to_value)
 
@@ -175,6 +179,11 @@ class CarefulStore(UndoableStore):
             found: bytes | None = super()._get(key)
             return found
 
+    def row_of(self, partition: int, key: bytes) -> bytes | None:
+        """The row as this worker sees it, in one partition."""
+        with self._watched(lambda: [partition]):
+            return super().row_of(partition, key)
+
     def _set(self, key: bytes, value: bytes | None) -> None:
         with self._watched(self._here):
             super()._set(key, value)
@@ -186,6 +195,15 @@ class CarefulStore(UndoableStore):
     def _contains(self, key: bytes) -> bool:
         with self._watched(self._here):
             return bool(super()._contains(key))
+
+    def land(self, partition: int) -> None:
+        """Write what counts; where that fails the recovery begins again, and it lands after that."""
+        try:
+            super().land(partition)
+        except Exception as error:
+            if not self._is_ours() or not is_storage_error(error):
+                raise
+            self._fail(error, [partition])
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
         """Remember the offset; where that fails the table is replayed from the one before."""
@@ -224,7 +242,9 @@ def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
     kind = stores.by_url(url)
     if not issubclass(kind, RocksDBStore):
         return make(url)
-    return mixed(CarefulStore, ScopedStore, into=kind)(
+    store = mixed(ScopedStore, CarefulStore, into=kind)(
         url, table.app, table, table_name=table.name, key_type=table.key_type, value_type=table.value_type,
         key_serializer=table.key_serializer, value_serializer=table.value_serializer, loop=table.loop,
         options=table.options)
+    overlay.begin(table, store)
+    return store

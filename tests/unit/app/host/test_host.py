@@ -140,12 +140,12 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.transport.drivers import aiokafka as driver
 
     names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime",
-             "OnlyMembersWrite")
+             "OnlyMembersWrite", "Lands")
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
             "Watched": (TableManager,), "ChecksTopics": (TableManager,),
             "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
-            "UndoableStore": (rocksdb.Store,),
+            "OverlaidStore": (rocksdb.Store,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),

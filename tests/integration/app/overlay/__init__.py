@@ -1,0 +1,1 @@
+"""Rows in files and their changelogs."""

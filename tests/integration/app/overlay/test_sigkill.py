@@ -1,0 +1,198 @@
+"""A file holds the table at its offset, whatever the moment at which its worker is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rocksdict
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from faust_assigner.testing.broker import broker_process
+from faust_assigner.testing.kafka import KafkaServer
+
+ROOT = Path(__file__).resolve().parents[4]
+OFFSET = b"__faust\0offset__"
+PARTITIONS = range(2)
+KEYS = 50
+TABLES = ("sums", "counts")
+
+
+class Killed:
+    """A worker of ``tests/support/workers/rows.py`` that is killed amid its work and started again."""
+
+    def __init__(self, bootstrap: str, folder: Path, guarantee: str) -> None:
+        self.app_id, self.bootstrap, self.folder = f"rows-{uuid.uuid4().hex[:6]}", bootstrap, folder
+        self.guarantee = guarantee
+        self.process: subprocess.Popen[bytes] | None = None
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
+        for made in self.admin.create_topics([NewTopic(f"{self.app_id}-numbers", 2, 1)]).values():
+            made.result(30)
+        self.producer = Producer({"bootstrap.servers": bootstrap})
+        self.sent = 0
+
+    def send(self, count: int) -> None:
+        """So many numbers; each key has one partition."""
+        for number in range(self.sent, self.sent + count):
+            key = number % KEYS
+            self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, b'"k%d"' % key, key % 2)
+            self.producer.poll(0)
+        assert self.producer.flush(60) == 0
+        self.sent += count
+
+    def start(self) -> None:
+        """With the files of its former lives."""
+        environment = os.environ | {"ROWS_APP_ID": self.app_id, "ROWS_BOOTSTRAP": self.bootstrap,
+                                    "ROWS_DATA": str(self.folder / "data"), "ROWS_GUARANTEE": self.guarantee}
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.workers.rows", "worker", "-l", "info", "--without-web"],
+                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def kill(self) -> None:
+        """At once."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def log(self) -> str:
+        """The end of what all its lives have logged."""
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    # -- what there is
+
+    def changelog(self, table: str, partition: int) -> list[tuple[int, bytes, bytes | None]]:
+        """What committed readers see by now: offset, key, value."""
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
+                           "enable.auto.commit": False, "isolation.level": "read_committed",
+                           "enable.partition.eof": True})
+        found: list[tuple[int, bytes, bytes | None]] = []
+        try:
+            reader.assign([TopicPartition(f"{self.app_id}-{table}-changelog", partition, 0)])
+            while True:
+                message = reader.poll(30.0)
+                assert message is not None
+                if message.error() is not None:
+                    return found
+                found.append((message.offset() or 0, message.key() or b"", message.value()))
+        finally:
+            reader.close()
+
+    def changes(self) -> int:
+        """How many records the changelogs hold by now, committed or not."""
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
+                           "isolation.level": "read_uncommitted"})
+        try:
+            return sum(reader.get_watermark_offsets(
+                TopicPartition(f"{self.app_id}-sums-changelog", partition), timeout=30.0)[1]
+                for partition in PARTITIONS)
+        finally:
+            reader.close()
+
+    def wait_for_changes(self, count: int) -> None:
+        """Until the changelogs hold so many more records."""
+        least, deadline = self.settled() + count, time.monotonic() + 60.0
+        while self.settled() < least:
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
+
+    def settled(self) -> int:
+        """``changes``, 0 while there is no changelog yet."""
+        topics = self.admin.list_topics(timeout=30.0).topics
+        return self.changes() if f"{self.app_id}-sums-changelog" in topics else 0
+
+    def file(self, table: str, partition: int) -> tuple[int, dict[bytes, bytes]]:
+        """The offset in the file, and its rows."""
+        (path,) = self.folder.glob(f"data/**/{table}-{partition}.db")
+        database = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True),
+                                   access_type=rocksdict.AccessType.read_only())
+        try:
+            rows = dict(database.items())
+        finally:
+            database.close()
+        return int(rows.pop(OFFSET, b"-1")), rows
+
+
+def is_its_changelog(it: Killed) -> Iterator[int]:
+    """Each file is its changelog folded up to its offset; yields how many records it lacks."""
+    for table in TABLES:
+        for partition in PARTITIONS:
+            offset, rows = it.file(table, partition)
+            log, folded = it.changelog(table, partition), dict[bytes, bytes]()
+            for _, key, value in (record for record in log if record[0] <= offset):
+                if value is None:
+                    folded.pop(key, None)
+                else:
+                    folded[key] = value
+            assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
+            yield sum(at > offset for at, _, _ in log)
+
+
+def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
+    """So many lives, files looked at after each; how many records all files lacked then."""
+    lacked = []
+    for _ in range(lives):
+        it.send(numbers)
+        it.start()
+        it.wait_for_changes(600)
+        it.kill()
+        lacked.append(sum(is_its_changelog(it)))
+    return lacked
+
+
+@pytest.mark.timeout(120)
+def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) -> None:
+    """Rows are written, deleted and counted in windows when SIGKILL comes, twice."""
+    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
+        it = Killed(broker.bootstrap, tmp_path, "at_least_once")
+        try:
+            is_killed_amid_its_work(it, 2, 20_000)
+        finally:
+            it.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """Three SIGKILLs amid transactions; then the rest, and each number was counted once.
+
+    Between a commit and the write of what it covers lie milliseconds: of three lives one at least ends
+    outside of them, and its files lack nothing.
+    """
+    it = Killed(kafka.bootstrap, tmp_path, "exactly_once")
+    try:
+        lacked = is_killed_amid_its_work(it, 3, 1_000)
+        assert min(lacked) == 0, lacked
+        it.start()
+        model = Counter(f'"k{number % KEYS}"' for number in range(it.sent))
+        deadline = time.monotonic() + 120.0
+        while (counted := counts(it)) != model:
+            assert sum(counted.values()) <= it.sent, it.log()
+            assert time.monotonic() < deadline, it.log()
+            time.sleep(1.0)
+    finally:
+        it.kill()
+
+
+def counts(it: Killed) -> Counter[str]:
+    """How often each key was counted, over all windows, as committed readers see it."""
+    latest = {(partition, key): value for partition in PARTITIONS
+              for _, key, value in it.changelog("counts", partition)}
+    found: Counter[str] = Counter()
+    for (_, key), value in latest.items():
+        found[json.loads(key)[0]] += int(value or b"0")
+    return found

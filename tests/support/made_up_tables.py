@@ -1,0 +1,72 @@
+"""Tables of Faust on real RocksDB without a broker: what they send is answered when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+from faust.streams import _current_event
+from faust.types import TP
+
+from faust_assigner.app.restore.table_files import take_care_of
+
+
+class Event:
+    """The record that is processed."""
+
+    def __init__(self, partition: int, timestamp: float = 5.0) -> None:
+        self.message = SimpleNamespace(topic="source", partition=partition, timestamp=timestamp)
+
+
+def process(partition: int, timestamp: float = 5.0) -> Event:
+    """A record of that partition is processed from here on."""
+    event = Event(partition, timestamp)
+    _current_event.set(lambda: event)
+    return event
+
+
+def done() -> None:
+    """No record is processed."""
+    _current_event.set(None)
+
+
+class MadeUp:
+    """An app with tables of two partitions, all of them its own; ``share()`` is the transaction at hand."""
+
+    def __init__(self, folder: Path, *names: str, share: Callable[[], Any] | None = None,
+                 **settings: Any) -> None:
+        guarantee = "at_least_once" if share is None else "exactly_once"
+        app = self.app = faust.App("overlaid", datadir=str(folder), store="rocksdb://",
+                                   processing_guarantee=guarantee, **settings)
+        app.in_transaction = share is not None  # Faust says so in a worker
+        app._create_directories()
+        self.sent: deque[Any] = deque()
+        app._producer = SimpleNamespace(send_soon=self.sent.append)
+        app._consumer = SimpleNamespace(
+            topic_partitions=lambda topic: None, transactions=SimpleNamespace(share_at_hand=share))
+        vars(app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {
+            TP(f"overlaid-{name}-changelog", partition) for name in names for partition in range(2)})
+        self.tables = {name: app.Table(name, key_type=str, value_type=int, partitions=2) for name in names}
+        for table in self.tables.values():
+            take_care_of(table)
+
+    def close(self) -> None:
+        """As a process ends: what has not landed is gone."""
+        for table in self.tables.values():
+            for database in table.data._dbs.values():
+                database.close()
+            table.data._dbs.clear()
+
+
+async def answer(*records: tuple[Any, int]) -> None:
+    """The broker has the records, at these offsets; what follows from that has happened."""
+    for record, offset in records:
+        record.set_result(SimpleNamespace(
+            offset=offset, topic_partition=TP("changelog", record.message.partition)))
+        record.message.callback(record)
+    await asyncio.sleep(0)

@@ -1,0 +1,51 @@
+"""A worker that changes rows as fast as it can; ``ROWS_*`` tells it how.
+
+Each number is added to its key's row of ``sums``, a row that comes to a multiple of 7 is deleted, and each
+number is counted in a window of ``counts``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import faust
+
+ENV = {name.removeprefix("ROWS_"): value for name, value in os.environ.items() if name.startswith("ROWS_")}
+APP_ID, PARTITIONS = ENV["APP_ID"], 2
+
+app = faust.App(
+    APP_ID,
+    broker="kafka://" + ENV["BOOTSTRAP"],
+    PartitionAssignor="faust_assigner:PartitionAssignor",
+    processing_guarantee=ENV["GUARANTEE"],
+    consumer_group_instance_id="one",
+    datadir=ENV["DATA"],
+    store="rocksdb://",
+    topic_partitions=PARTITIONS,
+    topic_disable_leader=True,
+    table_standby_replicas=0,
+    broker_session_timeout=6.0,
+    broker_heartbeat_interval=1.0,
+    broker_commit_interval=0.3,
+    consumer_auto_offset_reset="earliest",
+    web_enabled=False,
+)
+numbers = app.topic(f"{APP_ID}-numbers", key_type=str, value_type=int, partitions=PARTITIONS)
+sums = app.Table("sums", key_type=str, value_type=int, partitions=PARTITIONS, default=int)
+counts = app.Table("counts", key_type=str, value_type=int, partitions=PARTITIONS,
+                   default=int).tumbling(3600.0)
+
+
+@app.agent(numbers)
+async def add(stream: Any) -> None:
+    """One record in, two or three changes of tables."""
+    async for key, value in stream.items():
+        sums[key] += value
+        if sums[key] % 7 == 0:
+            del sums[key]
+        counts[key] += 1
+
+
+if __name__ == "__main__":
+    app.main()
