@@ -61,6 +61,8 @@ class Bench:
     seed: int
     rate: float
     ends_at: float
+    #: Where logs, journals and files stay; None: they go.
+    logs: Path | None = None
     classes: str = ""
     failures: list[str] = field(default_factory=list)
 
@@ -90,13 +92,16 @@ class Bench:
               static: bool) -> list[Row]:
         """One group from nothing to its verdict, told as it goes."""
         began, app_id = time.monotonic(), f"{arm.name}-{time.time_ns() % 10**10}"
-        with tempfile.TemporaryDirectory(prefix="faust-assigner-gaps-") as folder, ExitStack() as ends:
+        with ExitStack() as ends:
+            folder = str(self.logs / app_id) if self.logs else ends.enter_context(
+                tempfile.TemporaryDirectory(prefix="faust-assigner-gaps-"))
             fleet = fleet_of(arm, app_id, address, cell.partitions, Path(folder), static=static,
                              classes=self.classes)
             ends.callback(fleet.stop)
             load = Load(address, app_id, cell.partitions, cell.preload, self.rate, seed)
             ends.callback(load.stop)
-            story, wrong = Story(fleet, load, self.ends_at), ()
+            story = Story(fleet, load, self.ends_at)
+            wrong: tuple[str, ...] = ()
             try:
                 story.play(events)
                 wrong = story.finish(judged=not arm.java)
@@ -161,13 +166,14 @@ def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...
 @click.option("--rounds", default=1, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="The first round's; the next has the next.")
 @click.option("--rate", default=20.0, show_default=True, help="Orders a second on each partition.")
+@click.option("--logs", type=click.Path(path_type=Path), help="Keep logs, journals and files there.")
 @click.option("--budget", default=840.0, show_default=True, help="Seconds; what does not fit is left out.")
 def main(brokers: tuple[str, ...], partitions: tuple[int, ...], preload: tuple[int, ...],
          arms: tuple[str, ...], events: tuple[str, ...], rounds: int, seed: int, rate: float,
-         budget: float) -> None:
+         logs: Path | None, budget: float) -> None:
     """Print the tables; exit code 1 where ours lost something or came to no end."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic has no leader for a moment
-    bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget)
+    bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget, logs)
     with ExitStack() as ends:
         if any(ARMS[arm].java for arm in arms) and "kafka" in brokers:
             bench.classes = ends.enter_context(streams_classes())

@@ -81,14 +81,15 @@ class StreamsFleet(Fleet):
     def configure(self) -> None:
         """Have the broker know the group's settings, as this protocol wants it."""
         done = subprocess.run(
-            [*self._java("warn"), "configure"], capture_output=True, text=True, timeout=60, check=False,
+            [*self._java(), "configure"], capture_output=True, text=True, timeout=60, check=False,
             env=os.environ | {"FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap,
                               "FLEET_REPLICAS": str(self.replicas), "FLEET_SESSION_S": str(self.session_s)})
         if done.returncode != 0:
             raise KafkaUnavailable(f"the group was not configured: {done.stderr[-2000:]}")
 
-    def _java(self, level: str) -> list[str]:
-        return ["java", "-Xmx256m", "-XX:+UseSerialGC", f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}",
+    def _java(self) -> list[str]:
+        return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", self.classes, "StreamsWorker"]
 
     def launch(self, name: str, module: str, environment: Mapping[str, str], *,
@@ -98,7 +99,7 @@ class StreamsFleet(Fleet):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
-                self._java("info"), stdout=log, stderr=subprocess.STDOUT,
+                self._java(), stdout=log, stderr=subprocess.STDOUT,
                 env=os.environ | environment | {"FLEET_COMMIT_MS": str(int(COMMIT_S * 1000))})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.workers.fleet import Fleet, Worker
 from tests.support.workers.load import Load, wrong_rows
 
 FIRST = ("worker-1", "worker-2", "worker-3")
+NEXT = ("worker-7", "worker-8", "worker-9")
 #: In the order in which they are played; the control is the first.
 EVENTS = ("nothing", "join", "SIGKILL", "return", "SIGTERM", "bounce", "roll", "3 to 6", "6 to 3")
 #: Events of a group of its own, whose members have names that last.
@@ -43,10 +45,10 @@ class Story:
             "nothing": lambda: time.sleep(CONTROL_S), "join": lambda: self.fleet.start("worker-4"),
             "SIGKILL": lambda: self.fleet.kill("worker-2"), "return": lambda: self.fleet.start("worker-2"),
             "SIGTERM": lambda: self.fleet.terminate(self._last()), "bounce": self._bounce,
-            "3 to 6": self._grow, "6 to 3": self._shrink}
+            "3 to 6": lambda: self._start(*NEXT), "6 to 3": self._shrink}
         self.load.prepare(WAITING)
         self.load.start()
-        self.window(FIRST_START, lambda: [self.fleet.start(name) for name in FIRST])
+        self.window(FIRST_START, lambda: self._start(*FIRST))
         for event in events:
             if time.monotonic() > self.ends_at:
                 break
@@ -107,11 +109,11 @@ class Story:
             self.fleet.start(name)
         for worker in self.fleet.living():
             if time.monotonic() < self.ends_at:
-                self.window(event, lambda name=worker.name: step(name))
+                self.window(event, partial(step, worker.name))
 
-    def _grow(self) -> None:
-        for number in (7, 8, 9):
-            self.fleet.start(f"worker-{number}")
+    def _start(self, *names: str) -> None:
+        for name in names:
+            self.fleet.start(name)
 
     def _shrink(self) -> None:
         self.fleet.terminate(*(worker.name for worker in self.fleet.living()[-3:]))
