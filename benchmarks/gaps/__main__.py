@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -36,7 +37,7 @@ from tests.support.workers.load import Load
 #: An event that cannot be played without another one before it.
 NEEDS = {"return": "SIGKILL", "6 to 3": "3 to 6"}
 #: A run is not begun with less than this left of the budget.
-LEAST_S = 45.0
+LEAST_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Bench:
             ends.callback(fleet.stop)
             load = Load(address, app_id, cell.partitions, cell.preload, self.rate, seed)
             ends.callback(load.stop)
-            story = Story(fleet, load, self.ends_at)
+            story = Story(fleet, load, self.ends_at, tell=partial(click.echo, err=True))
             wrong: tuple[str, ...] = ()
             try:
                 story.play(events)

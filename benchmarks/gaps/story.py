@@ -37,6 +37,7 @@ class Story:
     load: Load
     ends_at: float
     event_s: float = 75.0
+    tell: Callable[[str], None] = lambda line: None
     windows: list[Window] = field(default_factory=list)
 
     def play(self, events: tuple[str, ...]) -> None:
@@ -68,6 +69,7 @@ class Story:
         rested = self.rest()
         after = {worker.name: worker.actives for worker in self.fleet.living()}
         self.windows.append(Window(event, since, time.time(), rested, held, owners, after))
+        self.tell(f"  {event}: {'at rest' if rested else 'NOT AT REST'} after {time.time() - since:.1f} s")
 
     def rest(self) -> bool:
         """Wait until each partition has one owner, flows, and stays where it is; whether it came to that."""
