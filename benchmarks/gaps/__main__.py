@@ -84,7 +84,7 @@ class Bench:
     def run(self, cell: Cell, address: str, arm: Arm, seed: int) -> list[Row]:
         """Both groups of an arm, the second with static members."""
         plain = tuple(event for event in self.events if event not in STATIC_EVENTS)
-        static = tuple(event for event in self.events if event in STATIC_EVENTS)
+        static = tuple(event for event in self.events if event in STATIC_EVENTS and arm.has_static_members)
         played = self.group(cell, address, arm, seed, plain, static=False) if plain else []
         more = self.group(cell, address, arm, seed, static, static=True) if static else []
         return played + (more[1:] if plain else more)  # one first start is enough

@@ -31,6 +31,11 @@ class Arm:
     java: bool = False
 
     @property
+    def has_static_members(self) -> bool:
+        """Kafka Streams refuses them with its own group protocol."""
+        return not self.java
+
+    @property
     def ours(self) -> bool:
         """Whether its losses are our faults."""
         return self.assignor == "ours" and not self.java
