@@ -415,27 +415,6 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
         assert worker.of(1) == []
 
 
-async def test_what_is_on_its_way_to_a_copy_does_not_overwrite_what_is_restored() -> None:
-    """A copy becomes active while records for it wait in a queue: the replay to the end reads them, too."""
-    async with worker_of([0]) as worker:
-        log, recovery = worker.changelog(1), worker.app.tables.recovery
-        worker.replay_delay_s = 0.02
-        for number in range(50):
-            worker.logs.append(log, b'"row"', str(number).encode())
-        await worker.give([0], standbys=[1])
-        assert await worker.until(lambda: (recovery.standby_offsets.get(log) or 0) > 3)
-
-        async def in_batches(tps: Any, offsets: Any) -> None:
-            await asyncio.sleep(0.1)
-            worker.counts.data["row"] = offsets[log] = 49
-
-        recovery._restore = in_batches
-        await worker.give([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
-        recovery.flush_buffers()  # as every second
-        assert worker.counts["row"] == 49
-
-
 async def test_what_is_on_its_way_to_a_copy_is_read_again_in_order() -> None:
     """A batch that an agent holds up has later records of it; they do not pass for those before them."""
     async with worker_of([0], stream_buffer_maxsize=4) as worker:
