@@ -41,12 +41,13 @@ class Arm:
         return self.assignor == "ours" and not self.java
 
 
+#: In the order in which they are played: what a budget cuts off is the last.
 ARMS = {arm.name: arm for arm in (
-    Arm("stock", "stock"),
-    Arm("eager", settings={"faust_assigner_cooperative": False, "faust_assigner_follow_up_s": FOLLOW_UP_S}),
     Arm("cooperative", settings={"faust_assigner_cooperative": True,
                                  "faust_assigner_follow_up_s": FOLLOW_UP_S}),
     Arm("streams", java=True),
+    Arm("eager", settings={"faust_assigner_cooperative": False, "faust_assigner_follow_up_s": FOLLOW_UP_S}),
+    Arm("stock", "stock"),
 )}
 
 #: What Kafka Streams' own protocol needs of the broker, and nobody else minds.
