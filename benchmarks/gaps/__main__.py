@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -174,6 +176,8 @@ def main(brokers: tuple[str, ...], partitions: tuple[int, ...], preload: tuple[i
          logs: Path | None, budget: float) -> None:
     """Print the tables; exit code 1 where ours lost something or came to no end."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic has no leader for a moment
+    for number in (signal.SIGINT, signal.SIGTERM):  # whoever ends it early leaves no process behind
+        signal.signal(number, lambda *_: sys.exit(130))
     bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget, logs)
     with ExitStack() as ends:
         if any(ARMS[arm].java for arm in arms) and "kafka" in brokers:
