@@ -24,7 +24,8 @@ MUTANTS = (
         file=_FOLLOW_UP,
         old="done = awaited.whole(await self._caught_up(awaited))",
         new="done = await self._caught_up(awaited)",
-        tests=(f"{_ASKS}a_part_of_a_tasks_state_is_not_what_is_waited_for",)),
+        red=(f"{_ASKS}a_part_of_a_tasks_state_is_not_what_is_waited_for",),
+    ),
     Mutant(
         story="work moves before its state",
         file=_WARMUP,
