@@ -2,7 +2,7 @@
 
 A partition is *kept* when one process did all its records around the change, and *moved* when another did
 some: a worker that was restarted is another process. Its gap is the longest time between two records of it
-that were done, repeats not counted, of which some part lies in the change's window.
+that were done, repeats not counted, from the last one before the change until the group is at rest.
 """
 
 from __future__ import annotations
@@ -135,18 +135,20 @@ def owners(held: Held) -> dict[int, str]:
 
 
 def surroundings(records: Sequence[Done], window: Window) -> Sequence[Done]:
-    """Those of the window, the last before it and the first after it."""
+    """Those of the window and the last before it."""
     begin = bisect_left(records, window.since, key=lambda record: record.at)
     end = bisect_right(records, window.until, key=lambda record: record.at)
-    return records[max(0, begin - 1):end + 1]
+    return records[max(0, begin - 1):end]
 
 
 def longest_gap(around: Sequence[Done], window: Window) -> float:
-    """Seconds; where nothing was done before or after, the window's own bounds count."""
+    """Seconds; its end counts as a record, and its begin where nothing was done before.
+
+    What is not over at its end, when the group is at rest, is the next change's.
+    """
     times = [record.at for record in around]
     before = [] if times and times[0] < window.since else [window.since]
-    after = [] if times and times[-1] > window.until else [window.until]
-    return max(later - sooner for sooner, later in pairwise([*before, *times, *after]))
+    return max(later - sooner for sooner, later in pairwise([*before, *times, window.until]))
 
 
 def newcomers(around: Sequence[Done], window: Window) -> dict[Process, float]:

@@ -52,6 +52,15 @@ def test_a_gap_that_begins_before_the_change_counts_whole() -> None:
     assert row_of([*steady(A, 0, 1.5, 0), *steady(A, 3, 10, 15)]).kept[0] == pytest.approx(1.6)
 
 
+def test_a_gap_that_begins_at_the_end_is_the_next_changes() -> None:
+    """The group was at rest; what follows at once is another change."""
+    done = [*steady(A, 0, 8, 0), *steady(B, 12, 14, 80)]
+    windows = [window("first"), window("second", 8.0, 13.0)]
+    first, second = rows(History(done, [], [], [0]), windows)
+    assert (first.kept[0], first.moved) == (pytest.approx(0.1), ())
+    assert second.moved[0] == pytest.approx(4.1)
+
+
 def test_a_repeat_fills_no_gap() -> None:
     """And is counted, in the change during which it was done again."""
     done = [*steady(A, 0, 3, 0), Done(3.5, 0, 7, B), *steady(B, 5, 10, 30)]
