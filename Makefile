@@ -163,6 +163,10 @@ suites: $(VENV)/.dev kafka      ## a client's own tests on our broker or Kafka; 
 bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
 	$(RUN) -m benchmarks.service
 
+GAPS ?=
+bench-gaps: $(VENV)/.dev kafka  ## what each change of a group costs: stock, eager, cooperative, Kafka Streams; 15 minutes; GAPS="--rounds 3 ..."
+	$(RUN) -m benchmarks.gaps $(GAPS)
+
 BEFORE ?=
 attack-broker: $(VENV)/.dev kafka ## what strangers can do to a broker: ours, BEFORE=CHECKOUT of it, Apache Kafka
 	$(RUN) -m benchmarks.broker_attacks $(if $(BEFORE),--before $(BEFORE))

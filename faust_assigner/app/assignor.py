@@ -153,7 +153,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._topic_groups = dict(memory.group_ids)
         self._memory = memory
         awaited = memory.answer.awaited if memory.answer is not None else {}
-        self.awaited = Awaited(memory.generation, frozenset(_tps(awaited)))
+        self.awaited = Awaited(memory.generation, frozenset(_tps(awaited)), memory.group_ids)
         self._keep(memory)
         try:
             logger.info("%s", findings.taken(memory, self._claimed, facts_of(self.app)))

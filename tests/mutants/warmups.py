@@ -20,6 +20,13 @@ _LATE = "tests/property/warm/test_late_starters.py::test_"
 
 MUTANTS = (
     Mutant(
+        story="a round is asked for in vain because a task's small changelog has caught up",
+        file=_FOLLOW_UP,
+        old="done = awaited.whole(await self._caught_up(awaited))",
+        new="done = await self._caught_up(awaited)",
+        red=(f"{_ASKS}a_part_of_a_tasks_state_is_not_what_is_waited_for",),
+    ),
+    Mutant(
         story="work moves before its state",
         file=_WARMUP,
         old="self.lag(g, number, member) <= self.policy.acceptable_recovery_lag\n",

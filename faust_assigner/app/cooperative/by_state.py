@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 
 from faust_assigner.app.cooperative.following import Follows, known
-from faust_assigner.app.cooperative.handing_over import drop
 from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.overlay import tables as overlay
 from faust_assigner.app.repairs.fetching import own_recovery
@@ -204,16 +203,17 @@ class ByState(Follows):
 
         What was followed and is not any more, a global table's own part, has others' last changes to read.
         """
-        of, was = self.tables._changelogs, dict(self.standby_offsets)
-        self.flush_buffers()
+        of = self.tables._changelogs
         self._complete &= actives
         self._complete -= self._followed - standbys
         self._followed &= standbys
         overlay.keep(self.app, actives, self._complete)
         pending, fresh = set(actives - self._complete), set(standbys - self._followed)
         self._replayed = frozenset()
-        self.app.consumer.pause_partitions(pending | fresh)
-        drop(self.tables.changelog_queue, pending | fresh)
+        # What is on its way is older than what the replay writes, or passes for what lies between.
+        await self.app.consumer.hold_back(pending | fresh)
+        self.flush_buffers()
+        was = dict(self.standby_offsets)
         owned, followed = (frozenset(self.active_tps) or self._before[0],
                            frozenset(self.standby_tps) or self._before[1])
         await self._open(pending | fresh)

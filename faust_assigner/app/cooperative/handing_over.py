@@ -6,7 +6,7 @@ Mixed into the app's own consumer, after the repairs; all but ``ThreadListener``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -81,12 +81,20 @@ class HandsOver(Consumer):
         self.left = asyncio.Event()
         super().__init__(*args, **kwargs)
         self.callback = partial(self._deliver, self.callback)
+        #: The batch whose records are being handed to streams.
+        self._in_hand: Mapping[Any, list[Any]] = {}
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
         # The driver names its thread class in code, so this one instance is told.
         thread._create_worker_consumer = partial(_create, thread, thread._create_worker_consumer)
         return thread
+
+    async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
+        found = await super()._getmany(active_partitions, timeout)
+        # Faust asks for each record whether its partition is paused, and it may be resumed by then.
+        self._in_hand = {tp: batch for tp, batch in found.items() if tp not in self._paused_partitions}
+        return self._in_hand
 
     async def _deliver(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
         """Hand a record to the streams, unless its partition was paused or went since it was fetched."""
@@ -172,6 +180,18 @@ class HandsOver(Consumer):
             await app.on_partitions_assigned.send(assigned)
         except Exception as error:
             await app.crash(error)
+
+    async def hold_back(self, changelogs: Collection[Any]) -> None:
+        """Pause ``changelogs`` and drop what of them waits; they are read again from where tables stand."""
+        tps = ensure_TPset(changelogs)
+        self.pause_partitions(tps)
+        self._buffered_partitions -= tps
+        for tp in tps & self._in_hand.keys():
+            self._in_hand[tp].clear()  # it may be under way for as long as an agent's queue is full
+        drop(self.app.tables.changelog_queue, tps)
+        while self._delivering in tps:
+            await asyncio.sleep(LOOK_S)
+            drop(self.app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[Any]) -> None:
         """Seek ``tps`` to their committed offsets, all asked for at once; those without one stay put."""

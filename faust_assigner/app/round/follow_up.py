@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from faust.types import TP
@@ -37,10 +37,22 @@ MOST_PATIENCE = 32
 
 @dataclass(frozen=True)
 class Awaited:
-    """Of the assignment of ``generation``, the standbys that a follow-up round waits for."""
+    """Of the assignment of ``generation``, the standbys that a follow-up round waits for.
+
+    Those of one partition number whose topics have one id in ``group_ids`` are the state of one task.
+    """
 
     generation: int = -1
     tps: frozenset[TP] = frozenset()
+    group_ids: Mapping[str, int] = field(default_factory=dict)
+
+    def whole(self, done: frozenset[TP]) -> frozenset[TP]:
+        """Those of ``done`` whose task can move: all of its state is there."""
+        behind = {self._task(tp) for tp in self.tps - done}
+        return frozenset(tp for tp in done if self._task(tp) not in behind)
+
+    def _task(self, tp: TP) -> tuple[int | str, int]:
+        return self.group_ids.get(tp.topic, tp.topic), tp.partition
 
 
 def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
@@ -88,7 +100,7 @@ class FollowUp(Service):  # type: ignore[misc]
         waited, cool_down_s = now - self._since, self.cool_down_s * self._slower
         if self._asked or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
-        done = await self._caught_up(awaited)
+        done = awaited.whole(await self._caught_up(awaited))
         late = self._late(awaited.tps - done, now)
         enough = done == awaited.tps or bool(late) or (
             self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)

@@ -115,11 +115,11 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(), warmups=view.warmups)
     started = perf_counter()
-    found, placement, failure = _place(inputs, staying)
+    found, placement, failure, is_second = _place(inputs, staying)
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
     # What a further round would do is asked again in the second one.
-    off_target = {} if found is None or now.follows else _awaited(found, inputs)
+    off_target = {} if found is None or now.follows else _awaited(found, inputs, is_second)
     answers, oversize = _answer(
         view, generation, said, staying, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
@@ -140,14 +140,16 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     return ids
 
 
-def _place(inputs: DecisionInputs,
-           said: Sequence[MemberClaims]) -> tuple[Plan | None, Placement, Exception | None]:
+def _place(inputs: DecisionInputs, said: Sequence[MemberClaims],
+           ) -> tuple[Plan | None, Placement, Exception | None, bool]:
+    """(the plan, its placement, what the planner raised, whether the round before planned it)."""
     try:
-        found = landed(_plan(inputs, inputs.members), said)
-        return found, of_plan(found), None
+        anew = _plan(inputs, inputs.members)
+        found = landed(anew, said)
+        return found, of_plan(found), None, found is not anew
     except Exception as exc:  # any answer is better than a group without one
         return None, dealt(inputs.members, inputs.partitions, replicas=inputs.replicas,
-                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc
+                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc, False
 
 
 def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
@@ -156,8 +158,9 @@ def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
                 warmups=inputs.warmups)
 
 
-def _awaited(found: Plan, inputs: DecisionInputs) -> dict[str, ByTopic]:
-    if inputs.warmups is not None:
+def _awaited(found: Plan, inputs: DecisionInputs, is_second: bool) -> dict[str, ByTopic]:
+    # What a plan says of the round after it, it says of its own owners, not of those of the round before.
+    if inputs.warmups is not None and not is_second:
         return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from faust_assigner.app.round.placement import ByTopic
-from faust_assigner.model import Bools, Ints, Member
+from faust_assigner.model import NOBODY, Bools, Ints, Member
 from faust_assigner.planner import Plan
 
 #: The planner with everything but the members settled.
@@ -23,15 +23,19 @@ Planner: TypeAlias = Callable[[Sequence[Member]], Plan]
 def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, ByTopic]:
     """Member -> changelog -> partitions that come to it in the next round, out of its standbys of this one.
 
+    With warm-ups also those that come to it once its copy has caught up.
+
     Empty where nothing is off target, or where off target is as balanced, so that nothing would move.
     Cost: one plan more where something is off target; else O(tasks).
     """
     stateful = found.layout.per_task(lambda group: group.is_stateful)
-    if not bool((stateful & (found.flat_owner != found.flat_target)).any()):
+    warming = found.flat_warmup != NOBODY
+    if not bool((stateful & (warming | (found.flat_owner != found.flat_target))).any()):
         return {}
     following = plan([_settled(member, found) for member in members])
-    moves = stateful & (following.flat_owner != found.flat_owner)
-    return _by_member(found, following.flat_owner, moves & _stands_by(found, following.flat_owner))
+    to = np.where(following.flat_owner != found.flat_owner, following.flat_owner, following.flat_awaited)
+    to = np.where(warming & (to == NOBODY), found.flat_warmup, to)
+    return _by_member(found, to, stateful & (to != NOBODY) & _stands_by(found, to))
 
 
 def _settled(member: Member, found: Plan) -> Member:
@@ -41,10 +45,8 @@ def _settled(member: Member, found: Plan) -> Member:
 
 
 def _stands_by(found: Plan, who: Ints) -> Bools:
-    """bool[T]: ``who`` of each task is one of its standbys."""
-    if not found.flat_standby.shape[1]:
-        return np.zeros(who.size, dtype=np.bool_)
-    there: Bools = (found.flat_standby == who[:, None]).any(axis=1)
+    """bool[T]: ``who`` of each task is one of its standbys, or warms up."""
+    there: Bools = (found.flat_standby == who[:, None]).any(axis=1) | (found.flat_warmup == who)
     return there
 
 

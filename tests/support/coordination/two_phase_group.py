@@ -14,6 +14,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, Cons
 
 from faust_assigner.app.round.leader import LeaderView, Round, decide
 from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, encode_join
 
@@ -40,6 +41,7 @@ class Group:
     workers: dict[str, Worker] = field(default_factory=dict)
     generation: int = 0
     replicas: int = 1
+    warmups: WarmupPolicy | None = None
     last: Round | None = None
     #: What each processed when the last round began.
     before: dict[str, frozenset[Task]] = field(default_factory=dict)
@@ -54,6 +56,21 @@ class Group:
         worker = self.workers[name]
         worker.processed, worker.said = frozenset(), replace(worker.said, holds=False)
 
+    def leave(self, name: str) -> None:
+        """It gives away what it has, in a round of its own, and is gone."""
+        worker = self.workers[name]
+        worker.said = replace(worker.said, leaves=True)
+        self.play()
+        del self.workers[name]
+
+    def settle(self, most: int = 8) -> int:
+        """Rounds until none follows and none is waited for, at most so many; returns how many."""
+        for number in range(1, most + 1):
+            found = self.play()
+            if not found.follows and not found.awaited:
+                return number
+        raise AssertionError(f"no rest within {most} rounds")
+
     def play(self, misses: Collection[str] = ()) -> Round:
         """One round; those who miss the answer go on with what they process, and claim it again."""
         self.generation += 1
@@ -63,7 +80,7 @@ class Group:
         self.before = {name: worker.processed for name, worker in self.workers.items()}
         metadata = {name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
                     for name, worker in self.workers.items()}
-        view = LeaderView("shop", TABLES, self.replicas, self.generation)
+        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=self.warmups)
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
             self._take(name, found.answers[name])

@@ -32,6 +32,8 @@ class Worker(Journaled):
     orders: list[tuple[float, int, int]] = field(default_factory=list)
     #: Of ``phases.py``: where it was held.
     held_at: list[str] = field(default_factory=list)
+    #: All else that it told, in order, of its former lives too.
+    told: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def on_disk(self) -> frozenset[int]:
@@ -47,7 +49,9 @@ class Worker(Journaled):
     def _take(self, row: Mapping[str, Any]) -> None:
         if row["kind"] == "order":
             self.orders.append((row["at"], row["partition"], row["offset"]))
-        elif row["kind"] == "assigned":
+            return
+        self.told.append(row)
+        if row["kind"] == "assigned":
             self.generation = row["generation"]
             self.actives, self.standbys = frozenset(row["actives"]), frozenset(row["standbys"])
         elif row["kind"] == "recovery":
@@ -60,7 +64,7 @@ class Worker(Journaled):
     def carry_on(self, before: Worker) -> None:
         """What its former life was done with is its own."""
         before.read_journal()
-        self.position, self.orders = before.position, before.orders
+        self.position, self.orders, self.told = before.position, before.orders, before.told
 
 
 @dataclass

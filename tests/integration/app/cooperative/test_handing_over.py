@@ -413,3 +413,19 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
         worker.send_orders(3)
         assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
         assert worker.of(1) == []
+
+
+async def test_what_is_on_its_way_to_a_copy_is_read_again_in_order() -> None:
+    """A batch that an agent holds up has later records of it; they do not pass for those before them."""
+    async with worker_of([0], stream_buffer_maxsize=4) as worker:
+        log, recovery = worker.changelog(1), worker.app.tables.recovery
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.replay_delay_s, worker.delay_s = 0.1, 0.5
+        worker.send_changelog(30, partition=1)
+        worker.send_orders(8)
+        assert await worker.until(lambda: (recovery.standby_offsets.get(log) or 0) > 0)
+        await worker.give([0, 1])
+        worker.replay_delay_s = 0.01
+        assert await worker.until(lambda: worker.at_rest)
+        assert {worker.counts.get(f"old-{number}") for number in range(30)} == {7}

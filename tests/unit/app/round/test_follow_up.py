@@ -248,6 +248,17 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
     assert app.assignor.overdue == frozenset()
 
 
+async def test_a_part_of_a_tasks_state_is_not_what_is_waited_for() -> None:
+    """A small changelog beside a large one of the same task is there at once; a round would move nothing."""
+    small = TP("rates", 0)
+    app = App({A: 10, B: 10, small: 3}, {A: 2, B: 2, small: 2})
+    watch = warming(app)
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B, small}), {"log": 1, "rates": 1})
+    assert await looks(watch, 0.0, 31.0, 121.0, 151.0) == 0
+    app.tables.recovery.standby_offsets[A] = 9
+    assert await looks(watch, 181.0) == 1
+
+
 async def test_without_warm_ups_one_waits_for_all() -> None:
     """A round would move those that are behind, too."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})

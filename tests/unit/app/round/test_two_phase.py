@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from faust_assigner.app.round.findings import why_eager
+from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
 from faust_assigner.wire.runs import Runs
@@ -170,3 +173,19 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     for name in "ab":
         del group.workers[name]
     assert why_eager(group.play()) is None
+
+
+@pytest.mark.parametrize("warmups", [None, WarmupPolicy()])
+@pytest.mark.parametrize(("members", "leaver"), [(n, name) for n in (4, 5, 6) for name in "abcdef"[:n]])
+def test_after_a_leave_loads_come_even_by_themselves(members: int, leaver: str,
+                                                     warmups: WarmupPolicy | None) -> None:
+    """Copies take over where they are; the round that evens it out is asked for, by the second one too."""
+    group = Group(warmups=warmups)
+    for name in "abcdef"[:members]:
+        group.join(name)
+    group.settle()
+    group.leave(leaver)
+    group.settle()
+    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    assert max(loads) - min(loads) <= 1, loads
+    assert group.owners.keys() == ALL
