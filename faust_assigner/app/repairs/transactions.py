@@ -238,8 +238,11 @@ class OwnTransactions(TransactionManager):
             self._shares[transactional_id].begin()
         self._closed.clear()
 
-    async def abandon(self) -> None:
-        """Abort what the final commit left open: its records are processed again, here or elsewhere."""
+    async def abandon(self, *, fenced: bool) -> None:
+        """Abort what the final commit left open: its records are processed again, here or elsewhere.
+
+        ``fenced``: others may have owned these partitions meanwhile, and have ended these producers by that.
+        """
         for transactional_id in list(self._settling):
             self.let_go(transactional_id)
         self.app._attachments._pending.clear()
@@ -249,6 +252,8 @@ class OwnTransactions(TransactionManager):
         for transactional_id, producer in sorted(self.producer._transaction_producers.items()):
             if producer._txn_manager.is_in_transaction():
                 await self.producer.abort_transaction(transactional_id)
+            if fenced:
+                await self.producer.stop_transaction(transactional_id)
 
 
 class RecordsEnd(Sensor):  # type: ignore[misc]
@@ -278,6 +283,9 @@ class WholeRecords(Consumer):
     _open: dict[str, list[Any]] | None = None
 
     _cut: dict[Any, int]
+
+    #: Of OnlyMembersWrite.
+    membership: Any
 
     #: A commit that follows as soon as the records are done that held up the last one.
     _soon: Any = None
@@ -388,4 +396,4 @@ class WholeRecords(Consumer):
         await super().on_partitions_revoked(revoked)
         if self.in_transaction:
             self._late_since.clear()
-            await self.transactions.abandon()
+            await self.transactions.abandon(fenced=self.membership.lost)

@@ -64,8 +64,8 @@ def make_holdable() -> None:
     coordinator, consumer, recovery = CooperativeCoordinator, HandsOver, ByState
     coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
     coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
-    recovery._restore_chunk = holding(  # type: ignore[method-assign]
-        recovery._restore_chunk, lambda *_: RESTORING)
+    recovery._restore_actives = holding(  # type: ignore[method-assign]
+        recovery._restore_actives, lambda _, pending: RESTORING if pending else None)
 
     async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (at := before_commit(self)) is not None:

@@ -87,3 +87,19 @@ async def test_what_a_revocation_leaves_half_done_is_aborted(repaired: bool) -> 
         assert await worker.until(lambda: any(producer.open for producer in producers.values()))
         await worker.rebalance([0])
         assert any(producer.open for producer in producers.values()) != repaired
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -> None:
+    """After a membership that was lost partitions may come back, and their owner meanwhile had the ids."""
+    worker = PassingOn(repaired=True)
+    async with running(worker):
+        await worker.rebalance([0])
+        producers = worker.app.producer._transaction_producers
+        before = dict(producers)
+        assert before
+        if lost:
+            worker.app.consumer.membership.lose()
+        await worker.rebalance([0])
+        assert producers.keys() == before.keys()
+        assert all((producers[name] is before[name]) != lost for name in before)
