@@ -39,7 +39,7 @@ from faust_assigner.testing.kafka import free_port, kafka_server
 
 APP_ID = "shop"
 CHANGELOG = f"{APP_ID}-balances-changelog"
-WORKER = Path(__file__).with_name("recovery_worker.py")
+WORKER = Path(__file__).parent / "workers" / "recovery.py"
 GOALS = {"snapshot": 30.0, "batched": 5.0}
 
 

@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.recovery import broker_of
 
-WORKER = Path(__file__).with_name("replay_worker.py")
+WORKER = Path(__file__).parent / "workers" / "replay.py"
 
 
 def load(bootstrap: str, app_id: str, records: int, options: argparse.Namespace) -> None:
@@ -56,7 +56,7 @@ def load(bootstrap: str, app_id: str, records: int, options: argparse.Namespace)
 
 def work(bootstrap: str, app_id: str, options: argparse.Namespace, *, stock: bool = False,
          live_for_s: float = 0.0) -> dict[str, Any]:
-    """What a fresh worker measured; see replay_worker.py."""
+    """What a fresh worker measured; see workers/replay.py."""
     with tempfile.TemporaryDirectory() as folder:
         given = {"bootstrap": bootstrap, "app_id": app_id, "datadir": folder, "stock": stock,
                  "partitions": options.partitions + 1, "share": options.share, "live_for_s": live_for_s}

@@ -90,7 +90,7 @@ MUTANTS = (
         file="faust_assigner/service/mirror.py",
         old="        if listing.revision < asked:\n",
         new="        if False:\n",
-        red=("tests/unit/service/test_holes_leader.py"
+        red=("tests/unit/service/holes/test_holes_leader.py"
              "::test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew",),
     ),
 )

@@ -37,7 +37,7 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 
 PARTITIONS = 3
 EMPTY = 2
-WORKER = Path(__file__).parents[3] / "benchmarks" / "recovery_worker.py"
+WORKER = Path(__file__).parents[3] / "benchmarks" / "workers" / "recovery.py"
 Write = tuple[int, str, int | None]
 
 
@@ -99,7 +99,7 @@ class App:
         return {partition: extent.end for partition, extent in extents.items()}
 
     def model_hash(self) -> str:
-        """What recovery_worker.py prints of a table that equals the model."""
+        """What benchmarks/workers/recovery.py prints of a table that equals the model."""
         digest = hashlib.sha256()
         for partition, state in enumerate(self.state):
             for key, value in sorted(state.items()):
@@ -201,7 +201,7 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, 
 
 
 def partition_hash(state: dict[bytes, bytes]) -> str:
-    """What recovery_worker.py prints of one partition."""
+    """What benchmarks/workers/recovery.py prints of one partition."""
     digest = hashlib.sha256()
     for key, value in sorted(state.items()):
         digest.update(b"%d %d " % (len(key), len(value)) + key + value)

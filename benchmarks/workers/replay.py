@@ -1,6 +1,6 @@
 """One Faust worker that replays a changelog, says how long that took and what live records waited, and ends.
 
-    python replay_worker.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
+    python workers/replay.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
 Settings (JSON): bootstrap, app_id, datadir, partitions, ``stock``: without any of ours, ``share``: of a core
 for the restore beside live records, ``live_for_s``: records come in for partition 0, which has nothing to

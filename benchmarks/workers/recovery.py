@@ -1,6 +1,6 @@
 """One Faust worker that recovers a table, says how long it took and what the table holds, and ends.
 
-    python recovery_worker.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
+    python workers/recovery.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
 Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: the app has our assignor, and with it
 our recovery and ledger;
