@@ -46,6 +46,7 @@ def roll(bootstrap: str, folder: Path) -> None:
         fleet.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_mixed_group_rolls_forward_and_back_on_the_embedded_broker(tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ def compared(loads: Sequence[int], path: Path, limits: Limits, seed: int) -> tup
             weighted.moves / counted.moves)
 
 
-@pytest.mark.parametrize(("spread", "limits"), [
-    ("together", Limits()), pytest.param("scattered", WIDE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("spread", "limits"), [("together", Limits()), ("scattered", WIDE)])
 def test_over_the_wire_the_heaviest_member_is_a_fifth_lighter_at_no_more_moves(
     tmp_path: Path, spread: str, limits: Limits
 ) -> None:

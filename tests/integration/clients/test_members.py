@@ -294,6 +294,7 @@ async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path
         await broker.stop()
 
 
+@pytest.mark.slow
 async def test_who_stops_while_it_joins_is_in_no_round(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,6 +197,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
                           text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
     """``consumers``, ``assignments``, ``handoffs``, ``plan``, ``drain``, ``health``; with --json."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):

@@ -174,6 +174,7 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
     assert "is replayed, its snapshot failed" in ours["log"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, tmp_path: Path) -> None:
     """Two workers: the second one's standby goes on from the snapshot while the first one works."""

@@ -41,6 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     ports = (gateway.gateway_parameters.port, gateway.get_callback_server().get_listening_port())
     leaks.excuse(lambda kind, thing: kind == "port" and thing in ports)
     leaks.excuse(lambda kind, thing: kind == "thread" and _of_py4j(thing))
+    # It goes with this process, which the last test of a run does not wait for.
+    leaks.excuse(lambda kind, thing: kind == "pid" and thing == gateway.proc.pid)
     yield session
     session.stop()
 

@@ -22,7 +22,7 @@ from faust_assigner.testing.kafka import KafkaServer, kafka_server
 from faust_assigner.testing.kafka_security import SecuredListener
 from tests.integration.spark.ledgers import SAMPLE
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

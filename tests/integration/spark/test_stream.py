@@ -51,6 +51,7 @@ def take(spark: SparkSession, ledger: Ledger, out: Path) -> DataFrame:
     return stream_lines.taken(spark, folder)
 
 
+@pytest.mark.slow
 def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     run(seed, steps=40)
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
     """Else the seed that a failure prints would show nothing."""
     told = (

@@ -54,6 +54,7 @@ def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProc
         capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_first_and_the_last_line_count_what_cannot_run(tmp_path: Path, workers: str) -> None:
     """By part, with the reason; what was not asked for is not counted; the rest is run."""
@@ -72,6 +73,7 @@ def test_under_ci_that_is_an_error(tmp_path: Path) -> None:
     assert "passed" not in done.stdout
 
 
+@pytest.mark.slow
 def test_only_tests_of_real_parts_and_processes_are_tried_twice(tmp_path: Path) -> None:
     """And the second try is listed."""
     done = run(tmp_path, "-n", "0")

@@ -81,6 +81,7 @@ async def test_the_group_goes_on(embedded_broker: Any, metadata: bytes, kept: se
     await lead(embedded_broker.bootstrap, metadata, kept, guarded=True)
 
 
+@pytest.mark.slow
 async def test_without_the_guard_the_leader_is_lost(embedded_broker: Any) -> None:
     """The fact this exists for; if aiokafka changes it, the guard can go."""
     with pytest.raises(TimeoutError):

@@ -23,8 +23,8 @@ def test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works(tmp_path: Path
         assert it.worker.alive
 
 
-@pytest.mark.parametrize("busy", [
-    pytest.param(False, id="idle", marks=pytest.mark.slow), pytest.param(True, id="amid orders")])
+@pytest.mark.slow
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "amid orders"])
 def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: bool) -> None:
     """The last commit is a request that aiokafka makes again for ever; here it has seconds."""
     with troubled(tmp_path, broker_request_timeout=90.0) as it:
