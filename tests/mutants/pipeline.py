@@ -241,7 +241,7 @@ MUTANTS = (
         "    return outcome.where(\"dt is not null\").groupBy(\"group_id\", \"dt\", "
         "\"policy\").agg(*_moves())",
         "    return outcome.groupBy(\"group_id\", \"dt\", \"policy\").agg(*_moves())",
-        (f"{_SPARK_HISTORY}placements_without_a_decision_are_told_and_not_counted",)),
+        (f"{_SPARK_HISTORY}every_table_is_what_the_model_says",)),
     Mutant("lines of a compaction that died count", _STREAM_LINES,
         " if folder.exists(COMPACTED, f\"upto={n}\", MARKER)]",
         "]",
