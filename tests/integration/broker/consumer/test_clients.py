@@ -91,8 +91,16 @@ def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
     one, two = scene.start("one", **classic), scene.start("two", **classic)
     scene.await_shares([3, 3], one, two)
     assert scene.cluster.group(scene.group).type.name == "CLASSIC"
-    until(lambda: scene.cluster.group(scene.group).state.name == "STABLE", "a settled group")
-    time.sleep(1)  # a conversion amid librdkafka's second round of joining leaves Kafka 4.3.1 stuck
+    # A conversion amid librdkafka's second round of joining leaves Kafka 4.3.1 stuck.
+    seen = [(-1, time.monotonic())]
+
+    def is_settled() -> bool:
+        moves, now = len(scene.ledger.moves), time.monotonic()
+        if moves != seen[-1][0] or scene.cluster.group(scene.group).state.name != "STABLE":
+            seen.append((moves, now))
+        return now - seen[-1][1] > 3
+
+    until(is_settled, "a settled group")
     until(lambda: len(one.seen) + len(two.seen) >= 30, "all records")
     new = scene.start("new")
     scene.await_shares([2, 2, 2], one, two, new)
