@@ -1,14 +1,12 @@
-"""Planted bugs of what keeps rows right: who may write and who may read them, and what is put back."""
+"""Planted bugs of what keeps rows right: who may write and who may read them."""
 
 from __future__ import annotations
 
 from tests.mutants import Mutant
 
 MEMBERSHIP = "faust_assigner/app/repairs/membership.py"
-UNDO = "faust_assigner/app/restore/undo.py"
 
 MEMBER = "tests/integration/app/repairs/test_membership.py"
-UNDONE = "tests/unit/app/restore/test_undo.py"
 OVER = "tests/unit/app/overlay/test_store.py"
 CHANGES = "faust_assigner/app/overlay/changes.py"
 STORE = "faust_assigner/app/overlay/store.py"
@@ -54,16 +52,6 @@ _MEMBERS = (
     Mutant("a worker with a change that did not arrive lives on and commits nothing", MEMBERSHIP,
            "        return \"a change of a table did not reach its changelog\"\n", "        return None\n",
            (MISSED,)),
-)
-
-_UNDONE = (
-    Mutant("the newest of several aborted changes is put back, not the oldest", UNDO,
-           "        if key not in seen:\n            seen.add(key)\n",
-           "        seen.add(key)\n        if True:\n",
-           (f"{UNDONE}::test_the_oldest_of_several_shares_counts",)),
-    Mutant("a row that a transaction made stays when it is aborted", UNDO,
-           "                batch.delete(key)\n", "                pass\n",
-           (f"{UNDONE}::test_what_was_not_committed_is_put_back",)),
 )
 
 _OVERLAID = (
@@ -136,4 +124,4 @@ _READ = (
            (STANDING + "rows_are_an_owners_only_while_it_is_surely_a_member",)),
 )
 
-MUTANTS = (*_MEMBERS, *_UNDONE, *_OVERLAID, *_READ)
+MUTANTS = (*_MEMBERS, *_OVERLAID, *_READ)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
-from faust_assigner.app.cooperative.following import Follows, known
+from faust_assigner.app.cooperative.following import Follows
 from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.overlay import tables as overlay
 from faust_assigner.app.repairs.fetching import own_recovery
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.bring_up import Stop
+from faust_assigner.app.restore.disk import known
 from faust_assigner.app.restore.recovery import SILENT_SHARE, is_writable
 from faust_assigner.app.restore.table_files import store_of
 
@@ -109,7 +110,7 @@ class ByState(Follows):
         """Not yet: see ``_take_roles``."""
 
     def _to_open(self) -> set[Any]:
-        """Not what is kept: it has changes of transactions that are open."""
+        """Not what is kept: agents write it, and one that did not open would close it first."""
         return super()._to_open() & self._taken
 
     async def _resume_streams(self, generation_id: int = 0) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.bring_up import MIN_STANDBY_GAP, Stop
+from faust_assigner.app.restore.disk import known
 from faust_assigner.app.restore.recovery import is_writable, settings_of
 
 if TYPE_CHECKING:
@@ -79,8 +80,3 @@ class Follows(Recovery):
         ask = getattr(thread._ensure_consumer(), question)
         found = await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
         return {tp: found[tp] for tp in tps}
-
-
-def known(offset: int | None) -> int:
-    """The offset, -1 before any."""
-    return -1 if offset is None else offset

@@ -13,6 +13,7 @@ from mode import get_logger
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.restore.bring_up import SNAPSHOT, Restored
+from faust_assigner.app.restore.disk import known
 
 logger = get_logger(__name__)
 
@@ -119,10 +120,10 @@ class RecoveryMeter:
         for tp, measured in self._open.items():
             if tps is not None and tp not in tps:
                 continue
-            measured.start_offset = measured.end_offset = _known(offsets.get(tp))
+            measured.start_offset = measured.end_offset = known(offsets.get(tp))
             if tp in restored:
                 _take(measured, restored[tp])
-            if measured.end_offset >= _known(highwaters.get(tp)):
+            if measured.end_offset >= known(highwaters.get(tp)):
                 measured.ended = measured.ended or now
 
     def _after_apply(self, inner: Any) -> Any:
@@ -148,7 +149,7 @@ class RecoveryMeter:
         highwaters = self.app.tables.recovery.active_highwaters
         now = time.time()
         for tp, measured in touched.items():
-            if measured.end_offset >= _known(highwaters.get(tp)):
+            if measured.end_offset >= known(highwaters.get(tp)):
                 measured.ended = now
 
     def _before_completed(self, inner: Any) -> Any:
@@ -169,7 +170,7 @@ class RecoveryMeter:
         rows: list[TableRow] = []
         for tp, measured in sorted(finished.items()):
             # Another way than record by record may have brought the offset forward; Faust's count rules.
-            measured.end_offset = max(measured.end_offset, _known(recovery.active_offsets.get(tp)))
+            measured.end_offset = max(measured.end_offset, known(recovery.active_offsets.get(tp)))
             idle = measured.end_offset <= measured.start_offset
             if idle and (tp in self._kept or measured.source == "replay"):
                 continue
@@ -200,10 +201,6 @@ def _take(measured: _Open, restored: Restored) -> None:
     measured.start_offset, measured.end_offset = restored.start_offset, restored.end_offset
     measured.bytes += restored.bytes + restored.replayed_bytes
     measured.started, measured.ended = min(measured.started, restored.started), restored.ended
-
-
-def _known(offset: int | None) -> int:
-    return -1 if offset is None else int(offset)
 
 
 def _member_id(app: Any) -> str:

@@ -114,12 +114,15 @@ class Overlay:
         return ready
 
     def _ready_of_several(self) -> list[Change]:
-        """Two producers write, each in its own order; sorted, O(n log n).
+        """Two producers write, each in its own order; sorted, O(n log n + n * producers).
 
         What has no offset yet is behind a change that was acknowledged before it was made, and behind an
         earlier one of its own producer; nothing else is known of it.
         """
-        unknown = [change for change in self._pending if change.offset is None]
+        unknown: dict[str, int] = {}  # of each producer the first change without an offset
+        for change in self._pending:
+            if change.offset is None:
+                unknown.setdefault(_line(change), change.number)
         limit = min((change.offset for change in self._pending
                      if change.offset is not None and not change.counts and change.offset != NO_RECORD),
                     default=None)
@@ -131,8 +134,9 @@ class Overlay:
                 continue  # such a one waits for all that were made before it
             if limit is not None and offset > limit:
                 break
-            if any(other.number <= change.known_at
-                   and (_line(other) != _line(change) or other.number < change.number) for other in unknown):
+            mine = _line(change)
+            if any(number < change.number if line == mine else number <= change.known_at
+                   for line, number in unknown.items()):
                 break
             ready.append(change)
         return ready

@@ -217,7 +217,7 @@ class SteadyRecovery(ReplayLoop):
                     self._add(self.tp_to_table[tp], tp, offsets)
 
     def _to_open(self) -> set[Any]:
-        """What is recovered: its databases are opened, and what no commit covers is taken back in them."""
+        """What is recovered: its databases are opened."""
         return self.active_tps | self.standby_tps
 
     def _open_each(self) -> str | None:
@@ -230,7 +230,6 @@ class SteadyRecovery(ReplayLoop):
         for tp, store in stores.items():
             try:
                 store._db_for_partition(tp.partition)
-                store.undo(tp.partition)
             except Exception as error:
                 self._reopen = True
                 return f"{tp.topic}-{tp.partition}: {error}"

@@ -121,3 +121,8 @@ def _stored_offset(database: Any) -> int | None:
     finally:
         database.close()
     return None if raw is None else int(raw)
+
+
+def known(offset: int | None) -> int:
+    """The offset that was read last, -1 before any."""
+    return -1 if offset is None else offset

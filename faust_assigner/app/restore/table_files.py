@@ -26,7 +26,6 @@ from faust_assigner.app.overlay import tables as overlay
 from faust_assigner.app.overlay.store import OverlaidStore
 from faust_assigner.app.reads.scope import ScopedStore
 from faust_assigner.app.repairs.fetching import mixed
-from faust_assigner.app.restore.undo import put_back
 
 logger = get_logger(__name__)
 
@@ -125,19 +124,6 @@ class CarefulStore(OverlaidStore):
         for tp in tps:
             if tp.topic in table.changelog_topic.topics and self._dbs.pop(tp.partition, None) is not None:
                 logger.info("closing db %s partition %s", tp.topic, tp.partition)
-
-    def undo(self, partition: int) -> None:
-        """Take back what a former version left, in a database that is ours; raises what waiting may mend."""
-        if not self._is_ours():
-            return
-        try:
-            if changed := put_back(self._db_for_partition(partition)):
-                logger.info("%s-%d: %d keys were put back to what they were before a transaction that was "
-                            "not committed", self.table.name, partition, changed)
-        except Exception as error:
-            if is_storage_error(error) and is_damage(error):
-                self._condemned.add(partition)  # set aside when it is opened next
-            raise
 
     # -- reading and writing
 

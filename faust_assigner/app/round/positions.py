@@ -15,7 +15,7 @@ import rocksdict
 from faust.types import TP
 from mode import get_logger
 
-from faust_assigner.app.restore.disk import stored_offsets
+from faust_assigner.app.restore.disk import known, stored_offsets
 from faust_assigner.app.restore.recovery import is_writable
 from faust_assigner.app.restore.table_files import store_of
 
@@ -52,14 +52,10 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
             if tp.topic == topic:
                 here[tp.partition] = max(here.get(tp.partition, -1), offset)
         for p in (owned or {}).get(topic, ()):
-            here[p] = max(here.get(p, -1), _known(recovery.active_highwaters.get(TP(topic, p))))
+            here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))
         if here := {p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]}:
             found[topic] = here
     return found
-
-
-def _known(offset: int | None) -> int:
-    return -1 if offset is None else offset
 
 
 def _for_reading(store: Any, path: Path) -> Any:

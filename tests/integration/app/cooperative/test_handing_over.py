@@ -68,7 +68,7 @@ async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
 
 
 async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
-    """Opening takes back what no commit covers, and what is kept has changes under way."""
+    """A second attempt begins by closing them, and agents write what is kept."""
     async with worker_of([0]) as worker:
         recovery, opened = worker.app.tables.recovery, set[Any]()
         open_each = recovery._open_each
