@@ -15,7 +15,7 @@ docs/explanation/algorithms.md#warm-ups has the proof.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -36,18 +36,21 @@ _SINCE_TOLD = 100_000
 class WarmupPolicy:
     """How work waits for state.
 
-    A member no more than ``acceptable_recovery_lag`` records behind has caught up. At most
-    ``max_per_member`` warm-ups on one member and ``max_per_group`` in all, so that restoring does not take
-    the brokers' time from processing; both at least 1. There is no clock here: for how long one waits, is
-    for the members to say (``Member.overdue``).
+    A member no more than ``acceptable_recovery_lag`` records behind has caught up, unless it holds nothing of
+    a log of more than ``acceptable_from_nothing``: to open and fill a table anew takes far longer than to
+    read on in one. At most ``max_per_member`` warm-ups on one member and ``max_per_group`` in all, so that
+    restoring does not take the brokers' time from processing; both at least 1. There is no clock here: for
+    how long one waits, is for the members to say (``Member.overdue``).
     """
 
     acceptable_recovery_lag: int = 10_000
+    acceptable_from_nothing: int = 100
     max_per_member: int = 32
     max_per_group: int = 256
 
     def __post_init__(self) -> None:
-        if self.acceptable_recovery_lag < 0 or min(self.max_per_member, self.max_per_group) < 1:
+        if (min(self.acceptable_recovery_lag, self.acceptable_from_nothing) < 0
+                or min(self.max_per_member, self.max_per_group) < 1):
             raise ValueError(f"a lag of 0 or more, limits of 1 or more, got {self}")
 
 
@@ -68,19 +71,26 @@ class Progress:
 
         0 where it or the task's owner tells no positions: what cannot be measured is not waited for.
         """
-        owner = self.layout.of(g, self.previous.owner)[number]
-        behind = np.zeros(number.size, dtype=np.int64)
-        for topic in self.layout.groups[g].changelogs:
-            end, at = self._at(topic, number, owner), self._at(topic, number, member)
-            behind += np.maximum(end - np.where(_is_beyond(at, end), 0, at), 0)
-        measured = self.tells[member] & self.tells[owner]
-        lag: Ints = np.where(measured, behind, 0)
-        return lag
+        return self._behind(g, number, member)[0]
 
     def caught_up(self, g: int, number: Ints, member: Ints) -> Bools:
         """bool[K]: no further behind than is acceptable."""
-        near: Bools = self.lag(g, number, member) <= self.policy.acceptable_recovery_lag
+        lag, from_nothing = self._behind(g, number, member)
+        near: Bools = ((lag <= self.policy.acceptable_recovery_lag)
+                       & (from_nothing <= self.policy.acceptable_from_nothing))
         return near
+
+    def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
+        """int64[K] twice: the records to read, and the longest log of which the member holds nothing."""
+        owner = self.layout.of(g, self.previous.owner)[number]
+        lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
+        for topic in self.layout.groups[g].changelogs:
+            end, at = self._at(topic, number, owner), self._at(topic, number, member)
+            at[_is_beyond(at, end)] = 0
+            lag += np.maximum(end - at, 0)
+            np.maximum(from_nothing, end, out=from_nothing, where=at == 0)
+        measured = self.tells[member] & self.tells[owner]
+        return lag * measured, from_nothing * measured
 
     def disbelieved(self) -> dict[str, int]:
         """Changelog -> how many positions of copies are beyond its end, and so count for nothing.
@@ -179,16 +189,17 @@ class Progress:
         """bool[T]: the tasks that are to leave ``owner`` and whose ``target`` has not caught up."""
         off = np.flatnonzero(_to_go(self.layout, owner, target))
         far = np.zeros(owner.size, dtype=np.bool_)
-        far[off] = self._lags(off, target) > self.policy.acceptable_recovery_lag
+        far[off] = self._of_targets(self.caught_up, off, target) == 0
         return far
 
-    def _lags(self, tasks: Ints, target: Ints) -> Ints:
-        lag = np.zeros(tasks.size, dtype=np.int64)
+    def _of_targets(self, what: Callable[[int, Ints, Ints], Ints | Bools], tasks: Ints, target: Ints) -> Ints:
+        """int64[K]: ``what`` of each of ``tasks`` on the member that is its ``target``."""
+        found = np.zeros(tasks.size, dtype=np.int64)
         group = np.searchsorted(self.layout.start, tasks, side="right") - 1
         for g in np.unique(group).tolist():
             mine = group == g
-            lag[mine] = self.lag(g, tasks[mine] - self.layout.start[g], target[tasks[mine]])
-        return lag
+            found[mine] = what(g, tasks[mine] - self.layout.start[g], target[tasks[mine]])
+        return found
 
     def onward(self, owner: Ints, target: Ints, standby: Ints, far: Bools,
                disbelieved: Mapping[str, int]) -> Onward:
@@ -210,7 +221,7 @@ class Progress:
         if not off.size:
             return warmup
         begun = self.previous.awaited[off] == target[off]
-        order = np.lexsort((off, self._lags(off, target), ~begun))
+        order = np.lexsort((off, self._of_targets(self.lag, off, target), ~begun))
         chosen = order[_rank(target[off][order]) < self.policy.max_per_member][: self.policy.max_per_group]
         warmup[off[chosen]] = target[off[chosen]]
         return warmup

@@ -11,8 +11,8 @@ CONTROL = "nothing"
 KEPT_BEYOND_S = 0.1
 MOVED_S = 1.0
 WARM_JOIN_S = 0.5
-#: A copy no further behind counts as warm, as in Kafka Streams and in our own default.
-WARM_RECORDS = 10_000
+#: A task may move to who holds nothing while its changelog is no longer: our own default.
+COLD_RECORDS = 100
 #: Somebody dies without a word: moved partitions wait for the session, and records may be done again.
 DEATHS = ("SIGKILL", "bounce", "static bounce")
 JOINS = ("join", "3 to 6")
@@ -33,7 +33,7 @@ def beyond(row: Row, control: Row | None, session_s: float) -> list[str]:
     limit = WARM_JOIN_S if row.event in JOINS else MOVED_S + session_s * (row.event in DEATHS)
     if row.event not in RESTARTS and max(row.moved, default=0.0) > limit:
         missed.append(f"moved {max(row.moved):.2f} > {limit:.2f}")
-    if row.cold and row.most_replayed > WARM_RECORDS:
+    if row.cold and row.most_replayed > COLD_RECORDS:
         missed.append(f"cold {row.cold}, up to {row.most_replayed} records")
     if row.event in RESTARTS and row.moves:
         missed.append(f"moves {row.moves} > 0")

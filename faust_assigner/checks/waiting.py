@@ -25,15 +25,18 @@ class Waiting:
                  policy: WarmupPolicy) -> None:
         self.units, self.members, self.before, self.policy = units, members, before, policy
 
-    def behind(self, u: int, p: int, m: int, owner: int) -> int:
-        """How many records ``m`` is behind; 0 where it or the ``owner`` cannot tell."""
+    def is_far(self, u: int, p: int, m: int, owner: int) -> bool:
+        """Whether ``m`` has not caught up; it has where it or the ``owner`` cannot tell."""
         if self.members[m].positions is None or owner == NOBODY or self.members[owner].positions is None:
-            return 0
-        found = 0
+            return False
+        behind = 0
         for t in self.units[u].changelogs:
             end, at = self._at(owner, t, p), self._at(m, t, p)
-            found += max(0, end - (0 if at > end + SINCE_TOLD else at))
-        return found
+            at = 0 if at > end + SINCE_TOLD else at
+            behind += max(0, end - at)
+            if at == 0 and end > self.policy.acceptable_from_nothing:
+                return True
+        return behind > self.policy.acceptable_recovery_lag
 
     def _at(self, m: int, topic: str, p: int) -> int:
         said = self.members[m].positions
@@ -43,7 +46,7 @@ class Waiting:
         """Whether the task may not leave its owner yet."""
         unit, owner = self.units[u], self.before[u][p]
         return (bool(unit.changelogs) and unit.adds_load and owner not in (NOBODY, target)
-                and self.behind(u, p, target, owner) > self.policy.acceptable_recovery_lag)
+                and self.is_far(u, p, target, owner))
 
     def complaints(self, unit_owner: Sequence[Sequence[int]], target: Sequence[Sequence[int]],
                    spares: Mapping[Task, Sequence[int]], warming: Mapping[Task, Sequence[int]]) -> list[str]:
@@ -57,7 +60,7 @@ class Waiting:
                 m = target[u][p]
                 owner = unit_owner[u][p]
                 if (m not in (owner, NOBODY) and m not in spares.get((u, p), ()) and (u, p, m) not in overdue
-                        and self.behind(u, p, m, owner) > self.policy.acceptable_recovery_lag):
+                        and self.is_far(u, p, m, owner)):
                     owed[u, p] = m
         for (u, p), who in warming.items():
             if list(who) != [owed.get((u, p), NOBODY)]:

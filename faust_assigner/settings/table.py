@@ -42,7 +42,7 @@ WARMUPS: Final = Setting(
     "leader's word counts, and without follow-up rounds nobody waits", "app/round/warming.py")
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
-    "a worker no further behind has caught up: so much is replayed while a partition moves",
+    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves",
     "app/round/warming.py")
 MAX_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_WARMUPS", whole("a number above 0", least=1), 32, "replicas",

@@ -12,7 +12,7 @@ _BOUND = f"{_PROPERTY}the_target_is_reached_in_as_many_rounds_as_are_promised"
 _JOIN = f"{_PROPERTY}a_joins_tasks_come_when_they_are_warm"
 _GIVEN_UP = f"{_PROPERTY}of_one_that_never_catches_up_another_task_is_asked_for"
 _EXCHANGED = f"{_PROPERTY}what_was_given_up_is_exchanged_for_another_of_its_owner"
-_SHORT = f"{_PROPERTY}less_than_the_acceptable_lag_is_no_reason_to_wait"
+_SHORT = f"{_PROPERTY}who_is_near_takes_over_and_who_has_nothing_does_not"
 _WIRE = "tests/unit/wire/test_positions.py::test_"
 _ASKS = "tests/unit/app/round/test_follow_up.py::test_"
 _SAID = "tests/unit/app/round/test_positions.py::test_"
@@ -29,29 +29,43 @@ MUTANTS = (
     Mutant(
         story="work moves before its state",
         file=_WARMUP,
-        old="self.lag(g, number, member) <= self.policy.acceptable_recovery_lag\n",
-        new="self.lag(g, number, member) >= 0\n",
+        old="near: Bools = ((lag <= self.policy.acceptable_recovery_lag)\n",
+        new="near: Bools = ((lag >= 0)\n",
         red=(_JOIN, _SHORT),
     ),
     Mutant(
         story="exactly as far behind as is acceptable is too far",
         file=_WARMUP,
-        old="self.lag(g, number, member) <= self.policy.acceptable_recovery_lag\n",
-        new="self.lag(g, number, member) < self.policy.acceptable_recovery_lag\n",
+        old="near: Bools = ((lag <= self.policy.acceptable_recovery_lag)\n",
+        new="near: Bools = ((lag < self.policy.acceptable_recovery_lag)\n",
         red=(_SHORT,),
+    ),
+    Mutant(
+        story="who holds nothing of a short changelog is near enough",
+        file=_WARMUP,
+        old="                       & (from_nothing <= self.policy.acceptable_from_nothing))\n",
+        new="                       & (from_nothing >= 0))\n",
+        red=(_SHORT,),
+    ),
+    Mutant(
+        story="a member is judged by the last of several changelogs that it lacks",
+        file=_WARMUP,
+        old="            np.maximum(from_nothing, end, out=from_nothing, where=at == 0)\n",
+        new="            from_nothing = np.where(at == 0, end, 0)\n",
+        red=(f"{_PROPERTY}one_log_of_several_that_a_member_lacks_makes_it_cold",),
     ),
     Mutant(
         story="an owner that restores itself is taken for the end of its changelog",
         file="faust_assigner/app/round/positions.py",
-        old="_known(recovery.active_highwaters.get(TP(topic, p)))",
+        old="known(recovery.active_highwaters.get(TP(topic, p)))",
         new="-1",
         red=(f"{_SAID}an_owner_that_is_being_restored_tells_where_its_log_ends",),
     ),
     Mutant(
         story="files of a topic that was created anew are taken for warm",
         file=_WARMUP,
-        old="np.where(_is_beyond(at, end), 0, at)",
-        new="at",
+        old="            at[_is_beyond(at, end)] = 0\n",
+        new="",
         red=(f"{_PROPERTY}a_claim_beyond_the_end_is_no_warmth_and_is_counted",),
     ),
     Mutant(
@@ -92,7 +106,7 @@ MUTANTS = (
     Mutant(
         story="long tables come before short ones",
         file=_WARMUP,
-        old="        order = np.lexsort((off, self._lags(off, target), ~begun))\n",
+        old="        order = np.lexsort((off, self._of_targets(self.lag, off, target), ~begun))\n",
         new="        order = np.lexsort((off, ~begun))\n",
         red=(f"{_PROPERTY}of_two_on_one_member_the_shorter_comes_first",),
     ),
@@ -106,8 +120,8 @@ MUTANTS = (
     Mutant(
         story="a long one is dropped for a short one each time",
         file=_WARMUP,
-        old="        order = np.lexsort((off, self._lags(off, target), ~begun))\n",
-        new="        order = np.lexsort((off, self._lags(off, target)))\n",
+        old="        order = np.lexsort((off, self._of_targets(self.lag, off, target), ~begun))\n",
+        new="        order = np.lexsort((off, self._of_targets(self.lag, off, target)))\n",
         red=(f"{_PROPERTY}the_begun_keep_their_place_beside_the_short",),
     ),
     Mutant(
