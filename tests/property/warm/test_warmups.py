@@ -378,7 +378,7 @@ def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> N
     """However little it is behind in all."""
     topics = ["t", "t-log", "u-log"]
     counts, logs = dict.fromkeys(topics, 2), {"t-log", "u-log"}
-    owned = dict.fromkeys(topics, [0, 1])
+    owned = {topic: [0, 1] for topic in topics}
     copied = {log: [0, 1] for log in sorted(logs - {lacking})}
     members = [Member("a", topics, actives=owned, generation=1,
                       positions={log: {0: 500, 1: 500} for log in logs}),
