@@ -161,6 +161,8 @@ class _ClaimReader:
             overdue=self._lay(data.overdue, mine - self._globals.keys()))
 
     def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
+        if not claims:
+            return {}
         laid: dict[tuple[int, int], Numbers] = {}
         found: dict[str, Numbers] = {}
         for topic in claims.keys() & topics & self._partitions.keys():
