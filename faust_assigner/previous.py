@@ -233,7 +233,7 @@ def _assembled(owner: Ints, last: Ints, home: Ints, awaited: Ints, copies: list[
     was_standby = np.concatenate([np.empty(0, dtype=np.bool_), *(c.was_standby for c in copies)])
     return Previous(
         owner=owner,
-        former=_best_places(np.where(owner == NOBODY, last, NOBODY), task, member, logs),
+        former=_best_places(owner, last, task, member, logs),
         home=home,
         awaited=_held(awaited, owner, task, member),
         copy_task=task,
@@ -253,10 +253,12 @@ def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
     return found
 
 
-def _best_places(former: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
-    """``former`` without those that others surpass: a memory is worth nothing where the state is not."""
-    if not (former != NOBODY).any():
-        return former
+def _best_places(owner: Ints, last: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
+    """``last`` of tasks without an owner, but where others surpass it: a memory is worth nothing where the
+    state is not."""
+    if not (last != NOBODY).any():
+        return last
+    former = np.where(owner == NOBODY, last, NOBODY)
     most, mine = (np.zeros(former.size, dtype=np.int64) for _ in range(2))
     np.maximum.at(most, task, logs)
     own = member == former[task]

@@ -14,6 +14,8 @@ from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 def promotable(layout: Layout, previous: Previous) -> Bools:
     """bool[T]: stateful tasks of ordinary groups whose owner is gone while a copy lives."""
     held = np.zeros(layout.tasks, dtype=np.bool_)
+    if not previous.copy_task.size:
+        return held
     held[previous.copy_task] = True
     ordinary = layout.per_task(lambda group: group.is_stateful and group.adds_load)
     able: Bools = held & ordinary & (previous.owner == NOBODY)
@@ -31,10 +33,11 @@ def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weigh
     With ``weight`` float64[T] the heaviest go first instead, back to where they were or to their lightest
     holder.
     """
-    now = target if waiting is None else np.where(waiting, previous.owner, target)
+    now = target.copy()
+    if waiting is not None:
+        now[waiting] = previous.owner[waiting]
     if not able.any():
         return now
-    now = now.copy()
     now[able] = NOBODY
     task, member = _best_holders(previous, able)
     alone = np.append(True, task[1:] != task[:-1]) & np.append(task[1:] != task[:-1], True)

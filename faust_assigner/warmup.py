@@ -129,7 +129,8 @@ class Progress:
         for g, group in enumerate(self.layout.groups):
             if group.is_stateful and group.adds_load:
                 was, to = self.layout.of(g, before), self.layout.of(g, target)
-                number = np.flatnonzero((was != NOBODY) & (was != to))
+                number = np.flatnonzero(was != to)
+                number = number[was[number] != NOBODY]
                 waits[self.layout.start[g] + number] = ~self.caught_up(g, number, to[number])
         return waits
 
