@@ -13,8 +13,9 @@ _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/session
 
 _SIMULATOR = "tests/property/machines/test_service_sim.py::test_random_lives_keep_every_promise"
 _UNIT = "tests/unit/service/test_"
-_LEADER, _CONSUMERS = f"{_UNIT}holes_leader.py::", f"{_UNIT}holes_consumers.py::"
-_PLAN, _LEASES_ = f"{_UNIT}holes_plan.py::", f"{_UNIT}holes_leases.py::"
+_HOLES = "tests/unit/service/holes/test_holes_"
+_LEADER, _CONSUMERS = f"{_HOLES}leader.py::", f"{_HOLES}consumers.py::"
+_PLAN, _LEASES_ = f"{_HOLES}plan.py::", f"{_HOLES}leases.py::"
 _TABLE, _RELAYED = f"{_UNIT}handoff.py::", f"{_UNIT}relay.py::"
 
 
