@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from faust_assigner.service.errors import BadRequest
@@ -21,7 +21,12 @@ from faust_assigner.service.records import Assigned, Consumer, Leader, Status, T
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
+T = TypeVar("T")
+#: What the readers below raise where a value is not theirs.
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 MAX_PARTITIONS = 1_000_000
+#: Of epochs, which go over the wire in 64 bits: there is room for as many revisions above it.
+MAX_BASE = 2**62
 #: etcd refuses a request of 1.5 MiB, with an error that looks as if another try might help.
 MAX_VALUE_BYTES = 1 << 20
 
@@ -80,6 +85,11 @@ class Keys:
         """What a consumer is to keep warm. Ours alone."""
         return f"{self.prefix}replicas/{escape(name)}"
 
+    @property
+    def epochs(self) -> str:
+        """What epochs begin above: raised where a store was restored. Ours alone."""
+        return f"{self.prefix}epochs/base"
+
     def kind(self, key: str) -> tuple[str, tuple[str, ...]]:
         """(kind, unescaped names) of a key under the prefix: ``("assignments", ("orders", "0"))``."""
         kind, *names = key[len(self.prefix):].split("/")
@@ -98,6 +108,14 @@ def _load(value: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"not an object: {value[:100]!r}")
     return document
+
+
+def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
+    """What ``load`` reads; ``None`` for garbage, which is as if the key were not there."""
+    try:
+        return load(value)
+    except UNREADABLE:
+        return None
 
 
 def dump_consumer(consumer: Consumer) -> bytes:
@@ -124,7 +142,7 @@ def checked_size(name: str, value: bytes) -> bytes:
 
 
 def load_consumer(value: bytes) -> Consumer:
-    """Raises ``ValueError``, ``KeyError`` or ``TypeError`` where it is none."""
+    """Raises one of :data:`UNREADABLE` where it is none."""
     d = _load(value)
     capacity = float(d.get("capacity", 1.0))
     return Consumer(
@@ -141,7 +159,7 @@ def load_consumer(value: bytes) -> Consumer:
 
 
 def dump_assigned(assigned: Assigned) -> bytes:
-    """The epoch is the key's own revision and is not written."""
+    """The epoch comes from the key's own revision and is not written."""
     document = {"topic": assigned.at.topic, "partition": assigned.at.partition, "owner": assigned.owner,
                 "status": "Active"}
     return _dump(document if assigned.offset is None else document | {"offset": assigned.offset})
@@ -200,6 +218,19 @@ def load_leader(value: bytes) -> Leader:
     """Raises as :func:`load_consumer`."""
     d = _load(value)
     return Leader(str(d["holder"]), int(d["lease_id"]))
+
+
+def dump_base(base: int) -> bytes:
+    """What epochs begin above."""
+    return _dump({"base": base})
+
+
+def load_base(value: bytes) -> int:
+    """Raises as :func:`load_consumer`."""
+    base = int(_load(value)["base"])
+    if not 0 <= base <= MAX_BASE:
+        raise ValueError(f"epochs begin above 0 to {MAX_BASE}, got {base}")
+    return base
 
 
 def dump_until(until: float) -> bytes:

@@ -1,9 +1,10 @@
 """A copy of the group's keys that misses nothing: list, watch from the next revision, list again.
 
-A broken watch goes on at the revision after the last one seen; where that is compacted away, and every few
-seconds besides, the copy is compared with a fresh listing. A watch that hangs is found out by that, and so is
-a store that was restored from a snapshot: its revisions begin again where they have been, and a watch from
-the last one seen would wait for the day on which there are as many again.
+A broken watch goes on at the revision after the last one seen; before that, and every few seconds besides,
+the copy is compared with a fresh listing: the history may be compacted away, and a watch may hang. A store
+that was restored from a snapshot is found out by it too: its revisions begin again where they have been. A
+watch from the last one seen would wait for the day on which there are as many again, and epochs, which are
+revisions, would be below those that sinks have seen: they are raised above them before the listing is taken.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
+from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import Compacted, StoreError, StoreUnavailable
+from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.store.base import Event, Listing, Store
+from faust_assigner.service.store.base import Event, KeyValue, Listing, Put, Store
+from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.view import Change, View
 
 logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
+#: Epochs are raised by so much more: another instance may have seen what this one had not heard of.
+AHEAD = 1_000_000
 
 
 class Mirror:
@@ -34,16 +39,18 @@ class Mirror:
         self.heard_at = -float("inf")
         self.listeners: list[Listener] = []
         self._store = store
+        self._keys = keys
         self._prefix = keys.prefix
         self._clock = clock
         self._reconcile_s = reconcile_s
         self._moved = asyncio.Event()
         self._times_restored = 0
         self._listening: asyncio.Task[None] | None = None
+        self._comparing = asyncio.Lock()
 
     async def load(self) -> None:
         """The first listing."""
-        self._take(await self._store.list(self._prefix), self.revision)
+        self._take(await self._store.list(self._prefix))
 
     async def follow(self) -> None:
         """Watch for ever."""
@@ -54,11 +61,10 @@ class Mirror:
             except asyncio.CancelledError:
                 if (task := asyncio.current_task()) is None or task.cancelling():
                     raise  # else it was ended because its revision never comes
-            except Compacted as compacted:
-                logger.info("%s: listing again", compacted)
-                await self._relist()
             except StoreError as error:
-                logger.info("the watch broke: %s", error)
+                # It may be compacted, or restored: nothing new is taken before that is known.
+                logger.info("the watch broke: %s: listing again", error)
+                await self._relist()
             await self._clock.sleep(RETRY_S)
 
     async def _listen(self) -> None:
@@ -74,24 +80,48 @@ class Mirror:
             await self._relist()
 
     async def _relist(self) -> None:
-        asked = self.revision
-        try:
-            self._take(await self._store.list(self._prefix), asked)
-        except StoreError as error:
-            logger.info("listing failed: %s", error)
+        async with self._comparing:  # one after the other: a store is found to be restored once
+            asked = self.revision
+            try:
+                listing = await self._store.list(self._prefix)
+                if self._is_of_another_past(listing, asked):
+                    logger.error("the store's past up to revision %d, of now %d, is not what it was: "
+                                 "was it restored from a snapshot?", self.revision, listing.revision)
+                    await self._raise_epochs(self.view.base + self.revision)
+                    listing = await self._store.list(self._prefix)
+                    self._forget()
+                self._take(listing)
+            except StoreError as error:
+                logger.info("listing failed: %s", error)
 
     def _heard(self) -> None:
         self.heard_at = self._clock.monotonic()
 
-    def _take(self, listing: Listing, asked: int) -> None:
-        """``asked``: our revision when we asked; only that of a store that went back is older."""
+    def _is_of_another_past(self, listing: Listing, asked: int) -> bool:
+        """Whether what was written up to our revision is not what we have seen there. ``asked``: our
+        revision when we asked; only that of a store that went back is older."""
+        if self.revision > listing.revision >= asked:
+            return False  # the watch is ahead of the listing
+        return listing.revision < asked or any(
+            kv.mod_revision <= self.revision and self.view.raw.get(kv.key) != kv for kv in listing.items)
+
+    async def _raise_epochs(self, seen: int) -> None:
+        """Epochs begin above ``seen`` from now on, whichever instance says so first."""
+
+        async def above(kv: KeyValue | None) -> Put | None:
+            base = (kv and codec.readable(codec.load_base, kv.value)) or 0
+            return None if base >= seen else Put(self._keys.epochs, codec.dump_base(seen + AHEAD))
+
+        await rewritten(self._store, self._keys.epochs, above)
+
+    def _forget(self) -> None:
+        """The next listing counts, whatever its revision; nothing is heard of the other past any more."""
+        self.revision, self._times_restored = 0, self._times_restored + 1
+        if self._listening is not None:
+            self._listening.cancel()
+
+    def _take(self, listing: Listing) -> None:
         self._heard()
-        if listing.revision < asked:
-            logger.error("the store went back from revision %d to %d: was it restored from a snapshot?",
-                         asked, listing.revision)
-            self.revision, self._times_restored = 0, self._times_restored + 1
-            if self._listening is not None:
-                self._listening.cancel()
         if listing.revision > self.revision:
             self._apply(self.view.differences(listing), listing.revision, known=True)
 

@@ -17,7 +17,6 @@ from faust_assigner.service.errors import (
     MAX_CLAIMS,
     BadRequest,
     NotFound,
-    StoreUnavailable,
     TooManyClaims,
     WrongCaller,
 )
@@ -40,10 +39,11 @@ from faust_assigner.service.records import (
     Status,
     TopicConfig,
 )
-from faust_assigner.service.serving.acks import ATTEMPTS, Acks
+from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Delete, Put, Store, unchanged
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, unchanged
+from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended, first
 from faust_assigner.service.view import Change, has_more, waits_in_vain
 
@@ -252,18 +252,16 @@ class AssignerNode:
     async def _change_consumer(self, name: str, change: Callable[[Consumer], Consumer]) -> int:
         """The revision of the change, or of what was so before. Raises NotFound."""
         key = self.keys.consumer(name)
-        for _ in range(ATTEMPTS):
-            kv = await self._store.get(key)
-            if kv is None:
+
+        async def changed(kv: KeyValue | None) -> Put | None:
+            before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+            if kv is None or before is None:
                 raise NotFound(f"no consumer {name}")
-            before = codec.load_consumer(kv.value)
             if (after := change(before)) == before:
-                return kv.mod_revision
-            put = Put(key, codec.checked_size(name, codec.dump_consumer(after)), kv.lease)
-            result = await self._store.txn([unchanged(kv)], [put])
-            if result.succeeded:
-                return result.revision
-        raise StoreUnavailable(f"{name} changed {ATTEMPTS} times meanwhile")
+                return None
+            return Put(key, codec.checked_size(name, codec.dump_consumer(after)), kv.lease)
+
+        return await rewritten(self._store, key, changed)
 
     def _check_identity(self, name: str, identity: str) -> None:
         """Who registered under an identity is believed under that one alone."""
@@ -287,7 +285,7 @@ class AssignerNode:
     async def assignments(self) -> tuple[Assigned, ...]:
         """All partitions that are somebody's, by topic and number."""
         view = self._mirror.view
-        return tuple(view.assignments[at].value for at in sorted(view.assignments))
+        return tuple(view.dated(view.assignments[at].value) for at in sorted(view.assignments))
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
         """All hand-offs under way, by topic and number."""

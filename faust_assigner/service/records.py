@@ -54,7 +54,10 @@ KEEPS_REPLICAS = "replicas"
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Whose a partition is, since which epoch; ``offset`` is where the owner before stopped."""
+    """Whose a partition is, since which epoch; ``offset`` is where the owner before stopped.
+
+    In the store the epoch is the key's revision; what consumers are told is ``View.dated``.
+    """
 
     at: TopicPartition
     owner: str

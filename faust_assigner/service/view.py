@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from faust_assigner.service import keys
@@ -53,6 +53,7 @@ class View:
     cooldowns: dict[tuple[TopicPartition, str], Entry[float]] = field(default_factory=dict)
     replicas: dict[str, Entry[tuple[TopicPartition, ...]]] = field(default_factory=dict)
     leaders: dict[str, Entry[Leader]] = field(default_factory=dict)
+    bases: dict[str, Entry[int]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
     refused: int = 0
 
@@ -82,7 +83,7 @@ class View:
             value = reader.load(kv)
             if reader.named(value, name):
                 return Entry(kv, value)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        except keys.UNREADABLE:
             pass
         self.refused += 1
         return None
@@ -104,6 +105,15 @@ class View:
     def leader(self) -> Entry[Leader] | None:
         """Who leads."""
         return self.leaders.get("leader")
+
+    @property
+    def base(self) -> int:
+        """What epochs begin above: 0, or more where the store was restored."""
+        return self.bases["base"].value if "base" in self.bases else 0
+
+    def dated(self, assigned: Assigned) -> Assigned:
+        """With the epoch that consumers are told: both of its parts only rise, and so does the sum."""
+        return replace(assigned, epoch=self.base + assigned.epoch)
 
     def ready(self) -> list[Consumer]:
         """Those that may be given partitions, by name."""
@@ -157,5 +167,6 @@ _READERS = {
     ("cooldowns", 3): _Reader("cooldowns", lambda n: (_at(n[:2]), n[2]),
                               lambda kv: keys.load_until(kv.value)),
     ("replicas", 1): _Reader("replicas", lambda n: n[0], lambda kv: keys.load_partitions(kv.value)),
+    ("epochs", 1): _Reader("bases", lambda n: n[0], lambda kv: keys.load_base(kv.value)),
     ("assigner", 1): _Reader("leaders", lambda n: n[0], lambda kv: keys.load_leader(kv.value)),
 }

@@ -8,6 +8,7 @@ _HOME = "faust_assigner/service"
 _HANDOFF, _LEASES, _MIRROR = f"{_HOME}/handoff.py", f"{_HOME}/leases.py", f"{_HOME}/mirror.py"
 _MOVES, _ELECTION = f"{_HOME}/leading/moves.py", f"{_HOME}/leading/election.py"
 _REBALANCER, _TARGETS = f"{_HOME}/leading/rebalancer.py", f"{_HOME}/leading/targets.py"
+_REWRITE = f"{_HOME}/store/rewrite.py"
 _ACKS, _RELAY = f"{_HOME}/serving/acks.py", f"{_HOME}/serving/relay.py"
 _REGISTRY, _SESSIONS = f"{_HOME}/serving/registry.py", f"{_HOME}/serving/sessions.py"
 
@@ -16,6 +17,7 @@ _UNIT = "tests/unit/service/test_"
 _HOLES = "tests/unit/service/holes/test_holes_"
 _LEADER, _CONSUMERS = f"{_HOLES}leader.py::", f"{_HOLES}consumers.py::"
 _PLAN, _LEASES_ = f"{_HOLES}plan.py::", f"{_HOLES}leases.py::"
+_RESTORED = f"{_UNIT}restored.py::test_epochs_rise_over_a_restored_snapshot"
 _TABLE, _RELAYED = f"{_UNIT}handoff.py::", f"{_UNIT}relay.py::"
 
 
@@ -114,8 +116,8 @@ _TOGETHER = (
 )
 
 _SERVING = (
-    bug(_ACKS, "an answer is written whatever became of the hand-off",
-        "self._store.txn([unchanged(kv)], [write])", "self._store.txn([], [write])",
+    bug(_REWRITE, "an answer is written whatever became of the hand-off",
+        "store.txn([compare], [write])", "store.txn([], [write])",
         f"{_CONSUMERS}test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted"),
     bug(_ACKS, "anybody may answer for anybody",
         "    if name is not None and name != expected:\n", "    if False:\n",
@@ -149,9 +151,23 @@ _SERVING = (
          f"{_UNIT}sessions.py::test_only_the_last_stream_of_a_name_is_kept_alive"),
     bug(_MIRROR, "a watch goes on from now",
         "self._store.watch(self._prefix, self.revision + 1)", "self._store.watch(self._prefix, 1 << 60)"),
-    seen(_MIRROR, "compaction ends a watch for good", "                await self._relist()\n",
-         "                pass\n",
+    seen(_MIRROR, "compaction ends a watch for good",
+         "listing again\", error)\n                await self._relist()\n", "listing again\", error)\n",
          f"{_LEADER}test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference"),
+    seen(_MIRROR, "a restored store that has written as much again is taken for what it was",
+         "return listing.revision < asked or any(", "return listing.revision < asked or False and any(",
+         f"{_RESTORED}[True-0]", f"{_RESTORED}[True-50]"),
+    seen(_MIRROR, "epochs of a restored store begin where sinks refuse them",
+         "                    await self._raise_epochs(self.view.base + self.revision)\n", "",
+         f"{_RESTORED}[True--1000]", f"{_RESTORED}[True-1]"),
+    seen(_RELAY, "nobody is told that epochs were raised",
+         '    if any(change.kind == "bases" for change in changes):\n', "    if False:\n",
+         f"{_UNIT}restored.py::test_epochs_may_be_raised_by_hand"),
+    seen(f"{_HOME}/keys.py", "what nobody can read is in everybody's way",
+         "    except UNREADABLE:\n        return None\n", "    except EOFError:\n        return None\n",
+         f"{_UNIT}unreadable.py::test_a_consumer_registers_over_what_nobody_can_read",
+         f"{_UNIT}unreadable.py::test_an_answer_to_what_nobody_can_read_is_refused",
+         f"{_UNIT}unreadable.py::test_a_topics_count_that_nobody_can_read_is_asked_for_anew"),
 )
 
 MUTANTS = (*_HANDOFFS, *_LEADING, *_TOGETHER, *_SERVING)

@@ -13,7 +13,8 @@ from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Put, Store, absent, unchanged
+from faust_assigner.service.store.base import KeyValue, Put, Store, unchanged
+from faust_assigner.service.store.rewrite import rewritten
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Catalogue:
     async def need(self, topic: str) -> None:
         """Somebody wants the topic: ask Kafka where it is unknown. Raises NotFound, and
         StoreUnavailable where Kafka does not say: whoever asks may try again."""
-        if topic in self._mirror.view.topics or await self._store.get(self._keys.topic(topic)) is not None:
+        if topic in self._mirror.view.topics or _known(await self._store.get(self._keys.topic(topic))):
             return
         count = None if self._count_partitions is None else await self._count(topic, self._count_partitions)
         if count is None:
@@ -88,16 +89,19 @@ class Catalogue:
             raise StoreUnavailable(f"{topic}: Kafka does not say how many partitions: {error}") from error
 
     async def _put(self, topic: str, count: int, *, only_grow: bool = False) -> None:
-        key, value = self._keys.topic(topic), codec.dump_topic(TopicConfig(topic, count))
-        for _ in range(20):
-            kv = await self._store.get(key)
-            known = -1 if kv is None else codec.load_topic(kv.value).partition_count
-            if count == known or (only_grow and count < known):
-                return
-            compare = absent(key) if kv is None else unchanged(kv)
-            if (await self._store.txn([compare], [Put(key, value)])).succeeded:
-                return
-        raise StoreUnavailable(f"{topic} changed 20 times meanwhile")
+        put = Put(self._keys.topic(topic), codec.dump_topic(TopicConfig(topic, count)))
+
+        async def counted(kv: KeyValue | None) -> Put | None:
+            known = _known(kv)
+            return None if known and (count == known or (only_grow and count < known)) else put
+
+        await rewritten(self._store, put.key, counted)
+
+
+def _known(kv: KeyValue | None) -> int:
+    """A topic's count as it is written; 0 where none is, or none that can be read."""
+    config = None if kv is None else codec.readable(codec.load_topic, kv.value)
+    return 0 if config is None else config.partition_count
 
 
 def _count(topic: str, count: int) -> int:

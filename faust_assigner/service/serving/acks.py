@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable, WrongCaller, WrongPhase
+from faust_assigner.service.errors import BadRequest, NotFound, WrongCaller, WrongPhase
 from faust_assigner.service.handoff import (
     Handoff,
     Happening,
@@ -22,9 +22,9 @@ from faust_assigner.service.handoff import (
     step,
 )
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.store.base import Delete, Put, Store, Write, unchanged
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
+from faust_assigner.service.store.rewrite import rewritten
 
-ATTEMPTS = 20
 MAX_OFFSET = 2**63 - 1  # Kafka's
 #: Seconds between two reports of progress on one hand-off that are written down.
 PROGRESS_EVERY_S = 5.0
@@ -96,29 +96,27 @@ class Acks:
         decide: Decide,
     ) -> None:
         key = self._keys.handoff(at)
-        for _ in range(ATTEMPTS):
-            kv = await self._store.get(key)
-            if kv is None:
+
+        async def answered(kv: KeyValue | None) -> Write | None:
+            handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
+            if kv is None or handoff is None:
                 await self._afterwards(name, at, happening)
-                return
-            handoff = codec.load_handoff(kv.value)
+                return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}")
             _check_caller(handoff, name, happening)
             after = decide(handoff)
             if after is None:
-                return
-            write: Write = Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
-            if (await self._store.txn([unchanged(kv)], [write])).succeeded:
-                return
-        raise StoreUnavailable(f"{at}: the hand-off changed {ATTEMPTS} times meanwhile")
+                return None
+            return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
+
+        await rewritten(self._store, key, answered)
 
     async def _afterwards(self, name: str | None, at: TopicPartition, happening: Happening) -> None:
         """No hand-off: the answer came before, if what it leads to is the case."""
         kv = await self._store.get(self._keys.assignment(at))
-        owner = None if kv is None else codec.load_assigned(kv.value, kv.mod_revision).owner
-        owns = owner is not None and owner == name
-        if name is None or owner is None or owns != (happening is Happening.WARM):
+        said = None if kv is None else codec.readable(lambda value: codec.load_assigned(value, 0), kv.value)
+        if name is None or said is None or (said.owner == name) != (happening is Happening.WARM):
             raise NotFound(f"{at}: no hand-off")
 
 

@@ -32,10 +32,13 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
         unassigned = sorted(set(lost.get(name, ())) - assigned.keys())
         yield name, Assignment(tuple(assigned[at] for at in sorted(assigned)), tuple(unassigned))
     yield from others
+    if any(change.kind == "bases" for change in changes):
+        # Every epoch is another one: everybody is told its own anew.
+        yield from ((name, _full(view, name)) for name in sorted(view.consumers))
 
 
-def _owned(assigned: Assigned) -> Owned:
-    return Owned(assigned.at, assigned.epoch, assigned.offset)
+def _owned(view: View, assigned: Assigned) -> Owned:
+    return Owned(assigned.at, view.dated(assigned).epoch, assigned.offset)
 
 
 def _assignment(
@@ -44,7 +47,7 @@ def _assignment(
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
     if after is not None:
-        gained.setdefault(after.owner, []).append(_owned(after))
+        gained.setdefault(after.owner, []).append(_owned(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return
     entry = view.handoffs.get(change.name)
@@ -89,22 +92,29 @@ def _ended(
     yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)
     # A strict old owner was asked to release and may have: it is to go on.
     if assigned and owner == handoff.old_owner and handoff.strict and handoff.phase is Phase.READY:
-        gained.setdefault(owner, []).append(_owned(assigned.value))
+        gained.setdefault(owner, []).append(_owned(view, assigned.value))
 
 
 def snapshot(view: View, name: str) -> Iterator[Command]:
     """Everything a consumer has to know: its full assignment, even when empty, and what it is asked for.
 
-    A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
-    said of it may be under way, and it must not go on with what it has said it let go. Cost: one pass over
-    all assignments and hand-offs.
+    Cost: one pass over all assignments and hand-offs.
     """
-    leaving = {at for at, entry in view.handoffs.items()
-               if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY}
-    owned = [_owned(entry.value) for at, entry in sorted(view.assignments.items())
-             if entry.value.owner == name and at not in leaving]
-    yield Assignment(tuple(owned), full=True)
+    yield _full(view, name)
     for _, handoff in sorted(view.handoffs.items()):
         yield from (command for told, command in _asked(handoff) if told == name)
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
+
+
+def _full(view: View, name: str) -> Assignment:
+    """All that is a consumer's.
+
+    A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
+    said of it may be under way, and it must not go on with what it has said it let go.
+    """
+    leaving = {at for at, entry in view.handoffs.items()
+               if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY}
+    owned = [_owned(view, entry.value) for at, entry in sorted(view.assignments.items())
+             if entry.value.owner == name and at not in leaving]
+    return Assignment(tuple(owned), full=True)

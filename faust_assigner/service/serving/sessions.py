@@ -9,17 +9,17 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import ServiceRefused, StoreUnavailable, WrongCaller
+from faust_assigner.service.errors import ServiceRefused, WrongCaller
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Consumer, Ended, Status
-from faust_assigner.service.serving.acks import ATTEMPTS
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Put, Store, absent, unchanged
+from faust_assigner.service.store.base import KeyValue, Put, Store
+from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change, View, has_more, waits_in_vain
 
@@ -69,11 +69,11 @@ class Sessions:
 
     async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, str]:
         key, session = self._keys.consumer(consumer.name), f"{self._node_id}-{lease.lease_id:x}"
-        for _ in range(ATTEMPTS):
-            kv = await self._store.get(key)
+
+        async def registered(kv: KeyValue | None) -> Put:
             status, dismissed = Status.READY, False
-            if kv is not None:
-                before = codec.load_consumer(kv.value)
+            before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+            if before is not None:
                 if before.identity and before.identity != consumer.identity:
                     raise WrongCaller(f"{consumer.name} is registered by another identity")
                 # A drain is the process's last; it is not undone by a connection that broke. Only a process
@@ -86,11 +86,9 @@ class Sessions:
                 consumer, status=status, dismissed=dismissed, registered_at=self._clock.wall(),
                 session=session))
             await asyncio.sleep(0)
-            put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
-            result = await self._store.txn([absent(key) if kv is None else unchanged(kv)], [put])
-            if result.succeeded:
-                return result.revision, session
-        raise StoreUnavailable(f"{consumer.name} was registered {ATTEMPTS} times meanwhile")
+            return Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
+
+        return await rewritten(self._store, key, registered), session
 
     def _stream(self, name: str, session: str, lease: HeldLease) -> Stream:
         return Stream(

@@ -108,6 +108,7 @@ async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
             helper = await b.consumer(b.nodes[number % 2], f"x{number}")
             await eventually(lambda helper=helper: helper.owned)  # type: ignore[misc]
         await b.settles(2, 1, 1, 1, 1)
+        assert await admin.get("/g/epochs/base") is None, "nobody takes that for another past"
         await admin.close()
     await closed(b)
 
@@ -115,7 +116,8 @@ async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
 async def test_etcd_restored_to_an_older_revision_is_listed_anew(
     own_etcd: EtcdServer, tmp_path: Path,
 ) -> None:
-    """What came after the snapshot is lost, and nobody waits for revisions that were before."""
+    """What came after the snapshot is lost; nobody waits for revisions that were before, nor commits in vain
+    under an epoch that begins again."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         own_etcd.tool("snapshot", "save", str(tmp_path / "snapshot"))
@@ -123,6 +125,7 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
             await b.nodes[0].set_topic(f"lost{number}", 1)
         await b.consumer(b.nodes[0], "c")
         await b.settles(4, 3, 3)
+        told = {at: epoch for helper in b.helpers for at, epoch in helper.owned.items()}
         before = [node._mirror.revision for node in b.nodes]
         own_etcd.restore(tmp_path / "snapshot")
         await eventually(lambda: all(node._mirror.revision < was
@@ -131,6 +134,7 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
         await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
         await reconnecting(b)
         await b.settles(2, 2, 2)
+        assert all(epoch > told[at] for helper in b.helpers for at, epoch in helper.owned.items())
         admin = opener(own_etcd)
         await eventually_equal(b, admin)
         await admin.close()

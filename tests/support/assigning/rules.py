@@ -26,7 +26,7 @@ def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write])
         if leads and (guard is None or guard.field is not Field.MOD_REVISION):
             yield f"C3 the leader's key is compared: {write}"
         fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
-        if kind in ("assignments", "handoffs", "consumers", "assigner") and (
+        if kind in ("assignments", "handoffs", "consumers", "assigner", "epochs") and (
                 own is None or own.field not in fields):
             yield f"C3 the object's revision is compared: {write}"
 

@@ -1,0 +1,31 @@
+"""Read, decide, write if nobody was faster: how a key is changed by those who do not lead."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.store.base import KeyValue, Store, Write, absent, unchanged
+
+ATTEMPTS = 20
+
+#: What to write for a key as it is, or is not; ``None``: nothing.
+Decide = Callable[[KeyValue | None], Awaitable[Write | None]]
+
+
+async def rewritten(store: Store, key: str, decide: Decide) -> int:
+    """The revision of the write; where nothing was to be written, of what is there, 0 for nothing.
+
+    ``decide`` is asked again where the key changed meanwhile. Raises what it raises, and ``StoreUnavailable``
+    where that happens :data:`ATTEMPTS` times.
+    """
+    for _ in range(ATTEMPTS):
+        kv = await store.get(key)
+        write = await decide(kv)
+        if write is None:
+            return 0 if kv is None else kv.mod_revision
+        compare = absent(key) if kv is None else unchanged(kv)
+        result = await store.txn([compare], [write])
+        if result.succeeded:
+            return result.revision
+    raise StoreUnavailable(f"{key} changed {ATTEMPTS} times meanwhile")

@@ -1,0 +1,164 @@
+"""A store that was restored from a snapshot: epochs, which are revisions, go on above all that were told."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.commands import Assignment
+from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import Ended
+from faust_assigner.service.store.base import Batch, Put
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, Helper, LoopClock, eventually, virtually
+from tests.unit.service.stories import ALL
+
+
+class Restorable(MemoryStore):
+    """A store whose connections break when an earlier state of it is put in its place."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=LoopClock())
+        self._broken = asyncio.Event()
+
+    async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
+        """As the store's, until the connection breaks."""
+        broken, batches = self._broken, super().watch(prefix, start_revision)
+        while True:
+            steps = (asyncio.ensure_future(anext(batches)), asyncio.ensure_future(broken.wait()))
+            try:
+                await asyncio.wait(steps, return_when=asyncio.FIRST_COMPLETED)
+                if broken.is_set():
+                    raise StoreUnavailable("the connection broke")
+                batch = await steps[0]
+            finally:
+                for step in steps:
+                    step.cancel()
+                await asyncio.gather(*steps, return_exceptions=True)
+            yield batch
+
+    def saved(self) -> tuple[Any, ...]:
+        """A snapshot."""
+        return dict(self._keys), copy.deepcopy(self._leases), self.revision
+
+    async def restore(self, saved: tuple[Any, ...], upto: int) -> None:
+        """The snapshot takes the store's place; then somebody else writes up to that revision."""
+        self._keys, self._leases, self.revision = saved
+        self._log = []
+        while self.revision < upto:
+            await self.txn([], [Put("/others/x", b"")])
+        self._broken.set()
+        self._broken = asyncio.Event()
+
+
+@dataclass
+class Group:
+    """Two instances and their consumers, and the highest epoch that anybody was told of each partition."""
+
+    b: Bench
+    kept: Restorable
+    seen: dict[TopicPartition, int] = field(default_factory=dict)
+
+    async def lives(self, upto: int) -> None:
+        """A third consumer comes; then the store is restored to what it was before."""
+        nodes = [await self.b.node({"t": 6}), await self.b.node()]
+        for name, node in zip("ab", nodes, strict=True):
+            await self.b.consumer(node, name)
+        await self.b.settles(3, 3)
+        saved = self.kept.saved()
+        await self.b.consumer(nodes[0], "c")
+        await self.b.settles(2, 2, 2)
+        self.seen = {at: max(helper.owned.get(at, 0) for helper in self.b.helpers) for at in self.b.owners()}
+        before = self.kept.revision
+        for helper in self.b.helpers:
+            helper.told.clear()
+        await self.kept.restore(saved, before + upto)
+
+    async def comes_back(self) -> None:
+        """Whose registration was lost registers again; everybody works under epochs above all before."""
+        c: Helper = self.b.helpers[2]
+        await eventually(lambda: c.ended is Ended.LEASE_LOST)
+        await c.disconnect()
+        await c.connect()
+        c.ended = None
+        await self.b.settles(2, 2, 2)
+        assert {at: epoch for helper in self.b.helpers for at, epoch in helper.owned.items()
+                if epoch <= self.seen[at]} == {}
+
+    def low(self) -> list[tuple[str, TopicPartition, int]]:
+        """What somebody was told since, and a sink would refuse."""
+        return [(helper.name, owned.at, owned.epoch) for helper in self.b.helpers
+                for command in helper.told if isinstance(command, Assignment)
+                for owned in command.assigned if owned.epoch <= self.seen[owned.at]]
+
+
+@pytest.mark.parametrize("upto", [-1000, 0, 1, 50])
+@pytest.mark.parametrize("raises", [True, False])
+def test_epochs_rise_over_a_restored_snapshot(
+    raises: bool, upto: int, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many revisions there are by then; the naive service tells what every sink refuses."""
+
+    async def nothing(mirror: Mirror, seen: int) -> None:
+        pass
+
+    if not raises:
+        monkeypatch.setattr(Mirror, "_raise_epochs", nothing)
+
+    async def story() -> None:
+        kept = Restorable()
+        async with Bench(lambda: kept) as b:
+            group = Group(b, kept)
+            await group.lives(upto)
+            if raises:
+                await group.comes_back()
+            else:
+                await asyncio.sleep(5.0)
+            assert (group.low() == []) is raises
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_ordinary_life_raises_no_epochs() -> None:
+    """A listing that is older than the watch, or newer, is of the same past: nobody is interrupted."""
+
+    async def story() -> None:
+        kept = Restorable()
+        async with Bench(lambda: kept) as b:
+            nodes = [await b.node({"t": 6}, reconcile_s=0.05) for _ in range(2)]
+            for number in range(4):
+                await b.consumer(nodes[number % 2], f"c{number}")
+                await asyncio.sleep(0.3)
+            await b.settles(1, 1, 2, 2)
+            await nodes[0].drain("c0")
+            await b.settles(2, 2, 2)
+            assert await kept.get(ALL.epochs) is None
+        await kept.close()
+
+    virtually(story)
+
+
+def test_epochs_may_be_raised_by_hand() -> None:
+    """Where no instance is left that knows the old ones: everybody is told, and goes on under higher ones."""
+
+    async def story() -> None:
+        kept = Restorable()
+        async with Bench(lambda: kept) as b:
+            one = await b.consumer(await b.node({"t": 2}), "a")
+            await b.settles(2)
+            before = dict(one.owned)
+            await kept.txn([], [Put(ALL.epochs, codec.dump_base(5_000))])
+            await eventually(lambda: one.owned == {at: epoch + 5_000 for at, epoch in before.items()})
+            assert {said.epoch for said in await b.nodes[0].assignments()} == set(one.owned.values())
+        await kept.close()
+
+    virtually(story)
