@@ -25,6 +25,7 @@ T = TypeVar("T")
 #: What the readers below raise where a value is not theirs.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 MAX_PARTITIONS = 1_000_000
+MAX_OFFSET = 2**63 - 1  # Kafka's
 #: Of epochs, which go over the wire in 64 bits: there is room for as many revisions above it.
 MAX_BASE = 2**62
 #: etcd refuses a request of 1.5 MiB, with an error that looks as if another try might help.
@@ -147,15 +148,29 @@ def load_consumer(value: bytes) -> Consumer:
     capacity = float(d.get("capacity", 1.0))
     return Consumer(
         name=str(d["consumer_name"]), status=Status(d["status"]), registered_at=float(d["registered_at"]),
-        topics=tuple(map(str, d.get("topics", ()))), rack=d.get("rack"), identity=str(d.get("identity", "")),
+        topics=tuple(map(str, d.get("topics", ()))), rack=_rack(d), identity=str(d.get("identity", "")),
         capacity=capacity if 0 < capacity < math.inf else 1.0,
         capabilities=tuple(map(str, d.get("capabilities", ()))), session=str(d.get("session", "")),
         co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
-        holds={str(topic): tuple(map(int, numbers)) for topic, numbers in d.get("holds", {}).items()},
+        holds={str(topic): tuple(number for number in map(int, numbers) if number >= 0)
+               for topic, numbers in d.get("holds", {}).items()},
         weights={str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
                  for topic, (numbers, weights) in d.get("weights", {}).items()},
         dismissed=bool(d.get("dismissed", False)),
     )
+
+
+def _rack(document: Mapping[str, Any]) -> str | None:
+    return None if document.get("rack") is None else str(document["rack"])
+
+
+def _offset(document: Mapping[str, Any]) -> int | None:
+    if document.get("offset") is None:
+        return None
+    offset = int(document["offset"])
+    if not 0 <= offset <= MAX_OFFSET:
+        raise ValueError(f"an offset is 0 to {MAX_OFFSET}, got {offset}")
+    return offset
 
 
 def dump_assigned(assigned: Assigned) -> bytes:
@@ -168,9 +183,8 @@ def dump_assigned(assigned: Assigned) -> bytes:
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
     """Raises as :func:`load_consumer`."""
     d = _load(value)
-    offset = d.get("offset")
     return Assigned(TopicPartition(str(d["topic"]), int(d["partition"])), str(d["owner"]), mod_revision,
-                    None if offset is None else int(offset))
+                    _offset(d))
 
 
 def dump_handoff(handoff: Handoff) -> bytes:
@@ -186,11 +200,11 @@ def dump_handoff(handoff: Handoff) -> bytes:
 def load_handoff(value: bytes) -> Handoff:
     """Raises as :func:`load_consumer`."""
     d = _load(value)
-    offset, failed = d.get("offset"), d.get("failed")
+    failed = d.get("failed")
     return Handoff(
         TopicPartition(str(d["topic"]), int(d["partition"])), str(d["old_owner"]), str(d["new_owner"]),
         Phase(d["phase"]), float(d["started_at"]), strict=bool(d.get("strict", False)),
-        released=bool(d.get("released", False)), offset=None if offset is None else int(offset),
+        released=bool(d.get("released", False)), offset=_offset(d),
         failed=None if failed is None else str(failed), progress=float(d.get("progress", 0.0)),
     )
 

@@ -37,7 +37,10 @@ class Change:
 
 
 def _at(names: tuple[str, ...]) -> TopicPartition:
+    """Raises ``ValueError`` for another spelling of a number, too: a partition has one key."""
     topic, number = names
+    if number != str(int(number)) or not 0 <= int(number) < keys.MAX_PARTITIONS:
+        raise ValueError(f"no partition: {number}")
     return TopicPartition(topic, int(number))
 
 

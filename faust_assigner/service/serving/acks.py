@@ -21,11 +21,10 @@ from faust_assigner.service.handoff import (
     state_of,
     step,
 )
-from faust_assigner.service.keys import Keys
+from faust_assigner.service.keys import MAX_OFFSET, Keys
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 
-MAX_OFFSET = 2**63 - 1  # Kafka's
 #: Seconds between two reports of progress on one hand-off that are written down.
 PROGRESS_EVERY_S = 5.0
 

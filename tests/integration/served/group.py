@@ -15,10 +15,11 @@ from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.health import is_well
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
+from faust_assigner.service.store.base import Event
 from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.support.assigning import convergence
-from tests.support.assigning.history import faults, history
+from tests.support.assigning.history import Recorder, faults, history, recorded
 from tests.support.assigning.instances import (
     QUICK,
     Consumer,
@@ -60,6 +61,7 @@ class Group:
     running: list[Instance] = field(default_factory=list)
     taps: list[Tap] = field(default_factory=list)
     cables: list[Proxy] = field(default_factory=list)
+    _recorder: Recorder | None = None
 
     @property
     def targets(self) -> list[str]:
@@ -71,13 +73,24 @@ class Group:
         found = [*(one.process for one in self.running), self.etcd.process, *workers]
         return [*(process.pid for process in found if process is not None), *(tap.pid for tap in self.taps)]
 
+    @contextlib.asynccontextmanager
+    async def recorded(self) -> AsyncIterator[None]:
+        """For a story in which etcd forgets or dies: what it remembers is written down from now on."""
+        async with recorded(self.etcd.endpoint, self.flags[3]) as self._recorder:
+            yield
+
+    async def _history(self) -> list[Event]:
+        if self._recorder is not None:
+            return await self._recorder.so_far()
+        return await history(self.etcd.endpoint, self.flags[3])
+
     async def is_sound(self, target: str) -> None:
         """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
         said = await until_state(
             target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs)
         assert {one.owner for one in said.assignments} <= {one.consumer_name for one in said.consumers}
         keys = Keys(self.flags[3])
-        events = await history(self.etcd.endpoint, keys.prefix)
+        events = await self._history()
         assert faults(events, keys.prefix, strict=True) == []
         assert without_compares(self.taps, keys) == []
         # The lease has a third left at the fence: what was on its way by then, and what the machine held up.

@@ -24,13 +24,10 @@ from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.health import is_well
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
-from tests.integration.served.conftest import on
 from tests.integration.served.group import (
     CONVERGE_S,
     PARTITIONS,
-    STRICT,
     TTL_S,
-    Group,
     consumer,
     group,
     leader_of,
@@ -38,13 +35,10 @@ from tests.integration.served.group import (
     within,
     writing,
 )
-from tests.support.assigning.history import faults, history
 from tests.support.assigning.instances import (
-    QUICK,
     Consumer,
     calls_ended,
     consumers,
-    instances,
     settled,
     until,
     until_state,
@@ -126,74 +120,62 @@ async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
 
 async def test_etcd_killed_and_started_again(tmp_path: Path) -> None:
     """Consumers stop when their time is over and not later; when etcd is back the group is."""
-    with etcd_server() as etcd:
-        flags = on(etcd)
-        with instances(tmp_path, *QUICK, *flags, *STRICT, count=2) as running:
-            members = [Consumer([one.target for one in running], f"c{n}") for n in range(3)]
-            async with consumers(*members), writing(members):
+    with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
+        members = [consumer(g.targets, f"c{n}") for n in range(3)]
+        async with g.recorded(), consumers(*members), writing(members):
+            await settled(members, [11, 11, 10])
+            etcd.kill()
+            await asyncio.sleep(TTL_S * 2)
+            assert not any(one.client.may_work(p) for one in members for p in list(one.working))
+            etcd.start()
+            async with within(CONVERGE_S, "etcd started again", g.ids()):
                 await settled(members, [11, 11, 10])
-                etcd.kill()
-                await asyncio.sleep(TTL_S * 2)
-                assert not any(one.client.may_work(p) for one in members for p in list(one.working))
-                etcd.start()
-                started = Group(etcd, flags, running)
-                async with within(CONVERGE_S, "etcd started again", started.ids()):
-                    await settled(members, [11, 11, 10])
-                    await leader_of(running)
-                await keeps_the_rules(started)
-
-
-async def keeps_the_rules(g: Group) -> None:
-    """All is owned, nothing under way, and etcd's history keeps C1, C2 and C6."""
-    await until_state(g.targets[0], lambda said: len(said.assignments) == 32 and not said.handoffs)
-    assert faults(await history(g.etcd.endpoint, g.flags[3]), g.flags[3], strict=True) == []
-    await calls_ended()
+                await leader_of(g.running)
+            await g.is_sound(g.targets[0])
 
 
 async def test_etcd_compacted_under_the_watches(tmp_path: Path) -> None:
     """An instance that was stopped wakes behind a compaction, and lists anew."""
-    with etcd_server() as etcd:
-        flags = on(etcd)
-        with instances(tmp_path, *QUICK, *flags, *STRICT, count=2) as running:
-            leader = await leader_of(running)
-            other = next(one for one in running if one is not leader)
-            members = [Consumer(leader.target, f"c{n}") for n in range(4)]
-            async with consumers(*members[:2]), writing(members):
-                await settled(members[:2], [16, 16])
-                other.send(signal.SIGSTOP)
-                async with consumers(*members[2:]):
+    with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
+        leader = await leader_of(g.running)
+        other = next(one for one in g.running if one is not leader)
+        members = [consumer(leader.target, f"c{n}") for n in range(4)]
+        async with g.recorded(), consumers(*members[:2]), writing(members):
+            await settled(members[:2], [16, 16])
+            other.send(signal.SIGSTOP)
+            async with consumers(*members[2:]):
+                await settled(members, [8, 8, 8, 8])
+                await until_state(leader.target, lambda state: not state.handoffs)
+                await asyncio.to_thread(compact, etcd)
+                async with within(CONVERGE_S, "compacted", g.ids()):
+                    other.send(signal.SIGCONT)
+                    said = await until_state(other.target, lambda state: len(state.consumers) == 4)
+                    assert len(said.assignments) == 32
+                    await leader_of(g.running)
                     await settled(members, [8, 8, 8, 8])
-                    await until_state(leader.target, lambda state: not state.handoffs)
-                    await asyncio.to_thread(compact, etcd)
-                    async with within(CONVERGE_S, "compacted", Group(etcd, flags, running).ids()):
-                        other.send(signal.SIGCONT)
-                        said = await until_state(other.target, lambda state: len(state.consumers) == 4)
-                        assert len(said.assignments) == 32
-                        await leader_of(running)
-                        await settled(members, [8, 8, 8, 8])
-            await calls_ended()
+                await g.is_sound(other.target)
 
 
 async def test_etcd_over_its_quota(tmp_path: Path) -> None:
     """It takes no writes: nobody is let in, those who are work on; with room again everything goes on."""
-    with etcd_server(options=["--quota-backend-bytes", str(2 * 2**20)]) as etcd:
-        flags = on(etcd)
-        with instances(tmp_path, *QUICK, *flags, *STRICT) as (service,):
-            members = [Consumer(service.target, f"c{n}") for n in range(3)]
-            async with consumers(*members[:2]), writing(members):
-                await settled(members[:2], [16, 16])
-                await asyncio.to_thread(fill, etcd)
-                late = members[2].start()
-                await asyncio.sleep(2)
-                assert late.working == {}
-                assert [len(one.working) for one in members[:2]] == [16, 16]
-                assert all(one.client.may_work(p) for one in members[:2] for p in one.working)
-                await asyncio.to_thread(empty, etcd)
-                async with within(CONVERGE_S, "room made", Group(etcd, flags, [service]).ids()):
-                    await settled(members, [11, 11, 10])
-                    await until_state(service.target, lambda state: not state.handoffs)
-                await late.stop()
-            await calls_ended()
+    quota = ["--quota-backend-bytes", str(2 * 2**20)]
+    with etcd_server(options=quota) as etcd, group(tmp_path, etcd, 1) as g:
+        members = [consumer(g.targets, f"c{n}") for n in range(3)]
+        async with g.recorded(), consumers(*members[:2]), writing(members):
+            await settled(members[:2], [16, 16])
+            await asyncio.to_thread(fill, etcd)
+            late = members[2].start()
+            await asyncio.sleep(2)
+            assert late.working == {}
+            assert [len(one.working) for one in members[:2]] == [16, 16]
+            assert all(one.client.may_work(p) for one in members[:2] for p in one.working)
+            await asyncio.to_thread(empty, etcd)
+            async with within(CONVERGE_S, "room made", g.ids()):
+                await settled(members, [11, 11, 10])
+                await until_state(g.targets[0], lambda state: not state.handoffs)
+            await g.is_sound(g.targets[0])
+            await late.stop()
+        await calls_ended()
 
 
 def compact(etcd: EtcdServer) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import Compacted, StoreError
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.store.base import Event
+from faust_assigner.service.store.base import Event, Put
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 
 #: C1: what may follow a phase, as long as the handoff is the same.
@@ -17,20 +18,60 @@ FOLLOWS = {Phase.WARMING: {Phase.WARMING, Phase.READY}, Phase.READY: {Phase.READ
            Phase.COMPLETE: {Phase.COMPLETE}}
 
 
+class Recorder:
+    """Every change under a prefix since etcd began, also where etcd forgets it or dies meanwhile."""
+
+    def __init__(self, store: EtcdStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._seen = asyncio.Condition()
+        self._revision = 0
+        self._events: list[Event] = []
+
+    async def run(self) -> None:
+        """Watch for ever; raises ``Compacted`` where something was forgotten before it was seen."""
+        while True:
+            try:
+                watching = self._store.watch(self._prefix, self._revision + 1)
+                async with contextlib.aclosing(watching) as watch:  # type: ignore[type-var]
+                    async for batch in watch:
+                        async with self._seen:
+                            self._events += batch.events
+                            self._revision = batch.revision
+                            self._seen.notify_all()
+            except Compacted:
+                raise
+            except StoreError:
+                await asyncio.sleep(0.2)
+
+    async def so_far(self) -> list[Event]:
+        """All of them up to now; a mark of its own is the last."""
+        mark = await self._store.txn([], [Put(f"{self._prefix}marks/seen", b"")])
+        async with asyncio.timeout(30), self._seen:
+            await self._seen.wait_for(lambda: self._revision >= mark.revision)
+        return list(self._events)
+
+
+@contextlib.asynccontextmanager
+async def recorded(endpoint: str, prefix: str) -> AsyncIterator[Recorder]:
+    """From now on, and all that etcd remembers of before."""
+    store = EtcdStore(EtcdAccess(endpoints=(endpoint,)))
+    recorder = Recorder(store, prefix)
+    task = asyncio.create_task(recorder.run(), name="recorder")
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await store.close()
+        if not task.cancelled():
+            task.result()
+
+
 async def history(endpoint: str, prefix: str) -> list[Event]:
     """Every change under the prefix since etcd began; nothing may have been compacted."""
-    store = EtcdStore(EtcdAccess(endpoints=(endpoint,)))
-    events: list[Event] = []
-    try:
-        last = max(kv.mod_revision for kv in (await store.list(prefix)).items)
-        async with asyncio.timeout(30), contextlib.aclosing(store.watch(prefix, 1)) as watch:
-            async for batch in watch:
-                events += batch.events
-                if batch.revision >= last:
-                    break
-    finally:
-        await store.close()
-    return events
+    async with recorded(endpoint, prefix) as recorder:
+        return await recorder.so_far()
 
 
 def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> list[str]:

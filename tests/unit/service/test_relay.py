@@ -123,7 +123,7 @@ def test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go() -> No
 
 
 def test_raised_epochs_are_told_to_all_and_give_nobody_back_what_it_lets_go() -> None:
-    """Each is told its whole assignment anew; a strict old owner that was asked to release goes on releasing."""
+    """Each is told its whole assignment anew; a strict old owner that was asked to release is not."""
     view = given(replace(STRICT, phase=Phase.READY))
     epoch = view.dated(view.assignments[OTHER].value).epoch
     told = happens(view, (ALL.epochs, codec.dump_base(1_000)))

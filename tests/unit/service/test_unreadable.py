@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pytest
 
+from faust_assigner.service import keys as codec
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.records import Action, Consumer
+from faust_assigner.service.records import Action, Assigned, Consumer, OpenHandoff
+from faust_assigner.service.server.convert import messages_of, states
+from faust_assigner.service.serving.relay import snapshot
+from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.service.view import Entry
 from tests.support.assigning.consumers import Bench, virtually
-from tests.unit.service.stories import ALL, AT, put, store
+from tests.unit.service.stories import ALL, AT, put, store, view_of
 
+T = TypeVar("T")
 #: A later version's, another program's, and no document at all.
 GARBAGE = (b'{"consumer_name": "a", "topic": "t", "partition": 0, "phase": "Paused", "status": "Asleep"}',
            b"{}", b"\xff", b"[" * 100_000)
@@ -78,3 +85,35 @@ def test_a_topics_count_that_nobody_can_read_is_asked_for_anew(garbage: bytes) -
         await kept.close()
 
     virtually(story)
+
+
+def values(entries: Mapping[Any, Entry[T]]) -> list[T]:
+    """What a view has of one kind."""
+    return [entry.value for entry in entries.values()]
+
+
+@pytest.mark.parametrize(("key", "document"), [
+    (ALL.consumer("a"), {"consumer_name": "a", "status": "Ready", "registered_at": 1, "rack": 5}),
+    (ALL.consumer("a"), {"consumer_name": "a", "status": "Ready", "registered_at": 1, "holds": {"t": [-1]}}),
+    (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": -1}),
+    (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": 2**64}),
+    ("/g/assignments/t/-1", {"topic": "t", "partition": -1, "owner": "a"}),
+    ("/g/assignments/t/00", {"topic": "t", "partition": 0, "owner": "another name of the same partition"}),
+    ("/g/handoffs/t/-1", {"topic": "t", "partition": -1, "old_owner": "a", "new_owner": "b", "phase": "Ready",
+                          "started_at": 1}),
+    (ALL.epochs, {"base": 2**64}),
+])
+def test_what_does_not_fit_on_the_wire_stops_neither_streams_nor_screens(
+    key: str, document: dict[str, Any],
+) -> None:
+    """It is set aside, or told as far as it goes."""
+    owner = Assigned(AT, "a", offset=1)
+    view = view_of(Consumer(name="a"), topics={"t": 1})
+    for name, value in ((ALL.assignment(AT), codec.dump_assigned(owner)),
+                        (key, json.dumps(document).encode())):
+        view.apply(Event(name, 50, KeyValue(name, value, 50, 50)))
+    told = [message for command in snapshot(view, "a") for message in messages_of(command)]
+    assert told[0].assignment.snapshot
+    handoffs = [OpenHandoff(one, 1, 0.0) for one in values(view.handoffs)]
+    screens = list(states("", values(view.topics), values(view.consumers), values(view.assignments), handoffs))
+    assert {one.owner for one in screens[0].assignments} <= {"a"}
