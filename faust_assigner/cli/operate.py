@@ -19,15 +19,32 @@ if TYPE_CHECKING:
 #: What the names of all settings of the service begin with.
 ENVIRONMENT = "FAUST_ASSIGNER_"
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SHARED = (
-    click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT",
-                 envvar=f"{ENVIRONMENT}AT", show_envvar=True, help="The service."),
+
+
+def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
+    """gRPC would take a port beyond all ports for another one, and any word for a host's name."""
+    from faust_assigner.service.server.options import address
+
+    try:
+        address(said)
+    except ValueError:
+        raise click.BadParameter(f"must be HOST:PORT, got {said!r}") from None
+    return said
+
+
+#: How an instance is found, and its certificate checked.
+_CHANNEL = (
+    click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT", callback=_checked,
+                 envvar=f"{ENVIRONMENT}AT", show_envvar=True, help="An instance of the service."),
     click.option("--ca", type=_file, help="Who signs the service's certificate, PEM."),
     click.option("--cert", type=_file, help="The caller's certificate, PEM."),
     click.option("--key", type=_file, help="Its key, PEM."),
+    click.option("--server-name", default="", help="The name in the service's certificate, if not --at's."),
+)
+_SHARED = (
+    *_CHANNEL,
     click.option("--token", default="", envvar=f"{ENVIRONMENT}TOKEN", show_envvar=True,
                  help="The caller's token; better said in the environment."),
-    click.option("--server-name", default="", help="The name in the service's certificate, if not --at's."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -43,9 +60,17 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
             access = Access(ca=ca, cert=cert, key=key, token=token, server_name=server_name)
             asyncio.run(_with_operator(at, access, lambda operator: command(operator, **said)))
 
-    for option in reversed(_SHARED):
-        run = option(run)
-    return run
+    return _offered(_SHARED)(run)
+
+
+def _offered(options: Sequence[Callable[..., Any]]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """With these options, in this order."""
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 async def _with_operator(at: str, access: Any, work: Callable[[Operator], Awaitable[None]]) -> None:
@@ -124,7 +149,10 @@ async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
 @click.argument("consumer")
 @_shared
 async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
-    """Hand everything of CONSUMER over to the others; it is given nothing new."""
+    """Hand everything of CONSUMER over to the others; it is given nothing new.
+
+    Prints WAIT_FOR_DRAIN: its stream ends when all is handed over; or SHUTDOWN_NOW where nobody waits for it.
+    """
     has_some = await operator.drain(consumer)
     action = "WAIT_FOR_DRAIN" if has_some else "SHUTDOWN_NOW"
     click.echo(json.dumps({"consumer": consumer, "action": action}) if as_json else action)
@@ -144,14 +172,9 @@ async def plan(operator: Operator, dry_run: bool, without: tuple[str, ...], add:
 
 
 @click.command()
-@click.option("--at", default="127.0.0.1:50051", show_default=True, metavar="HOST:PORT",
-              envvar=f"{ENVIRONMENT}AT", show_envvar=True, help="The instance.")
 @click.option("--role", type=click.Choice(["serving", "leader", "process"]), default="serving",
               show_default=True, help="Whether it serves consumers, leads, or only runs.")
-@click.option("--ca", type=_file, help="Who signs the service's certificate, PEM.")
-@click.option("--cert", type=_file, help="The caller's certificate, PEM.")
-@click.option("--key", type=_file, help="Its key, PEM.")
-@click.option("--server-name", default="", help="The name in the service's certificate, if not --at's.")
+@_offered(_CHANNEL)
 def health(at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None,
            server_name: str) -> None:
     """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""

@@ -15,12 +15,12 @@ class _Serve(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The options."""
-        from faust_assigner.service.server.options import OPTIONS, flag, shown
+        from faust_assigner.service.server.options import OPTIONS, flag, metavar, shown
 
         found: list[click.Parameter] = [
             click.Option([flag(setting)], multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
                          is_flag=isinstance(setting.default, bool), default=None,
-                         metavar=None if isinstance(setting.default, bool) else setting.kind.words,
+                         metavar=None if isinstance(setting.default, bool) else metavar(setting),
                          help=f"{setting.meaning}  [{setting.name}; default: {shown(setting)}]")
             for setting in OPTIONS]
         return [*found, *super().get_params(ctx)]

@@ -45,6 +45,7 @@ class Mirror:
         self._reconcile_s = reconcile_s
         self._moved = asyncio.Event()
         self._times_restored = 0
+        self._is_over = False
         self._listening: asyncio.Task[None] | None = None
         self._comparing = asyncio.Lock()
 
@@ -137,10 +138,18 @@ class Mirror:
             for listener in tuple(self.listeners):
                 listener(changes)
 
+    def end(self) -> None:
+        """Nothing is heard any more: nobody waits for it."""
+        self._is_over = True
+        self._moved.set()
+
     async def reached(self, revision: int) -> None:
-        """Return once the copy is at least that new; StoreUnavailable where the store went back."""
+        """Return once the copy is at least that new; StoreUnavailable where that will not be: the store went
+        back, or this instance stops."""
         before = self._times_restored
         while self.revision < revision:
             await self._moved.wait()
+            if self._is_over:
+                raise StoreUnavailable("this instance is stopping")
             if self._times_restored != before:
                 raise StoreUnavailable("the store was restored: what was written just now may be lost")

@@ -152,6 +152,7 @@ class AssignerNode:
         for task in reversed(self._tasks):
             await ended(task)
         self._tasks.clear()
+        self._mirror.end()
         await self._election.resign()
 
     @property
@@ -315,6 +316,9 @@ class AssignerNode:
         for consumer in extra:
             checked_consumer(consumer.name)
             _check_claims(consumer)
+        for name in without:
+            if name not in self._mirror.view.consumers:
+                raise NotFound(f"no consumer {name}")
         gone = {*without, *(consumer.name for consumer in extra)}
         there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
         targets = self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name), self._clock.wall())

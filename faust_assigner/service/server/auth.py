@@ -36,7 +36,7 @@ class Caller:
     def administering(self) -> None:
         """Raises WrongCaller where the caller is no administrator."""
         if self.names is not None and not self.is_admin:
-            raise WrongCaller(f"{', '.join(sorted(self.names))} is no administrator")
+            raise WrongCaller(f"{', '.join(sorted(self.names))} is no administrator (--admins)")
 
 
 class Door(Protocol):
@@ -66,7 +66,7 @@ class TokenDoor:
         said = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
         scheme, _, token = str(said[0] if len(said) == 1 else "").partition(" ")
         if scheme.lower() != "bearer":
-            raise Unauthenticated("the call carries no token: authorization: Bearer TOKEN")
+            raise Unauthenticated("the call carries no token: say --token, or authorization: Bearer TOKEN")
         digest = hashlib.sha256(token.strip().encode()).digest()
         names = [name for name, known in self.digests.items() if hmac.compare_digest(known, digest)]
         if not names:

@@ -20,7 +20,8 @@ from faust_assigner.settings.schema import SWITCH, TEXT, Kind, Setting, number, 
 _DEFAULTS: Final = ServiceSettings()
 
 
-def _address(said: Any) -> tuple[str, int]:
+def address(said: Any) -> tuple[str, int]:
+    """``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError."""
     found = re.fullmatch(r"\[?([^\[\]]+?)\]?:(\d{1,5})", str(said))
     if found is None or int(found[2]) > 65_535:
         raise ValueError(said)
@@ -49,13 +50,17 @@ def _file(said: Any) -> Path:
     return path
 
 
-ADDRESS: Final = Kind("HOST:PORT", _address)
+ADDRESS: Final = Kind("HOST:PORT", address)
 LIST: Final = Kind("names with commas between", _list)
 TOPICS: Final = Kind("NAME=COUNT, each name once, with commas between", _topics)
 FILE: Final = Kind("a file that is there", _file)
 _SECONDS: Final = number("seconds above 0")
 _OR_ZERO: Final = number("0 or more seconds", least=0.0)
 _ONE: Final = whole("a whole number above 0", least=1)
+_REPLICAS: Final = whole("0 or more", least=0)
+#: How a value is named in a line of help, where its kind's words are too many.
+_SHORT: Final = {LIST: "NAME,...", TOPICS: "NAME=COUNT", FILE: "FILE", TEXT: "TEXT", _SECONDS: "SECONDS",
+                 _OR_ZERO: "SECONDS", _ONE: "COUNT", _REPLICAS: "COUNT"}
 
 
 def _setting(name: str, kind: Kind[Any], default: Any, unit: str, meaning: str,
@@ -90,7 +95,7 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
     _setting("MAX_HANDOFFS", _ONE, _DEFAULTS.max_handoffs, "", "handoffs at once, of the group"),
     _setting("MAX_HANDOFFS_PER_CONSUMER", _ONE, _DEFAULTS.max_handoffs_per_consumer, "",
              "handoffs at once, of one new owner"),
-    _setting("REPLICAS", whole("0 or more", least=0), _DEFAULTS.replicas, "",
+    _setting("REPLICAS", _REPLICAS, _DEFAULTS.replicas, "",
              "standbys of each partition, among consumers that keep replicas"),
     _setting("CHANNEL", _ONE, _DEFAULTS.channel, "",
              "commands that wait for a slow consumer; beyond it gets a fresh assignment instead"),
@@ -125,7 +130,14 @@ class Options:
 
     @classmethod
     def read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
-        """Arguments before the environment before the defaults. Raises ConfigError."""
+        """Arguments before the environment before the defaults. Raises ConfigError, in the flags' names."""
+        try:
+            return cls._read(arguments, environment)
+        except ConfigError as error:
+            raise ConfigError(_in_flags(str(error))) from None
+
+    @classmethod
+    def _read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
         said = {name: read(setting, argument=arguments.get(name), environment=environment)
                 for name, setting in BY_NAME.items()}
         for name in ("consumer", "leader"):
@@ -178,10 +190,25 @@ def flag(setting: Setting[Any]) -> str:
     return "--" + setting.name.removeprefix("FAUST_ASSIGNER_").lower().replace("_", "-")
 
 
+def metavar(setting: Setting[Any]) -> str:
+    """Its value's name in the help."""
+    return "URL,..." if setting.name.endswith("_ETCD") else _SHORT.get(setting.kind, setting.kind.words)
+
+
+def _in_flags(error: str) -> str:
+    """A setting that cannot be, as whoever typed it knows it."""
+    first, _, rest = error.partition(" ")
+    for name, setting in BY_NAME.items():
+        first = f"{flag(setting)} ({first})" if first == setting.name else first
+        first = flag(setting) if first in (name, f"{name}_s") else first
+        rest = rest.replace(f" {name}_s ", f" {flag(setting)} ")
+    return f"{first} {rest}"
+
+
 def shown(setting: Setting[Any]) -> str:
     """The default in words."""
     if setting.shown:
         return setting.shown
     if isinstance(setting.default, bool):
         return "1" if setting.default else "0"
-    return f"{setting.default:g}" if isinstance(setting.default, float) else str(setting.default or "")
+    return f"{setting.default:g}" if isinstance(setting.default, float) else str(setting.default)

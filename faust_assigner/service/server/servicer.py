@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from faust_assigner.service.commands import Assignment
-from faust_assigner.service.errors import MAX_CLAIMS, NotFound, ServiceRefused, StoreError, TooManyClaims
+from faust_assigner.service.errors import MAX_CLAIMS, ServiceRefused, StoreError, TooManyClaims
 from faust_assigner.service.faults import code_of
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -196,9 +196,5 @@ class ConsumerServicer:
         """Leave: at once, or after everything is handed over."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            try:
-                action = await self._node.deregister(request.consumer_name, identity=identity)
-            except NotFound:
-                return pb.DeregisterResponse(action=pb.SHUTDOWN_NOW)
-            return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))
-        raise AssertionError("aborted")
+            action = await self._node.deregister(request.consumer_name, identity=identity)
+        return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))

@@ -42,6 +42,7 @@ class Sessions:
         self._metrics = metrics
         self._node_id = node_id
         self._keeping: dict[Stream, asyncio.Task[None]] = {}
+        self._is_over = False
 
     async def register(self, consumer: Consumer) -> Stream:
         """Write the consumer's key under a lease of its own, see it in the mirror, and begin its stream.
@@ -65,6 +66,8 @@ class Sessions:
         self._metrics.streams(len(self.registry))
         self._check(self._mirror.view, consumer.name)
         self._relieve(self._mirror.view)
+        if self._is_over:
+            await self.stop()
         return stream
 
     async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, str]:
@@ -160,7 +163,8 @@ class Sessions:
         self._drop(stream)
 
     async def stop(self) -> None:
-        """End all streams; their registrations live on until their leases run out."""
+        """End all streams, and those to come; their registrations live on until their leases run out."""
+        self._is_over = True
         for stream in self.registry:
             self._end(stream, Ended.STOPPING)
         for stream in tuple(self._keeping):

@@ -93,10 +93,13 @@ class EtcdAccess:
         """Whether the connection is TLS."""
         return self.ca is not None or any(endpoint.startswith("https://") for endpoint in self.endpoints)
 
+    def address(self, number: int) -> str:
+        """``HOST:PORT`` of one of the endpoints, counted on from the last to the first."""
+        return self.endpoints[number % len(self.endpoints)].rpartition("://")[2]
+
     def channel(self, number: int) -> grpc.aio.Channel:
         """A channel to one of the endpoints."""
-        address = self.endpoints[number % len(self.endpoints)].partition("://")[2]
-        address = address or self.endpoints[number % len(self.endpoints)]
+        address = self.address(number)
         if not self.secure:
             return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
@@ -284,9 +287,10 @@ class EtcdStore:
 
     def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
         """etcd's answer as one of ours; the next endpoint follows where ``number`` did not answer."""
+        where = f"etcd at {self._access.address(number)}"
         if not isinstance(error, grpc.aio.AioRpcError):
             self._turn(number)
-            return StoreUnavailable(str(error) or "no answer in time")
+            return StoreUnavailable(f"{where}: {str(error) or 'no answer in time'}")
         code, details = error.code(), error.details() or ""
         if code is grpc.StatusCode.NOT_FOUND and "lease" in details:
             return LeaseLost(_lease_of(request))
@@ -296,10 +300,10 @@ class EtcdStore:
             return QuotaExceeded(details)
         if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED) or "token" in details:
             self._token = None
-            return StoreError(f"etcd refuses: {details}")
+            return StoreError(f"{where} refuses: {details}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             self._turn(number)
-        return StoreUnavailable(f"{code.name}: {details}")
+        return StoreUnavailable(f"{where}: {code.name}: {details}")
 
     def _turn(self, number: int) -> None:
         """The next endpoint from now on, unless another call has found that out already; calls under way end

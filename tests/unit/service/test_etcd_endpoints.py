@@ -23,6 +23,15 @@ def closed_ports(count: int) -> list[str]:
     return found
 
 
+async def test_an_error_says_which_etcd_it_was() -> None:
+    """Whoever reads it may have several, and a Kafka and the service besides."""
+    store = EtcdStore(EtcdAccess(endpoints=("127.0.0.1:1", "127.0.0.1:2"), deadline_s=1.0))
+    for number in (1, 2):
+        with pytest.raises(StoreUnavailable, match=f"etcd at 127.0.0.1:{number}: UNAVAILABLE"):
+            await store.get("/x")
+    await store.close()
+
+
 async def test_an_outage_opens_no_connection_after_the_other() -> None:
     """Each endpoint has one, however often it is tried."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))

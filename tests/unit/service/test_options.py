@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.options import OPTIONS, Options, flag
+from faust_assigner.service.server.options import BY_NAME, OPTIONS, Options, flag, shown
 from faust_assigner.service.server.page import renewed, table
 
 
@@ -34,17 +34,17 @@ def test_a_keepalive_follows_a_short_time_to_live() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"consumer_ttl": "10", "consumer_keepalive": "10"}, "consumer_keepalive_s .* 10"),
-    ({"leader_ttl": "6", "leader_keepalive": "7"}, "leader_keepalive_s .* 7"),
-    ({"bind": "50051"}, "FAUST_ASSIGNER_BIND must be HOST:PORT, got '50051'"),
+    ({"consumer_ttl": "10", "consumer_keepalive": "10"}, "--consumer-keepalive must .* --consumer-ttl .* 10"),
+    ({"leader_ttl": "6", "leader_keepalive": "7"}, "--leader-keepalive .* 7"),
+    ({"bind": "50051"}, r"--bind \(FAUST_ASSIGNER_BIND\) must be HOST:PORT, got '50051'"),
     ({"bind": "127.0.0.1:70000"}, "FAUST_ASSIGNER_BIND"),
-    ({"topic": "orders"}, "FAUST_ASSIGNER_TOPIC must be NAME=COUNT.*'orders'"),
+    ({"topic": "orders"}, "--topic .* must be NAME=COUNT.*'orders'"),
     ({"topic": "orders=0"}, "FAUST_ASSIGNER_TOPIC"),
     ({"topic": "orders=1,orders=2"}, "each name once"),
-    ({"prefix": "shop"}, "prefix"),
+    ({"prefix": "shop"}, "--prefix must"),
     ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
-    ({"tls_cert": "/nowhere.pem"}, "FAUST_ASSIGNER_TLS_CERT must be a file that is there"),
+    ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be a file that is there"),
     ({"bind": "0.0.0.0:50051"}, "0.0.0.0 is not loopback: give --tls-cert and --tls-key, or --insecure"),
 ]
 
@@ -74,13 +74,28 @@ def test_the_reference_page_is_the_tables() -> None:
 
 def test_every_option_has_its_flag() -> None:
     """The command's options are the table's."""
-    shown = CliRunner().invoke(main, ["serve", "--help"]).output
-    assert [setting.name for setting in OPTIONS if f"{flag(setting)} " not in shown] == []
+    said = CliRunner().invoke(main, ["serve", "--help"]).output
+    assert [setting.name for setting in OPTIONS if f"{flag(setting)} " not in said] == []
 
 
 def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
     """With exit code 2."""
     done = CliRunner().invoke(main, ["serve", "--leader-keepalive", "20"])
     assert done.exit_code == 2
-    assert done.output == ("faust-assigner: leader_keepalive_s must be above 0 and below two thirds of "
-                           "leader_ttl_s (15), got 20\n")
+    assert done.output == ("faust-assigner: --leader-keepalive must be above 0 and below two thirds of "
+                           "--leader-ttl (15), got 20\n")
+
+
+@pytest.mark.parametrize("at", ["nonsense", "127.0.0.1:99999", ":1", "host"])
+@pytest.mark.parametrize("command", ["consumers", "health"])
+def test_an_operators_address_that_cannot_be_is_refused_at_once(command: str, at: str) -> None:
+    """gRPC would take the port for another one, or look for a host of that name."""
+    done = CliRunner().invoke(main, [command, "--at", at])
+    assert done.exit_code == 2
+    assert f"must be HOST:PORT, got '{at}'" in done.output
+
+
+def test_no_default_is_shown_as_nothing() -> None:
+    """A zero is one."""
+    assert [flag(setting) for setting in OPTIONS if not shown(setting)] == []
+    assert shown(BY_NAME["replicas"]) == "0"

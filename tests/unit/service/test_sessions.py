@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.commands import Assignment
+from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.records import Action, Assigned, Consumer, Ended
-from faust_assigner.service.store.base import Batch, Delete
+from faust_assigner.service.store.base import Batch, Compare, Delete, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, AT, put, store
@@ -117,6 +121,39 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
             assert [move.new_owner for move in more] == ["c"]
             assert await node.plan() == ()
             assert b.owners() == before
+            with pytest.raises(NotFound, match="no consumer A"):
+                await node.plan(without=["A"])  # a slip of the keys is not a plan without moves
+        await kept.close()
+
+    virtually(story)
+
+
+class _SlowWrites(MemoryStore):
+    """Its transactions take a second."""
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        await asyncio.sleep(1.0)
+        return await super().txn(compares, writes)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.5, 1.0])
+def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None:
+    """Its stream would live on at an instance that tells nothing any more, and its registration with it."""
+
+    async def story() -> None:
+        kept = _SlowWrites(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            registering = asyncio.create_task(node.register(Consumer(name="a")))
+            await asyncio.sleep(delay)
+            stopping = asyncio.create_task(node.stop())
+            with contextlib.suppress(StoreUnavailable):  # the caller tries another instance
+                stream = await registering
+                await stopping
+                assert stream.ended is Ended.STOPPING
+            await stopping
+            await asyncio.sleep(3.0)
+            assert not kept._leases, "nobody renews it"
         await kept.close()
 
     virtually(story)
