@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.coordination.consumer_script import Scenario, played, scenarios
+from tests.support.named import is_test
 
 FOLDER = Path(__file__).with_name("consumer_groups")
 TESTS = FOLDER.parents[1]
@@ -47,20 +46,9 @@ def test_every_test_of_kafka_is_answered_once() -> None:
     assert {suite: sum(s == suite for s, _ in names) for suite in SUITES} == SUITES
 
 
-@functools.cache
-def defined(file: str) -> frozenset[str]:
-    """The names of a file below tests/."""
-    return frozenset(
-        node.name
-        for node in ast.walk(ast.parse((TESTS / file).read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-
-
 def exists(answer: str) -> bool:
     """Whether there is such a scenario (FILE: TITLE) or test (FILE::NAME)."""
-    file, _, name = answer.partition("::")
-    return answer in {f"{f}: {scenario.title}" for f, scenario in ALL} or bool(name and name in defined(file))
+    return answer in {f"{f}: {scenario.title}" for f, scenario in ALL} or is_test(f"tests/{answer}")
 
 
 def test_every_promise_of_groups_names_tests_that_exist() -> None:

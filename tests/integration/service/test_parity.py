@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from faust_assigner.service import keys as codec
 from faust_assigner.service.commands import Assignment, Release, Warm
 from faust_assigner.service.handoff import Phase, TopicPartition
-from faust_assigner.service.records import Action, Consumer, Ended
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.records import Action, Consumer, Ended, Leader
+from faust_assigner.service.store.base import Delete, Put
 from tests.integration.service.conftest import Stores, on_both, on_both_always
 from tests.support.assigning.consumers import Bench, eventually
 
@@ -109,17 +112,24 @@ async def test_without_topics_nothing_is_assigned(stores: Stores) -> None:
 
 @on_both
 async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: Stores) -> None:
-    """They registered with an instance that never led."""
+    """They registered with an instance that never leads, while nobody did: the next one gives to both."""
     async with bench(stores) as b:
-        first = await b.node(EVENTS, leader_ttl_s=4.0)
-        await b.consumer(first, "c0")
-        await b.settles(8)
-        await first.stop()
-        again = await b.node()
-        b.nodes.reverse()
-        await b.consumer(again, "c0")
-        await b.consumer(again, "c1")
+        kept = stores.open()
+        leads = Put(Keys(b.prefix).leader, codec.dump_leader(Leader("another", 1)))
+        await kept.txn([], [leads])
+        relay = await b.node(EVENTS, election_retry_s=1_000.0)
+        both = [await b.consumer(relay, f"c{i}") for i in range(2)]
+        await asyncio.sleep(1.0)
+        assert (await relay.assignments(), relay.leads) == ((), False)
+        for task in relay._tasks:
+            if task.get_name().endswith("election"):
+                task.cancel()
+        await kept.txn([], [Delete(leads.key)])
+        assert not b.owners()
+        late = await b.node()
         await b.settles(4, 4)
+        assert (relay.leads, late.leads) == (False, True)
+        assert not [command for helper in both for command in helper.of(Warm)]
 
 
 @on_both
@@ -169,19 +179,22 @@ async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Store
 
 @on_both
 async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_handoff(stores: Stores) -> None:
-    """Both in one plan."""
+    """Both in one plan: of nine, three were the dead one's, and a living one gives one away."""
     async with bench(stores) as b:
-        node = await b.node({"events": 9})
-        helpers = [await b.consumer(node, f"c{i}") for i in range(2)]
-        await b.settles(4, 5)
-        dead = helpers[0] if len(helpers[0].owned) == 4 else helpers[1]
+        node = await b.node({"events": 9}, debounce_s=1.0)
+        helpers = [await b.consumer(node, f"c{i}") for i in range(3)]
+        await b.settles(3, 3, 3)
+        dead, before = helpers[0], b.owners()
         lost = set(dead.owned)
-        await dead.disconnect()
-        dead.ended = Ended.CLOSED
-        new = await b.consumer(node, "c9", warm_s=0.1)
-        await b.settles(4, 5)
-        warmed = {warm.at for warm in new.of(Warm)}
-        assert not warmed & lost or len(new.owned) == 4
+        assert dead.stream is not None
+        await dead.stream.expire()
+        new = [await b.consumer(node, f"new{i}", warm_s=0.1) for i in range(2)]
+        await eventually(lambda: dead.ended is Ended.LEASE_LOST)
+        await b.settles(3, 2, 2, 2)
+        warmed = {warm.at for helper in b.helpers for warm in helper.of(Warm)}
+        assert lost <= {at for helper in new for at in helper.owned}
+        assert warmed == {at for at, owner in b.owners().items() if owner != before[at]} - lost
+        assert len(warmed) == 1
 
 
 @on_both
