@@ -65,7 +65,8 @@ class Mirror:
             except StoreError as error:
                 # It may be compacted, or restored: nothing new is taken before that is known.
                 logger.info("the watch broke: %s: listing again", error)
-                await self._relist()
+                while not await self._relist():
+                    await self._clock.sleep(RETRY_S)
             await self._clock.sleep(RETRY_S)
 
     async def _listen(self) -> None:
@@ -80,7 +81,8 @@ class Mirror:
             await self._clock.sleep(self._reconcile_s)
             await self._relist()
 
-    async def _relist(self) -> None:
+    async def _relist(self) -> bool:
+        """Compare with a listing; whether there was one."""
         async with self._comparing:  # one after the other: a store is found to be restored once
             asked = self.revision
             try:
@@ -94,6 +96,8 @@ class Mirror:
                 self._take(listing)
             except StoreError as error:
                 logger.info("listing failed: %s", error)
+                return False
+        return True
 
     def _heard(self) -> None:
         self.heard_at = self._clock.monotonic()
@@ -137,6 +141,16 @@ class Mirror:
         if changes:
             for listener in tuple(self.listeners):
                 listener(changes)
+
+    async def past(self, revision: int, known: int) -> None:
+        """Return once the copy has a write of that revision; ``known``: the copy's own before the write.
+
+        Raises as :meth:`reached`. Where the store went back the copy is of another past: who has registered
+        anew by that write is in it under the session of before.
+        """
+        if revision <= known and not await self._relist():
+            raise StoreUnavailable("the store was restored and is not read yet")
+        await self.reached(revision)
 
     def end(self) -> None:
         """Nothing is heard any more: nobody waits for it."""

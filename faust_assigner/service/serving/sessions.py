@@ -50,6 +50,7 @@ class Sessions:
         The stream begins only where the mirror is past the registration: whatever the consumer has said
         before, anywhere, is in what it is told first.
         """
+        known = self._mirror.revision
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
             revision, session = await self._write(consumer, lease)
@@ -58,7 +59,7 @@ class Sessions:
             raise
         # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
         # and a revoked lease would give away at once what it owns.
-        await self._mirror.reached(revision)
+        await self._mirror.past(revision, known)
         stream = self._stream(consumer.name, session, lease)
         self.registry.add(stream)  # one that was here before has ended when the mirror heard of this one
         loop = asyncio.get_running_loop()

@@ -49,14 +49,15 @@ class Restorable(MemoryStore):
         """A snapshot."""
         return dict(self._keys), copy.deepcopy(self._leases), self.revision
 
-    async def restore(self, saved: tuple[Any, ...], upto: int) -> None:
+    async def restore(self, saved: tuple[Any, ...], upto: int, *, breaks: bool = True) -> None:
         """The snapshot takes the store's place; then somebody else writes up to that revision."""
         self._keys, self._leases, self.revision = saved
         self._log = []
         while self.revision < upto:
             await self.txn([], [Put("/others/x", b"")])
-        self._broken.set()
-        self._broken = asyncio.Event()
+        if breaks:
+            self._broken.set()
+            self._broken = asyncio.Event()
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Group:
     kept: Restorable
     seen: dict[TopicPartition, int] = field(default_factory=dict)
 
-    async def lives(self, upto: int) -> None:
+    async def lives(self, upto: int, *, breaks: bool = True) -> None:
         """A third consumer comes; then the store is restored to what it was before."""
         nodes = [await self.b.node({"t": 6}), await self.b.node()]
         for name, node in zip("ab", nodes, strict=True):
@@ -80,7 +81,7 @@ class Group:
         before = self.kept.revision
         for helper in self.b.helpers:
             helper.told.clear()
-        await self.kept.restore(saved, before + upto)
+        await self.kept.restore(saved, before + upto, breaks=breaks)
 
     async def comes_back(self) -> None:
         """Whose registration was lost registers again; everybody works under epochs above all before."""
@@ -90,8 +91,12 @@ class Group:
         await c.connect()
         c.ended = None
         await self.b.settles(2, 2, 2)
-        assert {at: epoch for helper in self.b.helpers for at, epoch in helper.owned.items()
-                if epoch <= self.seen[at]} == {}
+        assert not self.refused()
+
+    def refused(self) -> list[TopicPartition]:
+        """What somebody works on under an epoch that a sink would refuse."""
+        return [at for helper in self.b.helpers for at, epoch in helper.owned.items()
+                if epoch <= self.seen[at]]
 
     def low(self) -> list[tuple[str, TopicPartition, int]]:
         """What somebody was told since, and a sink would refuse."""
@@ -123,6 +128,26 @@ def test_epochs_rise_over_a_restored_snapshot(
             else:
                 await asyncio.sleep(5.0)
             assert (group.low() == []) is raises
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("upto", [-1000, 0, 50])
+def test_who_registers_before_that_is_noticed_is_not_sent_away(upto: int) -> None:
+    """The instance's copy says that another process has its name: it is of the past that was lost."""
+
+    async def story() -> None:
+        kept = Restorable()
+        async with Bench(lambda: kept) as b:
+            group = Group(b, kept)
+            await group.lives(upto, breaks=False)
+            c = b.helpers[2]
+            await c.disconnect()
+            await c.connect()
+            c.ended = None
+            await eventually(lambda: b.loads() == [2, 2, 2] and not group.refused(), "above all before")
+            assert [helper.ended for helper in b.helpers] == [None] * 3
         await kept.close()
 
     virtually(story)
