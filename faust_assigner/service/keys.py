@@ -258,10 +258,14 @@ def load_until(value: bytes) -> float:
 
 
 def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
-    """Replicas to keep."""
-    return _dump({"partitions": [[at.topic, at.partition] for at in partitions]})
+    """Replicas to keep, by topic: there may be very many, and a value has its limit."""
+    found: dict[str, list[int]] = {}
+    for at in partitions:
+        found.setdefault(at.topic, []).append(at.partition)
+    return _dump({"partitions": found})
 
 
 def load_partitions(value: bytes) -> tuple[TopicPartition, ...]:
     """Raises as :func:`load_consumer`."""
-    return tuple(TopicPartition(str(t), int(p)) for t, p in _load(value)["partitions"])
+    return tuple(TopicPartition(topic, int(number))
+                 for topic, numbers in _load(value)["partitions"].items() for number in numbers)

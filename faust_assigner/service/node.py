@@ -157,7 +157,8 @@ class AssignerNode:
 
     @property
     def serving(self) -> bool:
-        """Started, and the store answered within two thirds of the leader's TTL: the health of a relay."""
+        """Started, and the store was heard of within the leader's TTL, or within the time of three listings
+        where that is longer: the health of a relay."""
         quiet_s = self._clock.monotonic() - self._mirror.heard_at
         return bool(self._tasks) and quiet_s < max(self.settings.leader_ttl_s, 3 * self.settings.reconcile_s)
 

@@ -5,9 +5,11 @@ The table of docs/reference/service.md is made from it, see ``page.py``.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +35,16 @@ def _list(said: Any) -> tuple[str, ...]:
     return tuple(word.strip() for word in words if word.strip())
 
 
+def _urls(said: Any) -> tuple[str, ...]:
+    found = _list(said)
+    for word in found:
+        scheme, slashes, rest = word.rpartition("://")
+        address(rest)
+        if slashes and scheme not in ("http", "https"):
+            raise ValueError(word)
+    return found
+
+
 def _topics(said: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for word in _list(said):
@@ -52,6 +64,7 @@ def _file(said: Any) -> Path:
 
 ADDRESS: Final = Kind("HOST:PORT", address)
 LIST: Final = Kind("names with commas between", _list)
+URLS: Final = Kind("URLs http(s)://HOST:PORT with commas between", _urls)
 TOPICS: Final = Kind("NAME=COUNT, each name once, with commas between", _topics)
 FILE: Final = Kind("a file that is there", _file)
 _SECONDS: Final = number("seconds above 0")
@@ -59,8 +72,8 @@ _OR_ZERO: Final = number("0 or more seconds", least=0.0)
 _ONE: Final = whole("a whole number above 0", least=1)
 _REPLICAS: Final = whole("0 or more", least=0)
 #: How a value is named in a line of help, where its kind's words are too many.
-_SHORT: Final = {LIST: "NAME,...", TOPICS: "NAME=COUNT", FILE: "FILE", TEXT: "TEXT", _SECONDS: "SECONDS",
-                 _OR_ZERO: "SECONDS", _ONE: "COUNT", _REPLICAS: "COUNT"}
+_SHORT: Final = {LIST: "NAME,...", URLS: "URL,...", TOPICS: "NAME=COUNT", FILE: "FILE", TEXT: "TEXT",
+                 _SECONDS: "SECONDS", _OR_ZERO: "SECONDS", _ONE: "COUNT", _REPLICAS: "COUNT"}
 
 
 def _setting(name: str, kind: Kind[Any], default: Any, unit: str, meaning: str,
@@ -70,7 +83,7 @@ def _setting(name: str, kind: Kind[Any], default: Any, unit: str, meaning: str,
 
 OPTIONS: Final[tuple[Setting[Any], ...]] = (
     _setting("BIND", ADDRESS, ("127.0.0.1", 50051), "", "where consumers connect", "127.0.0.1:50051"),
-    _setting("ETCD", LIST, (), "", "etcd's endpoints, `http://host:port`; the state is in memory without",
+    _setting("ETCD", URLS, (), "", "etcd's endpoints, `http://host:port`; the state is in memory without",
              "none"),
     _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "of all keys in etcd: one prefix, one group"),
     _setting("TOPIC", TOPICS, {}, "", "topics and their partition counts; may be repeated", "none"),
@@ -170,11 +183,33 @@ class Options:
             raise ConfigError(f"{said['bind'][0]} is not loopback: "
                               "give --tokens or --tls-client-ca, or --insecure")
 
+    def check_files(self) -> None:
+        """Raises ConfigError for what is no certificate, or not its key: gRPC would blame the address."""
+        said, context = self.said, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for role in ("tls", "etcd"):
+            if said[f"{role}_cert"] and said[f"{role}_key"]:
+                with _loaded(f"--{role}-cert and --{role}-key", "a certificate and its key"):
+                    # Without the empty password somebody would be asked for that of an encrypted key.
+                    context.load_cert_chain(said[f"{role}_cert"], said[f"{role}_key"], password="")
+        for name in ("tls_client_ca", "etcd_ca"):
+            if said[name]:
+                with _loaded(flag(BY_NAME[name]), "certificates"):
+                    context.load_verify_locations(said[name])
+
     def door(self) -> Door:
         """Who may come in. Raises ConfigError."""
         if self.said["tokens"]:
             return TokenDoor(read_tokens(self.said["tokens"]), self.said["admins"])
         return CertificateDoor(self.said["admins"]) if self.said["tls_client_ca"] else OpenDoor()
+
+
+@contextlib.contextmanager
+def _loaded(flags: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise ConfigError(f"{flags}: not {what} in PEM: {why}") from error
 
 
 def is_loopback(host: str) -> bool:
@@ -192,7 +227,7 @@ def flag(setting: Setting[Any]) -> str:
 
 def metavar(setting: Setting[Any]) -> str:
     """Its value's name in the help."""
-    return "URL,..." if setting.name.endswith("_ETCD") else _SHORT.get(setting.kind, setting.kind.words)
+    return _SHORT.get(setting.kind, setting.kind.words)
 
 
 def _in_flags(error: str) -> str:

@@ -23,6 +23,7 @@ from faust_assigner.service.store.memory import MemoryStore
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run one instance until a signal ends it. Raises ConfigError, OSError, StoreError before it listens."""
+    options.check_files()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asyncio.run(_serve(options, say))
 

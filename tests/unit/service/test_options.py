@@ -12,6 +12,7 @@ from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.server.options import BY_NAME, OPTIONS, Options, flag, shown
 from faust_assigner.service.server.page import renewed, table
+from tests.support.certificates import Authority
 
 
 def test_an_argument_goes_before_the_environment() -> None:
@@ -42,6 +43,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topic": "orders=0"}, "FAUST_ASSIGNER_TOPIC"),
     ({"topic": "orders=1,orders=2"}, "each name once"),
     ({"prefix": "shop"}, "--prefix must"),
+    ({"etcd": "ftp://etcd:2379"}, "--etcd .* must be URLs .* got 'ftp://etcd:2379'"),
+    ({"etcd": "http://etcd"}, "--etcd .* must be URLs"),
     ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
     ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be a file that is there"),
@@ -63,6 +66,24 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
     with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
         Options.read(said, {})
     assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == ("10.0.0.1", 1)
+
+
+def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
+    """gRPC would say that the address is taken, or that nobody answers."""
+    authority = Authority(tmp_path)
+    one, other, ca = authority.sign("one"), authority.sign("other"), str(authority.ca)
+    (tmp_path / "words").write_text("words")
+    words = str(tmp_path / "words")
+    good = {"tls_cert": str(one.cert), "tls_key": str(one.key), "tls_client_ca": ca, "etcd": "https://a:1",
+            "etcd_ca": ca, "etcd_cert": str(one.cert), "etcd_key": str(one.key)}
+    Options.read(good, {}).check_files()
+    for wrong, named in (({"tls_cert": words}, "--tls-cert and --tls-key"),
+                         ({"tls_key": str(other.key)}, "--tls-cert and --tls-key"),
+                         ({"tls_client_ca": words}, "--tls-client-ca"),
+                         ({"etcd_key": str(other.key)}, "--etcd-cert and --etcd-key"),
+                         ({"etcd_ca": words}, "--etcd-ca")):
+        with pytest.raises(ConfigError, match=f"{named}: "):
+            Options.read({**good, **wrong}, {}).check_files()
 
 
 def test_the_reference_page_is_the_tables() -> None:
