@@ -51,7 +51,7 @@ class Restorable(MemoryStore):
 
     async def restore(self, saved: tuple[Any, ...], upto: int, *, breaks: bool = True) -> None:
         """The snapshot takes the store's place; then somebody else writes up to that revision."""
-        self._keys, self._leases, self.revision = saved
+        self._keys, self._leases, self.revision = dict(saved[0]), copy.deepcopy(saved[1]), saved[2]
         self._log = []
         while self.revision < upto:
             await self.txn([], [Put("/others/x", b"")])
@@ -67,6 +67,7 @@ class Group:
     b: Bench
     kept: Restorable
     seen: dict[TopicPartition, int] = field(default_factory=dict)
+    saved: tuple[Any, ...] = ()
 
     async def lives(self, upto: int, *, breaks: bool = True) -> None:
         """A third consumer comes; then the store is restored to what it was before."""
@@ -74,14 +75,17 @@ class Group:
         for name, node in zip("ab", nodes, strict=True):
             await self.b.consumer(node, name)
         await self.b.settles(3, 3)
-        saved = self.kept.saved()
+        self.saved = self.kept.saved()
         await self.b.consumer(nodes[0], "c")
         await self.b.settles(2, 2, 2)
+        await self.goes_back(upto, breaks=breaks)
+
+    async def goes_back(self, upto: int, *, breaks: bool = True) -> None:
+        """To what it was before the third came; there are as many revisions again, and so many more."""
         self.seen = {at: max(helper.owned.get(at, 0) for helper in self.b.helpers) for at in self.b.owners()}
-        before = self.kept.revision
         for helper in self.b.helpers:
             helper.told.clear()
-        await self.kept.restore(saved, before + upto, breaks=breaks)
+        await self.kept.restore(self.saved, self.kept.revision + upto, breaks=breaks)
 
     async def comes_back(self) -> None:
         """Whose registration was lost registers again; everybody works under epochs above all before."""
@@ -167,6 +171,26 @@ def test_an_ordinary_life_raises_no_epochs() -> None:
             await nodes[0].drain("c0")
             await b.settles(2, 2, 2)
             assert await kept.get(ALL.epochs) is None
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("upto", [-1000, 50])
+def test_epochs_rise_over_the_same_snapshot_a_second_time(upto: int) -> None:
+    """It says nothing of how far they were raised then; two instances raise them once each time."""
+
+    async def story() -> None:
+        kept = Restorable()
+        async with Bench(lambda: kept) as b:
+            group = Group(b, kept)
+            await group.lives(upto)
+            await group.comes_back()
+            await group.goes_back(upto)
+            await group.comes_back()
+            base = await kept.get(ALL.epochs)
+            assert base is not None
+            assert (group.low(), base.version) == ([], 1)
         await kept.close()
 
     virtually(story)
