@@ -125,8 +125,9 @@ def consumer(targets: str | Sequence[str], name: str) -> Consumer:
 
 
 @contextlib.asynccontextmanager
-async def writing(members: Sequence[Consumer]) -> AsyncIterator[Sink]:
-    """All of them write to one sink, all the time; no two may be taken under one epoch."""
+async def writing(members: Sequence[Consumer], *, strict: bool = True) -> AsyncIterator[Sink]:
+    """All of them write to one sink, all the time; no two may be taken under one epoch, and in strict mode
+    nobody writes to a partition any more once its next owner has."""
     sink = Sink()
 
     async def write() -> None:
@@ -143,6 +144,7 @@ async def writing(members: Sequence[Consumer]) -> AsyncIterator[Sink]:
         await asyncio.gather(task, return_exceptions=True)
     assert sink.violations == []
     assert sink.taken > 100
+    assert sink.refused == 0 or not strict
 
 
 async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> Instance:

@@ -14,6 +14,7 @@ import pytest
 from faust_assigner.service.client import AbortWarm, Registration, Standbys, TopicPartition, Warm
 from faust_assigner.service.client.operator import Operator
 from faust_assigner.service.errors import NotFound, WrongPhase
+from tests.integration.served.group import writing
 from tests.support.assigning.instances import (
     QUICK,
     Consumer,
@@ -144,3 +145,17 @@ async def test_what_a_consumer_declares_of_itself_counts(tmp_path: Path) -> None
         pair = [Consumer(service.target, name, registration=Registration(weights=heavy)) for name in "ab"]
         async with consumers(*pair):
             await settled(pair, [5, 1])
+
+
+@pytest.mark.parametrize("strict", [True, False])
+async def test_in_strict_mode_nobody_writes_in_vain(tmp_path: Path, strict: bool) -> None:
+    """An old owner takes its time to let go: the next one waits for it; else the sink has to refuse."""
+    flags = ("--strict",) if strict else ()
+    with instances(tmp_path, *FOUR, *flags) as (service,):
+        members = [Consumer(service.target, name, release_s=0.5) for name in "ab"]
+        async with consumers(members[0]), writing(members, strict=False) as sink:
+            await settled(members[:1], [4])
+            async with consumers(members[1]):
+                await settled(members, [2, 2])
+                await until_state(service.target, lambda state: not state.handoffs)
+        assert (sink.refused == 0) is strict

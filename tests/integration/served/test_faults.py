@@ -183,7 +183,8 @@ async def test_etcd_restored_from_a_snapshot(tmp_path: Path) -> None:
     """Who came since comes again, and a sink that knows the epochs from before takes everybody's writes."""
     with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
         members = [consumer(g.targets, f"c{n}") for n in range(4)]
-        async with consumers(*members[:3]), writing(members) as sink:
+        # What was lost with the snapshot is told by nobody: a former owner works on until its time is over.
+        async with consumers(*members[:3]), writing(members, strict=False) as sink:
             await settled(members[:3], [11, 11, 10])
             await asyncio.to_thread(etcd.tool, "snapshot", "save", str(tmp_path / "snapshot"))
             async with consumers(members[3]):

@@ -102,8 +102,8 @@ def instances(folder: Path, *arguments: str, count: int = 1) -> Iterator[list[In
 class Sink:
     """Where everybody writes: it knows the highest epoch of each partition and refuses lower ones.
 
-    ``together`` counts writes that were taken while another consumer had one under way under the same or a
-    higher epoch: none may be in strict mode.
+    ``refused`` counts these: their writers worked on while the next owner did, which nobody does in strict
+    mode. ``violations`` are two writers under one epoch.
     """
 
     def __init__(self) -> None:
