@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         story="a memory takes a task from its living owner",
         file="faust_assigner/previous.py",
-        old="former=_best_places(np.where(owner == NOBODY, last, NOBODY), task, member, logs)",
-        new="former=_best_places(last, task, member, logs)",
+        old="    former = np.where(owner == NOBODY, last, NOBODY)\n",
+        new="    former = last\n",
         red=(f"{_PROMOTIONS}test_a_memory_is_no_claim",),
     ),
     Mutant(

@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         story="this round forgets what waits",
         file="faust_assigner/promotion.py",
-        old="np.where(waiting, previous.owner, target)\n",
-        new="target.copy()\n",
+        old="        now[waiting] = previous.owner[waiting]\n",
+        new="        pass\n",
         red=(_JOIN, f"{_BOUND}[3-join-6]"),
     ),
     Mutant(
