@@ -92,6 +92,7 @@ class Group:
         keys = Keys(self.flags[3])
         events = await self._history()
         assert faults(events, keys.prefix, strict=True) == []
+        assert [event for event in events if event.key == keys.epochs] == [], "nobody took it for restored"
         assert without_compares(self.taps, keys) == []
         # The lease has a third left at the fence: what was on its way by then, and what the machine held up.
         late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
