@@ -28,7 +28,8 @@ demo: $(VENV)/.base             ## real workers on the embedded broker, stock ag
 
 # Most live tests wait more than they compute, so two cores do well with three processes.
 WORKERS ?= 3
-PYTEST := $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
+# Bytecode is kept, whatever the environment says: else each process that a test starts compiles all it imports.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --dist loadgroup --no-loadscope-reorder --durations 10
 parts: $(VENV)/.dev
 	@$(RUN) -m tests.support.parts
 
