@@ -8,13 +8,18 @@ from collections.abc import Generator
 
 import pytest
 
+#: A server of tests lives for minutes: what Java's second compiler and parallel collectors cost on two cores
+#: is never paid back.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis's tables lie in one folder, whatever folder a process works in.
+    """Java compiles little, and Hypothesis's tables lie in one folder, whatever folder a process works in.
 
     kio imports Hypothesis where it is installed, which makes these tables where it finds none: a second of
     computing for every process that a test starts in a folder of its own.
     """
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(config.rootpath / ".hypothesis"))
 
 

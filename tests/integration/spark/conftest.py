@@ -10,7 +10,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from faust_assigner.pipeline.jars import connector_jars
-from faust_assigner.pipeline.session import LOG4J, spark_session
+from faust_assigner.pipeline.session import spark_session
 from tests.support import leaks
 
 
@@ -27,12 +27,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",
-            # Seconds of tests never pay back what compilers cost on two cores, Spark's of queries and
-            # Java's; the watch that is killed in test_stream keeps Spark's own settings.
+            # Seconds of tests never pay back what Spark's compiler of queries costs on two cores (Java's own:
+            # support/costs.py); the watch that is killed in test_stream keeps Spark's own settings.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.extraJavaOptions":
-                f"-Dlog4j2.configurationFile={LOG4J} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )
     # The way to the Java side grows when it is used: connections to it, and the threads that answer it.

@@ -34,10 +34,6 @@ from tests.integration.spark.test_history import assert_tables, read_report
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("no_pictures")]
 
 
-#: Java without its optimising compiler, which takes longer than this test; Spark's settings are a user's.
-QUICK_JAVA = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
-
 def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict[str, Any]]]:
     """One run of ``history --stream``; its report."""
     run(spark, HistoryOptions((str(ledger.folder),), str(out), stream=True))
@@ -192,7 +188,7 @@ def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Pa
     command = [sys.executable, "-c", WATCH, "history", "--ledger", str(ledger.folder), "--out", str(out),
                "--stream", "--every", "0.1", "--master", "local[1]"]
     with (tmp_path / "log").open("wb") as log:
-        watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=QUICK_JAVA)
+        watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.CHECKPOINT / "offsets" / "1")
     finally:
