@@ -43,7 +43,7 @@ class Fixup(FaustFixup):  # type: ignore[misc]
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
-        app.on_after_configured.connect(self._when_configured)
+        app.on_after_configured.connect(self._when_configured, weak=True)
 
     def enabled(self) -> bool:
         """Whether this app may be ours; its settings are not final when Faust asks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -38,6 +40,13 @@ def test_faust_finds_the_fixup_by_its_entry_point() -> None:
     """One app, one fixup, without a line in the app."""
     (entry,) = [e for e in entry_points(group="faust.fixups") if e.name == "faust_assigner"]
     assert entry.load() is Fixup
+
+
+def test_an_app_that_nobody_uses_any_more_is_freed() -> None:
+    """Faust's signals are those of all apps of a process, and keep for ever who is connected strongly."""
+    app = weakref.ref(app_of(OURS))
+    gc.collect()
+    assert app() is None
     assert sum(isinstance(f, Fixup) for f in faust.App("x").fixups) == 1
 
 
