@@ -26,7 +26,7 @@ class Load:
 
     bootstrap: str
     customers: int = 240
-    orders_per_s: int = 240
+    orders_per_s: int = 120
     seed: int = 1
     rates: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
