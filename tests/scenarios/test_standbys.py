@@ -89,7 +89,7 @@ def _as_names(answer: Plan) -> dict[str, object]:
 @pytest.mark.parametrize("racks", RACKS)
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize(("members", "tasks"), [
-    pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 1_000 else size for size in SIZES])
+    pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 200 else size for size in SIZES])
 def test_survivors_stay_within_the_bound(members: int, tasks: int, replicas: int, racks: str) -> None:
     """Fresh, after a join and after a leave: survivors within the bound, standbys out of their rack.
 

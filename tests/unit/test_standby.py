@@ -218,7 +218,8 @@ def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[
 @pytest.mark.parametrize("event", ["join", "leave"])
 @pytest.mark.parametrize("racks", RACKS)
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize(("members", "tasks"), SIZES)
+@pytest.mark.parametrize(("members", "tasks"), [
+    pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 10_000 else size for size in SIZES])
 def test_after_a_join_or_a_leave_the_bound_is_missed_by_one_at_most(
     members: int, tasks: int, replicas: int, racks: str, event: str
 ) -> None:

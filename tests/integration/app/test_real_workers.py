@@ -30,6 +30,7 @@ def test_a_killed_worker_is_replaced_warm_and_comes_back_to_its_files(tmp_path: 
         keep_every_promise(broker.bootstrap, tmp_path, "SIGKILL", "restart with files")
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 def test_leaving_loses_nothing_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class Log:
         return keys | {OFFSET_KEY: str(count - 1).encode()}
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
 def log(request: pytest.FixtureRequest) -> Log:
     """On our broker and on Kafka."""
     server = request.getfixturevalue("kafka" if request.param == "kafka" else "embedded_broker")

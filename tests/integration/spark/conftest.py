@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from faust_assigner.pipeline.jars import connector_jars
 from faust_assigner.pipeline.session import spark_session
 from tests.support import leaks
+from tests.support.pictures import no_pictures as no_pictures
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +49,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def _of_py4j(thread: threading.Thread) -> bool:
     runs = getattr(getattr(thread, "_target", None), "__self__", thread)
     return type(runs).__module__.startswith("py4j.")
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Histories without plots, where a test is about rows: drawing takes a second of each run."""
-    monkeypatch.setattr("faust_assigner.pipeline.history.plots.draw", lambda report: {})

@@ -89,7 +89,7 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
     assert told or replicas
 
 
-@pytest.mark.parametrize("members", SIZES)
+@pytest.mark.parametrize("members", [*SIZES[:-1], pytest.param(SIZES[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extra", [0, 1])
 def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> None:
     """Three waves: of each group as many stay, land warm and come home as any dealing allows."""

@@ -28,6 +28,7 @@ from tests.integration.spark.ledgers import (
     good,
     random_rows,
 )
+from tests.support.pictures import no_pictures as no_pictures
 from tests.support.waiting import wait_until
 
 TABLES = ("movement", "balance", "recovery", "skew")
@@ -127,6 +128,7 @@ def test_the_other_commands_need_no_pyspark_either(
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_only_days_that_changed_are_written_again(ledger: Ledger, tmp_path: Path) -> None:
     """A run without news touches no table; a new day is written alone; one that is gone goes alone."""
     out = tmp_path / "out"
@@ -152,6 +154,7 @@ def test_only_days_that_changed_are_written_again(ledger: Ledger, tmp_path: Path
     assert (out / "report.json").read_bytes() == told
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_after_a_crash_between_two_tables_all_are_written(ledger: Ledger, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands under the mark is of two runs: it is trusted no more."""
