@@ -20,7 +20,6 @@ from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.subscriptions import Topics
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -42,6 +41,7 @@ from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 from faust_assigner.coordinator.records import MemberState, Record
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
+from faust_assigner.coordinator.timers import Purpose
 
 
 class ConsumerGroup(Migration):

@@ -17,7 +17,6 @@ from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
 from faust_assigner.coordinator.consumer.subscriptions import Topics
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.events import TargetComputed
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
@@ -27,6 +26,7 @@ from faust_assigner.coordinator.records import (
     TargetAssignment,
     TargetEpoch,
 )
+from faust_assigner.coordinator.timers import Purpose
 
 ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
 
