@@ -12,8 +12,8 @@ class Alarms:
     """One alarm at most for each group.
 
     A broker that is slow finds frames in its sockets that came in time, and a member whose sign of life is
-    among them is not silent. Were that not looked at first, a rebalance of many members on a busy machine would
-    throw members out, who join again, which is the next rebalance.
+    among them is not silent. Were that not looked at first, a rebalance of many members on a busy machine
+    would throw members out, who join again, which is the next rebalance.
     """
 
     def __init__(self, clock: Callable[[], int], tick: Callable[[str], None]) -> None:

@@ -55,8 +55,7 @@ class Targets(GroupCore):
 
     def _fingerprint(self) -> int:
         self.topics.forget(self.book.regexes)  # a member may say another one in each heartbeat
-        names = self.topics.all_names(self.book.names, self.book.regexes)
-        return self.catalogue.fingerprint(names)
+        return self.catalogue.fingerprint(self.topics.existing(self.book.names.keys(), self.book.regexes))
 
     def _raise_epoch(self, why: str) -> None:
         """Something about members, subscriptions or topics has changed: a new target is due."""
