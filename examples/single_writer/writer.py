@@ -62,16 +62,15 @@ class Writer:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.options.bootstrap, transaction_timeout_ms=5_000,
             **({"transactional_id": f"{self.options.group}-writer"} if fenced else {}))
-        await producer.start()
         try:
-            await (self._write_fenced(producer) if fenced else self._write_checked(producer, share))
+            async with producer:
+                await (self._write_fenced(producer) if fenced else self._write_checked(producer, share))
         except (ProducerFenced, NotInGroup) as reason:
             print(f"{self.options.name}: fenced ({type(reason).__name__})", flush=True)
+            await producer.client.close()  # a fenced producer raises again as it stops, half way
             self.strategy.writing = False
             assert self.member is not None
             self.member.rejoin()
-        finally:
-            await producer.stop()
 
     async def _write_fenced(self, producer: Any) -> None:
         while True:

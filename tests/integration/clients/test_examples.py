@@ -48,6 +48,11 @@ class Processes:
         """Its lines so far."""
         return (self.folder / name).read_text()
 
+    def ended(self) -> dict[str, str]:
+        """Those that run no more, and their last words."""
+        gone = [name for name, process in self.running.items() if process.poll() is not None]
+        return {name: self.said(name)[-3_000:] for name in gone}
+
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Wait for it, or fail with all lines."""
         end = time.monotonic() + DEADLINE_S
@@ -119,26 +124,30 @@ def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
     for name in "abc":
         crowd.start(name)
     crowd.until("all are in the group", lambda: all("generation" in crowd.said(name) for name in "abc"))
-    crowd.until("one writes", lambda: any(crowd.said(n).rstrip().endswith("writes") for n in "abc"))
-    time.sleep(1)
-    (first,) = set(asyncio.run(records(bootstrap, topic))[-3:])
-    others = set("abc") - {first}
+    crowd.until("one writes", lambda: len(asyncio.run(records(bootstrap, topic))) > 2)
+    first = asyncio.run(records(bootstrap, topic))[-1]
     crowd.running[first].send_signal(signal.SIGSTOP)
-    crowd.until("another writes", lambda: any("writes" in crowd.said(name) for name in others))
-    time.sleep(1)
+    crowd.until("another writes", lambda: asyncio.run(records(bootstrap, topic))[-1] != first)
     before = asyncio.run(records(bootstrap, topic))
     crowd.running[first].send_signal(signal.SIGCONT)
     crowd.until("the old one notices", lambda: any(
         word in crowd.said(first) for word in ("fenced", "lost its place")))
-    time.sleep(1)
+    noticed = len(asyncio.run(records(bootstrap, topic)))
+    crowd.until("more is written", lambda: len(asyncio.run(records(bootstrap, topic))) > noticed + 2)
     after = asyncio.run(records(bootstrap, topic))[len(before):]
     assert first not in after
     assert len(set(after)) == 1
-    assert all(crowd.running[name].poll() is None for name in "abc")
+    assert not (ended := crowd.ended()), ended
 
 
+@pytest.mark.parametrize(
+    ("broker", "step"),
+    [("embedded", "write"), *(pytest.param("kafka", step, marks=pytest.mark.kafka)
+                              for step in ("begin", "write", "commit"))],
+    indirect=["broker"],
+)  # fmt: skip
 def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
-    broker: tuple[str, str], processes: Callable[..., Processes], tmp_path: Path
+    broker: tuple[str, str], step: str, processes: Callable[..., Processes], tmp_path: Path
 ) -> None:
     """The worst moment: it was just told that it is the writer, and has not written yet.
 
@@ -147,7 +156,7 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     bootstrap, fence = broker
     topic, ice = f"written-{uuid.uuid4().hex[:8]}", tmp_path / "ice"
     asyncio.run(create(bootstrap, topic))
-    crowd = processes("tests.support.frozen_writer", "--ice", str(ice), "--bootstrap", bootstrap,
+    crowd = processes("tests.support.frozen_writer", step, "--ice", str(ice), "--bootstrap", bootstrap,
                       "--topic", topic, "--fence", fence, "--group", topic, "--session", "6")
     for name in "ab":
         crowd.start(name)
@@ -166,7 +175,7 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     taken = asyncio.run(records(bootstrap, topic))
     assert first not in taken[taken.index(second):]
     assert late[taken.index(second):].count(first) == (1 if fence == "generation" else 0)
-    assert all(crowd.running[name].poll() is None for name in "ab")
+    assert not (ended := crowd.ended()), ended
 
 
 def test_tasks_are_shared_out_once_and_stay_where_they_run(
