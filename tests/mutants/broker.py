@@ -257,6 +257,10 @@ MUTANTS = (
         "        self.hear_first(lambda: self._heard(group_id))\n", "        self._heard(group_id)\n",
         ("tests/unit/broker/test_connection.py"
          "::test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first",)),
+    Mutant("a call that waits for what came is not put into every lane", _TURNS,
+        "        for lane in range(len(self._lanes)):\n            self.wait(mark, lane)\n",
+        "        for _ in self._lanes:\n            self.wait(mark, 0)\n",
+        ("tests/unit/broker/test_turns.py::test_what_came_by_now_is_served_before_the_call",)),
     Mutant("alarms of restored groups never ring", _ALARMS,
         "        for group_id, when in self._waiting.items():\n            self.set(group_id, when)\n",
         "",

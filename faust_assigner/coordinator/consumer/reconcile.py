@@ -67,12 +67,13 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
     for topic_id, number in missing:
         if not aim.taken(topic_id, number):
             free.setdefault(topic_id, []).append(number)
-    blocked = sum(map(len, free.values())) < len(missing)
+    granted = {topic_id: tuple(numbers) for topic_id, numbers in free.items()}
+    blocked = sum(map(len, granted.values())) < len(missing)
     return CurrentAssignment(
         aim.epoch,
         member.epoch,
         MemberState.UNRELEASED if blocked else MemberState.STABLE,
-        merge(kept, dated({t: tuple(numbers) for t, numbers in free.items()}, aim.epoch)),
+        merge(kept, dated(granted, aim.epoch)),
         {},
     )
 
