@@ -80,17 +80,19 @@ class Topics:
 
     def all_names(self, names: Iterable[str], regexes: Collection[str]) -> frozenset[str]:
         """Every name that is subscribed to, existing or not; cost O(names + regexes + distinct answers)."""
-        return frozenset(names).union(*self._answers(regexes))
+        return frozenset(names).union(*{id(found): found for found in map(self.matching, regexes)}.values())
 
     def existing(self, names: Set[str], regexes: Collection[str]) -> frozenset[str]:
-        """Every topic that is subscribed to; cost as above, without the names that are no topics."""
-        return frozenset(self.catalogue.existing(names)).union(*self._answers(regexes))
+        """Every topic that these subscribe to, which are all there are; what others asked for is forgotten.
 
-    def _answers(self, regexes: Collection[str]) -> Collection[frozenset[str]]:
-        return {id(found): found for found in map(self.matching, regexes)}.values()
+        A member may say another expression in each heartbeat. Cost O(expressions that came or went).
+        """
+        self._forget(regexes)
+        for regex in set(regexes).difference(self._matches):
+            self.matching(regex)
+        return frozenset(self.catalogue.existing(names)).union(*self._distinct)
 
-    def forget(self, regexes: Collection[str]) -> None:
-        """Drop what nobody asks for any more."""
+    def _forget(self, regexes: Collection[str]) -> None:
         for regex in self._matches.keys() - set(regexes):
             found = self._matches.pop(regex)
             self._uses[found] -= 1

@@ -54,7 +54,6 @@ class Targets(GroupCore):
     # -- the group epoch -------------------------------------------------------------------------
 
     def _fingerprint(self) -> int:
-        self.topics.forget(self.book.regexes)  # a member may say another one in each heartbeat
         return self.catalogue.fingerprint(self.topics.existing(self.book.names.keys(), self.book.regexes))
 
     def _raise_epoch(self, why: str) -> None:

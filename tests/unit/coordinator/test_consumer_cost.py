@@ -54,6 +54,16 @@ def joins(members: int) -> Callable[[], object]:
     return lambda: bench.group.step(event, bench.now)
 
 
+def joins_by_its_own_words(members: int) -> Callable[[], object]:
+    """One more, with a regular expression of its own as all the others."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=600_000), a=4)
+    for number in range(members):
+        bench.join(f"m{number}", subscribed_topic_regex=f"a|b{number}")
+    fields = {"subscribed_topic_regex": "a|c", "rebalance_timeout_ms": 60_000, "owned": {}}
+    event = ConsumerGroupHeartbeat(0, "new", 0, **fields)  # type: ignore[arg-type]
+    return lambda: bench.group.step(event, bench.now)
+
+
 def beats(members: int) -> Callable[[], object]:
     """One that has nothing new to say."""
     bench = settled(members)
@@ -67,7 +77,10 @@ def asks_when(members: int) -> Callable[[], object]:
     return lambda: bench.group.next_deadline_ms
 
 
-@pytest.mark.parametrize("heartbeat_of", [says_other_names, claims_what_it_has_not, joins, beats, asks_when])
+@pytest.mark.parametrize(
+    "heartbeat_of",
+    [says_other_names, claims_what_it_has_not, joins, joins_by_its_own_words, beats, asks_when],
+)
 def test_a_heartbeat_costs_the_same_for_twenty_times_the_list_or_the_members(
     heartbeat_of: Callable[[int], Callable[[], object]],
 ) -> None:

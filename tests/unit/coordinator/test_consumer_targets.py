@@ -80,9 +80,9 @@ def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
     assert len({id(ids) for ids in read}) == 1
     assert len(read[0]) == 50
     assert meaning.all_names(["other"], regexes) == {"other", *(f"t{n}" for n in range(50))}
-    meaning.forget(regexes[:1])
+    assert len(meaning.existing(set(), regexes[:1])) == 50
     assert meaning.read_by(MemberMetadata(topic_regex=regexes[0])) is read[0]
-    meaning.forget([])
+    assert meaning.existing({"t1", "other"}, []) == {"t1"}
     assert meaning.all_names(["other"], []) == {"other"}
 
 
