@@ -3,8 +3,9 @@
 The group elects the writer: who writes goes on writing, else the first by member id. Being elected is not
 enough to be alone: a process that was frozen does not know yet that another took over. So the writer holds
 a transactional id that all share; whoever begins with it fences the one before (``--fence transactions``).
-On a broker without transactions it asks the coordinator before each record (``--fence generation``); one
-that freezes between the answer and the write still gets that one record through.
+On a broker without transactions it asks the coordinator before each record (``--fence generation``), and
+says in each record in which generation it was elected: one that freezes between the answer and the write
+still gets that one record into the topic, and who reads with ``reader.Turns`` does not take it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced
 
+from examples.single_writer.reader import GENERATION
 from faust_assigner.clients import GroupMember, NotInGroup, Share
 
 WRITES, WAITS = b"writes", b"waits"
@@ -60,16 +62,15 @@ class Writer:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.options.bootstrap, transaction_timeout_ms=5_000,
             **({"transactional_id": f"{self.options.group}-writer"} if fenced else {}))
-        await producer.start()
         try:
-            await (self._write_fenced(producer) if fenced else self._write_checked(producer))
+            async with producer:
+                await (self._write_fenced(producer) if fenced else self._write_checked(producer, share))
         except (ProducerFenced, NotInGroup) as reason:
             print(f"{self.options.name}: fenced ({type(reason).__name__})", flush=True)
+            await producer.client.close()  # a fenced producer raises again as it stops, half way
             self.strategy.writing = False
             assert self.member is not None
             self.member.rejoin()
-        finally:
-            await producer.stop()
 
     async def _write_fenced(self, producer: Any) -> None:
         while True:
@@ -77,11 +78,12 @@ class Writer:
                 await producer.send_and_wait(self.options.topic, self.options.name.encode())
             await asyncio.sleep(self.options.pause)
 
-    async def _write_checked(self, producer: Any) -> None:
+    async def _write_checked(self, producer: Any, share: Share) -> None:
         assert self.member is not None
+        headers = [(GENERATION, str(share.generation).encode())]
         while True:
             await self.member.check()
-            await producer.send_and_wait(self.options.topic, self.options.name.encode())
+            await producer.send_and_wait(self.options.topic, self.options.name.encode(), headers=headers)
             await asyncio.sleep(self.options.pause)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
+from faust_assigner.broker.groups.alarms import Alarms
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.told_topics import ToldTopics
 from faust_assigner.broker.pace import Line, Pace
@@ -76,9 +77,8 @@ class Node:
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
         self._cached_bytes = 0
-        self._alarms: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self.alarms = Alarms(self.clock, lambda group_id: self.groups.tick(group_id))
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting_alarms: dict[str, int] = {}
         self._chores: list[asyncio.Task[None]] = []
         self._next_producer_id, self._producer_ids_end = 0, 0
         self._reclaiming: asyncio.Future[None] | None = None
@@ -103,7 +103,7 @@ class Node:
             _group_limits(settings),
             self.clock,
             max_record_bytes=settings.message_max_bytes,
-            alarm=self._set_alarm,
+            alarm=self.alarms.set,
             counters=self.counters,
             consumer_limits=self.consumer_limits,
             catalogue=self._told.now,
@@ -134,8 +134,7 @@ class Node:
             self._reading.submit(together.wait)
         self._crunching.submit(int)
         self._assigning.submit(int)
-        for group_id, when in self._waiting_alarms.items():
-            self._set_alarm(group_id, when)
+        self.alarms.start(loop)
         s = self.settings
         self._chores = [
             loop.create_task(self._repeat(s.log_retention_check_interval_ms, self._retain)),
@@ -209,33 +208,6 @@ class Node:
         """Run disk reads, unpacking and checksums in one of a few threads."""
         return asyncio.get_running_loop().run_in_executor(self._reading, work)
 
-    def _set_alarm(self, group_id: str, when: int) -> None:
-        if self._loop is None:
-            self._waiting_alarms[group_id] = when
-            return
-        armed = self._alarms.get(group_id)
-        if armed is not None:
-            if armed[0] <= when:
-                return  # it rings early, finds nothing due and is set anew
-            armed[1].cancel()
-        delay = max(when - self.clock(), 0) / 1000
-        self._alarms[group_id] = (when, self._loop.call_later(delay, self._ring, group_id))
-
-    def ring_until(self, now_ms: int, set_clock: Callable[[int], None]) -> None:
-        """Ring what is due up to a time, each alarm at its own: for clocks that do not run by themselves."""
-        while self._alarms:
-            when, group_id = min((when, group_id) for group_id, (when, _) in self._alarms.items())
-            if when > now_ms:
-                break
-            set_clock(when)
-            self._alarms[group_id][1].cancel()
-            self._ring(group_id)
-        set_clock(now_ms)
-
-    def _ring(self, group_id: str) -> None:
-        self._alarms.pop(group_id, None)
-        self.groups.tick(group_id)
-
     async def _repeat(self, interval_ms: int, chore: Callable[[], Iterator[int]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
@@ -278,8 +250,7 @@ class Node:
         """Stop timers and chores, release the store."""
         for chore in self._chores:
             chore.cancel()
-        for _, handle in self._alarms.values():
-            handle.cancel()
+        self.alarms.close()
         self._loop = None
         if self._telling is not None:
             self._telling.cancel()

@@ -27,6 +27,7 @@ class BrokerServer:
         self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
         self.turns = Turns()
+        node.alarms.hear_first = lambda call: self.turns.after_what_came(call)
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 

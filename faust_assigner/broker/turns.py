@@ -4,6 +4,9 @@ A connection with a whole frame waits in the lane of that frame's kind. Each tur
 lane for at most a slice of time, one frame per connection, first come first served; then new bytes are read.
 So the first question of a new client waits for a few slices however many members beat, and beats go on
 however many records are produced.
+
+Where the machine is slow, frames wait here that came in time: who judges their senders by the clock asks for
+``after_what_came`` first.
 """
 
 from __future__ import annotations
@@ -39,6 +42,19 @@ class Waiting(Protocol):
         """Serve it; where more have come, wait for a turn again."""
 
 
+class _Mark:
+    """A place in a lane: what stands before it is served before it is."""
+
+    def __init__(self, lanes: int, done: Callable[[], None]) -> None:
+        self._lanes, self._done = lanes, done
+
+    def serve_one(self) -> None:
+        """One lane more has come this far."""
+        self._lanes -= 1
+        if not self._lanes:
+            self._done()
+
+
 class Turns:
     """Connections that wait, by lane. Each waits in one lane at a time."""
 
@@ -51,6 +67,20 @@ class Turns:
         """Serve the connection when its lane has come to it. Cost O(1)."""
         self._lanes[lane].append(connection)
         self._come_back()
+
+    def after_what_came(self, call: Callable[[], None]) -> None:
+        """Call once every connection is served that has a whole frame here by now, or in its socket.
+
+        One frame of each: bounded by the connections, whatever they send. Cost O(1).
+        """
+        # Bytes that are in sockets now are read in the next turn of the loop, before the second of these.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._mark, call)
+
+    def _mark(self, call: Callable[[], None]) -> None:
+        mark = _Mark(len(self._lanes), call)
+        for lane in range(len(self._lanes)):
+            self.wait(mark, lane)
 
     def _come_back(self) -> None:
         if not self._is_due:

@@ -92,6 +92,8 @@ class Shape:
     minimum: int
     fixed: bool
     skip: Skip
+    #: The same for many in a row, where one call for each would cost more than the rest.
+    skip_many: Callable[[Walk, int, int], int] | None = None
 
 
 def _fixed(size: int) -> Shape:
@@ -136,7 +138,19 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
             raise MalformedFrame(f"a value claims {length} bytes, {len(walk.data) - position} are left")
         return end
 
-    return Shape(1 if compact else width, False, skip)
+    def skip_short(walk: Walk, position: int, count: int) -> int:
+        """Values whose length is one byte are most of a list of names."""
+        data, size = walk.data, len(walk.data)
+        for _ in range(count):
+            if position < size and 0 < (length := data[position]) < 0x80:
+                position += length
+            else:
+                position = skip(walk, position)
+        if position > size:
+            raise MalformedFrame(f"a value ends {position - size} bytes behind the frame")
+        return position
+
+    return Shape(1 if compact else width, False, skip, skip_short if compact else None)
 
 
 def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape:
@@ -158,6 +172,8 @@ def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape
         walk.count(count, item.minimum, position)
         if item.fixed:
             return position + count * item.minimum
+        if item.skip_many is not None:
+            return item.skip_many(walk, position, count)
         for _ in range(count):
             position = item.skip(walk, position)
         return position

@@ -38,6 +38,7 @@ from faust_assigner.coordinator.events import (
 from faust_assigner.coordinator.members import Member
 from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
+from faust_assigner.coordinator.timers import Purpose
 
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
 
@@ -58,7 +59,8 @@ def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
 class ClassicGroup(ClassicChange):
     """One group. Feed it events, carry out its effects in order, send ``Tick`` at ``next_deadline_ms``.
 
-    Cost: O(members) per join or sync, O(1) per heartbeat. Never raises on what a client sends.
+    Cost: O(1) per heartbeat, O(log members) per join or follower's sync; O(members) where a phase ends, a
+    static member is replaced, or the leader assigns. Never raises on what a client sends.
     """
 
     def step(self, event: Event, now_ms: int) -> tuple[fx.Effect, ...]:
@@ -107,8 +109,8 @@ class ClassicGroup(ClassicChange):
     def _is_compatible(self, event: JoinGroup) -> bool:
         if not len(self.roster):
             return True
-        common = self.roster.common_protocols()
-        return event.protocol_type == self.protocol_type and any(p.name in common for p in event.protocols)
+        fits = any(self.roster.is_common(p.name) for p in event.protocols)
+        return event.protocol_type == self.protocol_type and fits
 
     def _join_newcomer(self, event: JoinGroup) -> None:
         if event.instance_id is not None and event.instance_id in self.roster.instances:
@@ -118,14 +120,16 @@ class ClassicGroup(ClassicChange):
         elif len(self.roster.pending) >= self.limits.max_pending:
             self._refuse_join(event, Code.GROUP_MAX_SIZE_REACHED)
         else:
-            self.roster.pending[event.new_member_id] = self._now + event.session_timeout_ms
+            self.roster.pending.add(event.new_member_id)
+            self.timers.set(Purpose.PENDING, event.new_member_id, self._now + event.session_timeout_ms)
             self._refuse_join(event, Code.MEMBER_ID_REQUIRED, event.new_member_id)
 
     def _admit(self, event: JoinGroup, member_id: str) -> None:
         member = Member.joining(event, member_id)
         # A newcomer cannot send heartbeats yet, and its socket is not read while the join is parked:
         # the generous timeout stops abandoned joins from piling up.
-        member.session_deadline_ms = self._now + NEW_MEMBER_JOIN_TIMEOUT_MS
+        self.timers.set(Purpose.SESSION, member_id, self._now + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.timers.drop(Purpose.PENDING, member_id)
         member.join_tokens = (event.token,)
         if not len(self.roster):
             self.protocol_type = event.protocol_type
@@ -152,6 +156,7 @@ class ClassicGroup(ClassicChange):
 
     def _put(self, old: Member, new: Member) -> None:
         self.roster.put(old.member_id, new)
+        self.timers.rename(Purpose.SESSION, old.member_id, new.member_id)
         if old.member_id in self._unsynced:
             self._unsynced = self._unsynced - {old.member_id} | {new.member_id}
 
@@ -160,7 +165,7 @@ class ClassicGroup(ClassicChange):
     ) -> None:
         if event.token not in member.join_tokens:
             return  # a rebalance that began meanwhile has answered, or will
-        member.join_tokens = ()
+        self.roster.park(member, ())
         if error is not Code.NONE:
             self._put(member, before)
             self._refuse_join(event, error)
@@ -202,12 +207,12 @@ class ClassicGroup(ClassicChange):
         self._out.append(replace(reply, token=event.token))
 
     def _update(self, member: Member, event: JoinGroup) -> None:
-        member.protocols = event.protocols
+        self.roster.offer(member, event.protocols)
         member.session_timeout_ms = event.session_timeout_ms
         member.rebalance_timeout_ms = event.rebalance_timeout_ms
         member.client_id, member.client_host = event.client_id, event.client_host
         tokens = (*member.join_tokens, event.token)
-        member.join_tokens = tokens[-PARKED_DUPLICATES:]
+        self.roster.park(member, tokens[-PARKED_DUPLICATES:])
         for token in tokens[:-PARKED_DUPLICATES]:
             self._out.append(fx.JoinReply(token, Code.REBALANCE_IN_PROGRESS, member.member_id))
 
@@ -321,7 +326,9 @@ class ClassicGroup(ClassicChange):
             if member_id and member_id != current:
                 return Code.FENCED_INSTANCE_ID
             member_id = current
-        elif self.roster.pending.pop(member_id, None) is not None:
+        elif member_id in self.roster.pending:
+            self.roster.pending.remove(member_id)
+            self.timers.drop(Purpose.PENDING, member_id)
             return Code.NONE
         if member_id not in self.roster:
             return Code.UNKNOWN_MEMBER_ID

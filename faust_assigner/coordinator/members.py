@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from faust_assigner.coordinator.events import JoinGroup, Protocol, Token
 
 @dataclass(slots=True)
 class Member:
-    """One member. ``session_deadline_ms`` is None while a parked request vouches for it."""
+    """One member. What it offers and the joins it waits with change through its roster, which counts them."""
 
     member_id: str
     instance_id: str | None
@@ -22,7 +23,6 @@ class Member:
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    session_deadline_ms: int | None = None
     join_tokens: tuple[Token, ...] = ()
     sync_tokens: tuple[Token, ...] = ()
 
@@ -78,12 +78,18 @@ class Member:
 
 @dataclass(slots=True)
 class Roster:
-    """Members by id in order of arrival, static ids, the leader, and ids handed out but not used yet."""
+    """Members by id in order of arrival, static ids, the leader, and ids handed out but not used yet.
+
+    What every join asks is counted as members come, change and go, so that its answer costs O(1): a thousand
+    members that arrive together would ask a thousand times about a thousand.
+    """
 
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
-    pending: dict[str, int] = field(default_factory=dict)  # member id -> deadline in ms
+    pending: set[str] = field(default_factory=set)
     leader: str | None = None
+    _offers: Counter[str] = field(default_factory=Counter)  # protocol -> how many members offer it
+    _waiting: set[str] = field(default_factory=set)  # members with a parked join
 
     def __len__(self) -> int:
         return len(self.members)
@@ -100,7 +106,8 @@ class Roster:
     def add(self, member: Member) -> None:
         """Take a member in; the first one becomes leader."""
         self.members[member.member_id] = member
-        self.pending.pop(member.member_id, None)
+        self._count(member)
+        self.pending.discard(member.member_id)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         if self.leader is None:
@@ -109,6 +116,7 @@ class Roster:
     def remove(self, member_id: str) -> Member:
         """Let a member go; if it led, the member that arrived first leads."""
         member = self.members.pop(member_id)
+        self._discount(member)
         if member.instance_id is not None:
             self.instances.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -117,12 +125,37 @@ class Roster:
 
     def put(self, old_id: str, member: Member) -> None:
         """A member takes the place of another: its place in line, its instance id, its leadership."""
+        self._discount(self.members[old_id])
         line = [member if m.member_id == old_id else m for m in self]
         self.members = {m.member_id: m for m in line}
+        self._count(member)
         if member.instance_id is not None:
             self.instances[member.instance_id] = member.member_id
         if self.leader == old_id:
             self.leader = member.member_id
+
+    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+        """A member offers something else now."""
+        self._discount(member)
+        member.protocols = protocols
+        self._count(member)
+
+    def park(self, member: Member, tokens: tuple[Token, ...]) -> None:
+        """These are the joins a member waits with; none: it waits no more."""
+        member.join_tokens = tokens
+        (self._waiting.add if tokens else self._waiting.discard)(member.member_id)
+
+    def _count(self, member: Member) -> None:
+        self._offers.update({p.name for p in member.protocols})
+        if member.join_tokens:
+            self._waiting.add(member.member_id)
+
+    def _discount(self, member: Member) -> None:
+        for name in {p.name for p in member.protocols}:
+            self._offers[name] -= 1
+            if not self._offers[name]:
+                del self._offers[name]
+        self._waiting.discard(member.member_id)
 
     def elect_joined_leader(self) -> bool:
         """Keep a leader that rejoined, else the first that did; False when nobody rejoined."""
@@ -136,20 +169,23 @@ class Roster:
 
     def everyone_joined(self) -> bool:
         """No member is missing, and no id handed out is still unused."""
-        return not self.pending and all(m.join_tokens for m in self)
+        return not self.pending and len(self._waiting) == len(self)
 
     def joined(self) -> int:
         """How many members wait for the join phase to end."""
-        return sum(1 for m in self if m.join_tokens)
+        return len(self._waiting)
 
     def rebalance_timeout_ms(self) -> int:
         """The slowest member sets the pace."""
         return max((m.rebalance_timeout_ms for m in self), default=0)
 
+    def is_common(self, name: str) -> bool:
+        """Whether every member offers that protocol."""
+        return self._offers[name] == len(self)
+
     def common_protocols(self) -> frozenset[str]:
         """Protocols that every member offers."""
-        offers = [frozenset(p.name for p in m.protocols) for m in self]
-        return frozenset.intersection(*offers) if offers else frozenset()
+        return frozenset(name for name, members in self._offers.items() if members == len(self))
 
     def select_protocol(self) -> str | None:
         """Most votes among the common protocols; ties go to the one the earliest member named first."""

@@ -17,6 +17,7 @@ from faust_assigner.coordinator.events import Token
 from faust_assigner.coordinator.members import Member, Roster
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
+from faust_assigner.coordinator.timers import Purpose, Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 LEAST_WAIT_MS: Final = 1_000  # a timer set to what absent members asked for could ring without end
@@ -50,6 +51,8 @@ class GroupRounds:
         self.protocol_name: str | None = None
         #: Members, pending ids, instances and leader; one member for each instance id.
         self.roster = Roster()
+        #: Sessions of members, none while a parked request vouches for one; the ends of pending ids.
+        self.timers = Timers()
         #: Runs exactly in PreparingRebalance.
         self._join_deadline_ms: int | None = None
         #: What the initial delay may still be extended by; not None only while a new group waits for more
@@ -89,7 +92,7 @@ class GroupRounds:
         group.state = State.STABLE if record.members else State.EMPTY
         for saved in record.members:
             member = Member.restored(saved)
-            member.session_deadline_ms = now_ms + member.session_timeout_ms
+            group.timers.set(Purpose.SESSION, member.member_id, now_ms + member.session_timeout_ms)
             group.roster.add(member)
         group.roster.leader = record.leader
         if not record.settled:
@@ -115,11 +118,9 @@ class GroupRounds:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next ``Tick`` is due, or None when no timer runs; cost O(members)."""
-        due = [d for d in (self._join_deadline_ms, self._sync_deadline_ms) if d is not None]
-        due += [m.session_deadline_ms for m in self.roster if m.session_deadline_ms is not None]
-        due += self.roster.pending.values()
-        return min(due, default=None)
+        """When the next ``Tick`` is due, or None when no timer runs; cost O(log members)."""
+        due = (self._join_deadline_ms, self._sync_deadline_ms, self.timers.earliest())
+        return min((d for d in due if d is not None), default=None)
 
     # -- the join phase --------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class GroupRounds:
             self._renew_session(member)
             reply = self._join_reply(member, with_members=member.member_id == self.roster.leader)
             self._out += [replace(reply, token=token) for token in member.join_tokens]
-            member.join_tokens = ()
+            self.roster.park(member, ())
         self._unsynced = {m.member_id for m in self.roster}
         self._sync_deadline_ms = self._now + self.roster.rebalance_timeout_ms()
         self._say("generation_began", detail=f"{self.generation} with {len(self.roster)} members")
@@ -231,14 +232,13 @@ class GroupRounds:
     # -- time ------------------------------------------------------------------------------------
 
     def _fire_timers(self) -> None:
-        for member_id, deadline in sorted(self.roster.pending.items(), key=lambda item: item[::-1]):
-            if deadline <= self._now:
-                del self.roster.pending[member_id]
+        while (due := self.timers.pop_due(self._now)) is not None:
+            purpose, member_id = due
+            if purpose is Purpose.PENDING:
+                self.roster.pending.discard(member_id)
                 self._say("pending_member_expired", member_id)
                 self._maybe_complete_join()
-        due = [m for m in self.roster if self._is_due(m.session_deadline_ms)]
-        for _, member_id in sorted((m.session_deadline_ms or 0, m.member_id) for m in due):
-            if member_id in self.roster:
+            else:
                 self._session_due(self.roster[member_id])
         if self._is_due(self._join_deadline_ms):
             self._join_phase_due()
@@ -249,9 +249,6 @@ class GroupRounds:
         return deadline_ms is not None and deadline_ms <= self._now
 
     def _session_due(self, member: Member) -> None:
-        if not self._is_due(member.session_deadline_ms):
-            return  # the expiry of another member has just begun a new generation
-        member.session_deadline_ms = None
         if not member.is_new and (member.join_tokens or member.sync_tokens):
             return  # a parked request counts as a heartbeat; its answer starts a new session
         self._say("member_expired", member.member_id)
@@ -265,7 +262,7 @@ class GroupRounds:
         self._rebalance()
 
     def _renew_session(self, member: Member) -> None:
-        member.session_deadline_ms = self._now + member.session_timeout_ms
+        self.timers.set(Purpose.SESSION, member.member_id, self._now + member.session_timeout_ms)
 
     # -- small parts -----------------------------------------------------------------------------
 
@@ -288,13 +285,15 @@ class GroupRounds:
 
     def _forget(self, member_id: str, error: Code) -> None:
         member = self.roster.remove(member_id)
+        self.timers.drop(Purpose.SESSION, member_id)
         self._unsynced.discard(member_id)
         self._answer_parked(member, error)
 
     def _answer_parked(self, member: Member, error: Code) -> None:
         self._out += [fx.JoinReply(token, error, member.member_id) for token in member.join_tokens]
         self._out += [fx.SyncReply(token, error) for token in member.sync_tokens]
-        member.join_tokens = member.sync_tokens = ()
+        self.roster.park(member, ())
+        member.sync_tokens = ()
 
     def _join_reply(
         self, member: Member, *, with_members: bool, skip_assignment: bool = False

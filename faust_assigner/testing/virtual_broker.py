@@ -67,7 +67,7 @@ class VirtualBroker:
         """Let time pass; every timer due by then rings at its own time, in order."""
 
         def ring(node: Node) -> None:
-            node.ring_until(self._now_ms + milliseconds, self._set)
+            node.alarms.ring_until(self._now_ms + milliseconds, self._set)
 
         self._broker.call(ring)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import Mutant
 
+_ALARMS = "faust_assigner/broker/groups/alarms.py"
 _TURNS = "faust_assigner/broker/turns.py"
 _CONNECTION = "faust_assigner/broker/connection.py"
 _SERVER = "faust_assigner/broker/server.py"
@@ -245,17 +246,23 @@ MUTANTS = (
         "        first = struct.unpack(\">q\", saved)[0] if saved else 0\n",
         "        first = 0\n",
         (f"{_AT_NODE}producer_ids_are_never_given_twice_over_a_start",)),
-    Mutant("an alarm rings at its old time", _NODE,
-        "            if armed[0] <= when:\n",
-        "            if True:\n",
+    Mutant("an alarm rings at its old time", _ALARMS,
+        "armed[0] <= when_ms", "True",
         (f"{_AT_NODE}an_alarm_that_is_due_earlier_rings_earlier",)),
     Mutant("compacted topics lose records by age", _NODE,
         "            deletes = \"delete\" in",
         "            deletes = True or \"delete\" in",
         (f"{_AT_NODE}topics_without_delete_keep_every_record_whatever_their_age",)),
-    Mutant("alarms of restored groups never ring", _NODE,
-        "        for group_id, when in self._waiting_alarms.items():\n"
-        "            self._set_alarm(group_id, when)\n",
+    Mutant("a tick comes before what its members have said already", _ALARMS,
+        "        self.hear_first(lambda: self._heard(group_id))\n", "        self._heard(group_id)\n",
+        ("tests/unit/broker/test_connection.py"
+         "::test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first",)),
+    Mutant("a call that waits for what came is not put into every lane", _TURNS,
+        "        for lane in range(len(self._lanes)):\n            self.wait(mark, lane)\n",
+        "        for _ in self._lanes:\n            self.wait(mark, 0)\n",
+        ("tests/unit/broker/test_turns.py::test_what_came_by_now_is_served_before_the_call",)),
+    Mutant("alarms of restored groups never ring", _ALARMS,
+        "        for group_id, when in self._waiting.items():\n            self.set(group_id, when)\n",
         "",
         (f"{_AT_NODE}members_that_were_there_before_a_start_are_missed_after_it",)),
     Mutant("a port that is taken leaves the store locked", _EMBEDDED,

@@ -9,7 +9,8 @@ from tests.mutants import Mutant
 
 _ROOM = "faust_assigner/coordinator/consumer/"
 _RECONCILE, _BOOK, _BEAT = f"{_ROOM}reconcile.py", f"{_ROOM}book.py", f"{_ROOM}heartbeat.py"
-_TARGETS, _TIMERS, _MACHINE = f"{_ROOM}targets.py", f"{_ROOM}timers.py", f"{_ROOM}machine.py"
+_TARGETS, _MACHINE = f"{_ROOM}targets.py", f"{_ROOM}machine.py"
+_TIMERS = "faust_assigner/coordinator/timers.py"
 _FACE, _DOWN, _UP = f"{_ROOM}classic_face.py", f"{_ROOM}migration.py", f"{_ROOM}upgrade.py"
 _REFUSALS, _TOPICS, _CORE = f"{_ROOM}refusals.py", f"{_ROOM}subscriptions.py", f"{_ROOM}core.py"
 _UNIFORM = "faust_assigner/coordinator/assignors/uniform.py"
@@ -65,8 +66,8 @@ _STEPS = (
     bug(
         _RECONCILE,
         "what is granted now counts as held since ever",
-        "merge(kept, dated(free, aim.epoch))",
-        "merge(kept, dated(free, 0))",
+        "merge(kept, dated(granted, aim.epoch))",
+        "merge(kept, dated(granted, 0))",
     ),
     bug(
         _BOOK,

@@ -6,6 +6,7 @@ import datetime
 import functools
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,9 +15,11 @@ from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.api.operations import OF_GROUP, told
+from faust_assigner.broker.limits import INLINE_ELEMENTS
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Partitions
+from faust_assigner.coordinator.consumer.refusals import JOIN
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Token
 from faust_assigner.coordinator.group import GroupView, MemberView
@@ -34,6 +37,7 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
     if not call.node.settings.serves_consumer_protocol:
         return {"error_code": ErrorCode.unsupported_version}
     names = request.subscribed_topic_names
+    owned = await _owned(call, request)
 
     def event(token: Token) -> ConsumerGroupHeartbeat:
         return ConsumerGroupHeartbeat(
@@ -46,7 +50,7 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
             tuple(names) if names is not None else None,
             getattr(request, "subscribed_topic_regex", None),
             request.server_assignor,
-            _owned(request.topic_partitions),
+            owned,
             call.client_id,
             call.client_host,
             str(uuid.uuid4()) if not request.member_id else "",
@@ -60,10 +64,24 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
     return _values(call, reply)
 
 
-def _owned(listed: Iterable[Any] | None) -> Partitions | None:
-    """What a member says it holds, each partition once."""
+async def _owned(call: Call, request: Any) -> Partitions | None:
+    """What a member says it holds, each partition once; a long list is sorted beside the event loop."""
+    listed = request.topic_partitions
     if listed is None:
         return None
+    if request.member_epoch == JOIN:
+        listed = _first(listed)  # who joins owns nothing: the first partition refuses it as well as all
+    if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
+        return await call.node.crunch(lambda: _each_once(listed))
+    return _each_once(listed)
+
+
+def _first(listed: Iterable[Any]) -> Iterable[Any]:
+    found = next((topic for topic in listed if topic.partitions), None)
+    return () if found is None else (replace(found, partitions=found.partitions[:1]),)
+
+
+def _each_once(listed: Iterable[Any]) -> Partitions:
     owned: dict[bytes, set[int]] = {}
     for topic in listed:
         owned.setdefault((topic.topic_id or NO_ID).bytes, set()).update(topic.partitions)

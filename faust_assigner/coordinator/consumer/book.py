@@ -51,7 +51,7 @@ class Book:
         self.owners: dict[TopicId, dict[int, str]] = {}
         #: Members by preferred assignor, by topic name, by regular expression, by classic protocol.
         self.votes: Counter[str] = Counter()
-        self.names: Counter[str] = Counter()
+        self.names: dict[str, int] = {}
         self.regexes: Counter[str] = Counter()
         self.classic_protocols: Counter[str] = Counter()
         self.classic_members: set[str] = set()
@@ -119,6 +119,11 @@ class Book:
 
     def _put_member(self, member_id: str, metadata: MemberMetadata | None) -> None:
         before = self.members.get(member_id)
+        _exchange(
+            self.names,
+            before.topic_names if before is not None else frozenset(),
+            metadata.topic_names if metadata is not None else frozenset(),
+        )
         if before is not None:
             self._count(member_id, before, -1)
         if metadata is None:
@@ -130,7 +135,6 @@ class Book:
         self._look_behind(member_id)
 
     def _count(self, member_id: str, metadata: MemberMetadata, step: int) -> None:
-        _add(self.names, metadata.topic_names, step)
         _add(self.regexes, [metadata.topic_regex] if metadata.topic_regex else [], step)
         _add(self.votes, [metadata.server_assignor] if metadata.server_assignor else [], step)
         if metadata.classic is not None:
@@ -175,6 +179,19 @@ class Book:
             self.behind.add(member_id)
         else:
             self.behind.discard(member_id)
+
+
+def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
+    """One member says these names instead of those. Cost O(what differs): strangers may name thousands."""
+    for name in old - new:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
+    come = new - old
+    fresh = come.difference(counts)
+    counts.update(dict.fromkeys(fresh, 1))
+    for name in come - fresh:
+        counts[name] += 1
 
 
 def _add(counts: Counter[str], words: Iterable[str], step: int) -> None:

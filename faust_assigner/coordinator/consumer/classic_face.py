@@ -11,7 +11,6 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Partitions
 from faust_assigner.coordinator.consumer.heartbeat import Heartbeats
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Heartbeat, JoinGroup, LeaveGroup, Leaver, SyncGroup
 from faust_assigner.coordinator.protocol import (
@@ -22,6 +21,7 @@ from faust_assigner.coordinator.protocol import (
 )
 from faust_assigner.coordinator.records import ClassicSide, MemberMetadata, MemberState
 from faust_assigner.coordinator.settings import MigrationPolicy
+from faust_assigner.coordinator.timers import Purpose
 
 
 class ClassicFace(Heartbeats):

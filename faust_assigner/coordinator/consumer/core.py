@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.book import Book
-from faust_assigner.coordinator.consumer.timers import Purpose, Timers
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, JoinGroup
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
+from faust_assigner.coordinator.timers import Purpose, Timers
 
 RETRY_MS = 1_000  # after a write that failed: no timer rings before
 

@@ -15,7 +15,6 @@ from faust_assigner.coordinator.consumer.refusals import (
     refuse_heartbeat,
 )
 from faust_assigner.coordinator.consumer.targets import Targets
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
 from faust_assigner.coordinator.records import (
@@ -25,6 +24,7 @@ from faust_assigner.coordinator.records import (
     MemberState,
     TargetAssignment,
 )
+from faust_assigner.coordinator.timers import Purpose
 
 AWAY = LEAVE_FOR_A_WHILE  # the epoch of a static member that has left for a while
 

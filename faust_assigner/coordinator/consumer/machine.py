@@ -20,7 +20,6 @@ from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.migration import Migration
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.subscriptions import Topics
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -42,6 +41,7 @@ from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 from faust_assigner.coordinator.records import MemberState, Record
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
+from faust_assigner.coordinator.timers import Purpose
 
 
 class ConsumerGroup(Migration):
@@ -153,10 +153,10 @@ class ConsumerGroup(Migration):
     def _view(self, member_id: str) -> MemberView:
         said, stood = self.book.members[member_id], self.book.at(member_id)
         target = self.book.target.get(member_id, {})
-        pending: dict[bytes, tuple[int, ...]] = {}
+        pending: dict[bytes, list[int]] = {}
         for topic_id, number in pairs(target):
             if self.book.owner(topic_id, number) not in (None, member_id):
-                pending[topic_id] = (*pending.get(topic_id, ()), number)
+                pending.setdefault(topic_id, []).append(number)
         return MemberView(
             member_id,
             said.instance_id,
@@ -172,7 +172,7 @@ class ConsumerGroup(Migration):
             said.server_assignor,
             plain(stood.assigned),
             plain(stood.revoking),
-            pending,
+            {topic_id: tuple(numbers) for topic_id, numbers in pending.items()},
             target,
         )
 

@@ -35,8 +35,8 @@ def merge(one: Epochs, other: Epochs) -> dict[TopicId, dict[int, int]]:
 
 
 def overlaps(one: Partitions, other: Epochs) -> bool:
-    """Whether they have a partition in common."""
-    return any(number in other.get(topic_id, {}) for topic_id, number in pairs(one))
+    """Whether they have a partition in common; one may be a stranger's, of any length."""
+    return any(not held.keys().isdisjoint(one.get(topic_id, ())) for topic_id, held in other.items())
 
 
 def within(one: Partitions, other: Epochs) -> bool:

@@ -63,16 +63,17 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
             revoking=revoke,
         )
     missing = [(t, p) for t in sorted(wanted) for p in sorted(wanted[t]) if p not in kept.get(t, {})]
-    free: dict[TopicId, tuple[int, ...]] = {}
+    free: dict[TopicId, list[int]] = {}
     for topic_id, number in missing:
         if not aim.taken(topic_id, number):
-            free[topic_id] = (*free.get(topic_id, ()), number)
-    blocked = sum(map(len, free.values())) < len(missing)
+            free.setdefault(topic_id, []).append(number)
+    granted = {topic_id: tuple(numbers) for topic_id, numbers in free.items()}
+    blocked = sum(map(len, granted.values())) < len(missing)
     return CurrentAssignment(
         aim.epoch,
         member.epoch,
         MemberState.UNRELEASED if blocked else MemberState.STABLE,
-        merge(kept, dated(free, aim.epoch)),
+        merge(kept, dated(granted, aim.epoch)),
         {},
     )
 

@@ -7,7 +7,7 @@ allows and no more. Patterns are at most 1 KiB.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from functools import lru_cache
 from typing import Final
 
@@ -82,8 +82,17 @@ class Topics:
         """Every name that is subscribed to, existing or not; cost O(names + regexes + distinct answers)."""
         return frozenset(names).union(*{id(found): found for found in map(self.matching, regexes)}.values())
 
-    def forget(self, regexes: Collection[str]) -> None:
-        """Drop what nobody asks for any more."""
+    def existing(self, names: Set[str], regexes: Collection[str]) -> frozenset[str]:
+        """Every topic that these subscribe to, which are all there are; what others asked for is forgotten.
+
+        A member may say another expression in each heartbeat. Cost O(expressions that came or went).
+        """
+        self._forget(regexes)
+        for regex in set(regexes).difference(self._matches):
+            self.matching(regex)
+        return frozenset(self.catalogue.existing(names)).union(*self._distinct)
+
+    def _forget(self, regexes: Collection[str]) -> None:
         for regex in self._matches.keys() - set(regexes):
             found = self._matches.pop(regex)
             self._uses[found] -= 1

@@ -17,7 +17,6 @@ from faust_assigner.coordinator.consumer.core import RETRY_MS, GroupCore
 from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import Aim, next_step
 from faust_assigner.coordinator.consumer.subscriptions import Topics
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.events import TargetComputed
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
@@ -27,6 +26,7 @@ from faust_assigner.coordinator.records import (
     TargetAssignment,
     TargetEpoch,
 )
+from faust_assigner.coordinator.timers import Purpose
 
 ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
 
@@ -54,9 +54,7 @@ class Targets(GroupCore):
     # -- the group epoch -------------------------------------------------------------------------
 
     def _fingerprint(self) -> int:
-        self.topics.forget(self.book.regexes)  # a member may say another one in each heartbeat
-        names = self.topics.all_names(self.book.names, self.book.regexes)
-        return self.catalogue.fingerprint(names)
+        return self.catalogue.fingerprint(self.topics.existing(self.book.names.keys(), self.book.regexes))
 
     def _raise_epoch(self, why: str) -> None:
         """Something about members, subscriptions or topics has changed: a new target is due."""

@@ -16,6 +16,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from examples.single_writer.reader import Turns
+
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
 ON_KAFKA = pytest.param("kafka", marks=pytest.mark.kafka)
@@ -45,6 +47,11 @@ class Processes:
     def said(self, name: str) -> str:
         """Its lines so far."""
         return (self.folder / name).read_text()
+
+    def ended(self) -> dict[str, str]:
+        """Those that run no more, and their last words."""
+        gone = [name for name, process in self.running.items() if process.poll() is not None]
+        return {name: self.said(name)[-3_000:] for name in gone}
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
         """Wait for it, or fail with all lines."""
@@ -77,16 +84,21 @@ def processes(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
 
 
 async def records(bootstrap: str, topic: str) -> list[str]:
-    """Whose each committed record is, in order."""
+    """Whose each record is that a reader takes, in order."""
+    return [record.value.decode() for record in Turns().passed(await written(bootstrap, topic))]
+
+
+async def written(bootstrap: str, topic: str) -> list[Any]:
+    """Every committed record, in order."""
     consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest",
                                 isolation_level="read_committed")
     await consumer.start()
     try:
         (end,) = (await consumer.end_offsets([TopicPartition(topic, 0)])).values()
-        found: list[str] = []
+        found: list[Any] = []
         while await consumer.position(TopicPartition(topic, 0)) < end:
             batch = await consumer.getmany(timeout_ms=200)
-            found += [record.value.decode() for rows in batch.values() for record in rows]
+            found += [record for rows in batch.values() for record in rows]
         return found
     finally:
         await consumer.stop()
@@ -112,22 +124,58 @@ def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
     for name in "abc":
         crowd.start(name)
     crowd.until("all are in the group", lambda: all("generation" in crowd.said(name) for name in "abc"))
-    crowd.until("one writes", lambda: any(crowd.said(n).rstrip().endswith("writes") for n in "abc"))
-    time.sleep(1)
-    (first,) = set(asyncio.run(records(bootstrap, topic))[-3:])
-    others = set("abc") - {first}
+    crowd.until("one writes", lambda: len(asyncio.run(records(bootstrap, topic))) > 2)
+    first = asyncio.run(records(bootstrap, topic))[-1]
     crowd.running[first].send_signal(signal.SIGSTOP)
-    crowd.until("another writes", lambda: any("writes" in crowd.said(name) for name in others))
-    time.sleep(1)
+    crowd.until("another writes", lambda: asyncio.run(records(bootstrap, topic))[-1] != first)
     before = asyncio.run(records(bootstrap, topic))
     crowd.running[first].send_signal(signal.SIGCONT)
     crowd.until("the old one notices", lambda: any(
         word in crowd.said(first) for word in ("fenced", "lost its place")))
-    time.sleep(1)
+    noticed = len(asyncio.run(records(bootstrap, topic)))
+    crowd.until("more is written", lambda: len(asyncio.run(records(bootstrap, topic))) > noticed + 2)
     after = asyncio.run(records(bootstrap, topic))[len(before):]
     assert first not in after
     assert len(set(after)) == 1
-    assert all(crowd.running[name].poll() is None for name in "abc")
+    assert not (ended := crowd.ended()), ended
+
+
+@pytest.mark.parametrize(
+    ("broker", "step"),
+    [("embedded", "write"), *(pytest.param("kafka", step, marks=pytest.mark.kafka)
+                              for step in ("begin", "write", "commit"))],
+    indirect=["broker"],
+)  # fmt: skip
+def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
+    broker: tuple[str, str], step: str, processes: Callable[..., Processes], tmp_path: Path
+) -> None:
+    """The worst moment: it was just told that it is the writer, and has not written yet.
+
+    Its record is refused where there are transactions; elsewhere it is in the topic, and nobody takes it.
+    """
+    bootstrap, fence = broker
+    topic, ice = f"written-{uuid.uuid4().hex[:8]}", tmp_path / "ice"
+    asyncio.run(create(bootstrap, topic))
+    crowd = processes("tests.support.frozen_writer", step, "--ice", str(ice), "--bootstrap", bootstrap,
+                      "--topic", topic, "--fence", fence, "--group", topic, "--session", "6")
+    for name in "ab":
+        crowd.start(name)
+    crowd.until("both are in the group", lambda: all("generation" in crowd.said(name) for name in "ab"))
+    crowd.until("one writes", lambda: len(asyncio.run(records(bootstrap, topic))) > 2)
+    ice.touch()
+    crowd.until("the writer is frozen", lambda: not ice.exists())
+    (first,) = [name for name in "ab" if "freezes" in crowd.said(name)]
+    (second,) = set("ab") - {first}
+    crowd.until("the other writes", lambda: asyncio.run(records(bootstrap, topic))[-1] == second)
+    crowd.running[first].send_signal(signal.SIGCONT)
+    crowd.until("the old one notices", lambda: any(
+        word in crowd.said(first) for word in ("fenced", "lost its place")))
+    time.sleep(1)
+    late = [record.value.decode() for record in asyncio.run(written(bootstrap, topic))]
+    taken = asyncio.run(records(bootstrap, topic))
+    assert first not in taken[taken.index(second):]
+    assert late[taken.index(second):].count(first) == (1 if fence == "generation" else 0)
+    assert not (ended := crowd.ended()), ended
 
 
 def test_tasks_are_shared_out_once_and_stay_where_they_run(

@@ -10,7 +10,6 @@ from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup, refuse_join
 from faust_assigner.coordinator.consumer import ConsumerGroup
-from faust_assigner.coordinator.consumer.timers import Purpose
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CatalogueChanged,
@@ -26,6 +25,7 @@ from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
+from faust_assigner.coordinator.timers import Purpose
 from tests.property.consumer_sim import acts, rules
 from tests.property.consumer_sim.acts import GROUP, Act, Setting
 from tests.property.consumer_sim.conversions import Conversions

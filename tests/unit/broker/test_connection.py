@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.connection import READ_AHEAD_BYTES, Connection
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
+from faust_assigner.coordinator.timers import Purpose
 from tests.support.hall import Hall, Wire, frames, in_hall
 from tests.support.raw_client import batch
 
@@ -75,6 +77,36 @@ def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str,
         return topic.partitions[0].end_offset, wire.closed
 
     assert in_hall(story) == (3, True)
+
+
+def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> None:
+    """A session ends while its member's heartbeat waits behind 200 others; silence is an end all the same."""
+
+    async def story(hall: Hall) -> list[list[str]]:
+        now = [10_000]
+        hall.node.groups._clock = hall.node.alarms._clock = lambda: now[0]
+        settle(hall)
+        hall.node.alarms.start(asyncio.get_running_loop())
+        group = hall.node.groups.get("g")
+        assert isinstance(group, ClassicGroup)
+        beat, another = (
+            next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id=who)) for who in "ax"
+        )
+        seen = []
+        for speaks in (True, False):
+            now[0] += 60_000
+            for number in range(200):
+                hall.connect(f"other {number}")[0].data_received(another)
+            if speaks:
+                hall.connect("a")[0].data_received(beat)
+            hall.node.alarms.set("g", 0)
+            await hall.answers(201 if speaks else 401)
+            for _ in range(10):
+                await asyncio.sleep(0.002)
+            seen.append(list(group.roster.members))
+        return seen
+
+    assert in_hall(story) == [["a"], []]
 
 
 # -- what is said again ----------------------------------------------------------------------
@@ -141,7 +173,7 @@ def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
             later()
             member.data_received(beat)
             await hall.answers(number)
-            ends.append(group.roster["a"].session_deadline_ms - now[0])
+            ends.append(group.timers.get(Purpose.SESSION, "a") - now[0])
         return ends
 
     first, second, third = in_hall(story)

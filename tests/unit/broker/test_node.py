@@ -175,8 +175,8 @@ def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
         seen = []
         for first, second in ((3_600_000, 1), (1, 3_600_000)):
             rung.clear()
-            node._set_alarm("g", first)
-            node._set_alarm("g", second)
+            node.alarms.set("g", first)
+            node.alarms.set("g", second)
             for _ in range(200):
                 if rung:
                     break

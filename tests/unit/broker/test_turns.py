@@ -106,3 +106,24 @@ def test_requests_are_in_the_lanes_they_belong_to() -> None:
     assert {key: lane_of(key) for key in (18, 3, 10, 0, 1, 8, 11, 14, 12)} == {
         **dict.fromkeys((18, 3, 10), QUESTIONS), **dict.fromkeys((0, 1, 8, 11, 14), WORK), 12: BEATS
     }  # fmt: skip
+
+
+def test_what_came_by_now_is_served_before_the_call() -> None:
+    """In every lane, and what is in sockets still; what comes later, or again, is not waited for."""
+    served: list[str] = []
+
+    async def story() -> None:
+        waiting, loop = Turns(ticking()), asyncio.get_running_loop()
+        for name, lane in (("asker", QUESTIONS), ("producer", WORK)):
+            Peer(name, waiting, lane, served, 1_000).come()
+        for number in range(100):
+            Peer(f"member {number}", waiting, BEATS, served).come()
+        waiting.after_what_came(lambda: served.append("call"))
+        loop.call_soon(Peer("just read", waiting, BEATS, served).come)
+        while "call" not in served:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    before = served[: served.index("call")]
+    assert {"asker", "producer", "member 99", "just read"} <= set(before)
+    assert len(before) < 500

@@ -22,6 +22,7 @@ from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
 from faust_assigner.broker.wire import MalformedFrame, NullArray, decode_request, entity_shape, read_header
 from tests.support.examples import examples
 from tests.support.raw_client import request_frame
+from tests.support.work import instructions
 
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.low, api.high + 1)]
 REQUESTS: dict[int, dict[str, Any]] = {
@@ -225,3 +226,12 @@ def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
             entity_writer(schema)(out, answers._builder(schema)(values))
             data = out.getvalue()
             assert entity_shape(schema).skip(wire.Walk(data), 0) == len(data)
+
+
+def test_a_long_list_of_names_is_passed_over_in_few_steps() -> None:
+    """A stranger may name 20,000 topics in one request: no call for each."""
+    names = tuple(f"name{number}" for number in range(1_000))
+    frame = request_frame(68, 1, 1, {"group_id": "g", "subscribed_topic_names": names})[4:]
+    body = wire.read_header(frame, wire.is_flexible).body
+    assert instructions(lambda: wire.decode_request(68, 1, frame, body)) < 30 * len(names)
+    assert wire.decode_request(68, 1, frame, body).subscribed_topic_names == names

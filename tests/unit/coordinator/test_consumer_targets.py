@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import compute
+from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer import targets
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
@@ -77,9 +80,9 @@ def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
     assert len({id(ids) for ids in read}) == 1
     assert len(read[0]) == 50
     assert meaning.all_names(["other"], regexes) == {"other", *(f"t{n}" for n in range(50))}
-    meaning.forget(regexes[:1])
+    assert len(meaning.existing(set(), regexes[:1])) == 50
     assert meaning.read_by(MemberMetadata(topic_regex=regexes[0])) is read[0]
-    meaning.forget([])
+    assert meaning.existing({"t1", "other"}, []) == {"t1"}
     assert meaning.all_names(["other"], []) == {"other"}
 
 
@@ -181,10 +184,19 @@ def test_topics_are_looked_at_again_after_a_write_that_failed() -> None:
 
 
 def test_racks_are_told_to_the_assignor() -> None:
-    """A member's as it said it."""
+    """A member's as it said it, and those of a partition's replicas; one that moves is a new epoch."""
     bench = far_away()
     bench.join("m1", rack_id="r1")
     assert bench.asked[0].spec.members["m1"].rack_id == "r1"
+    answer(bench, 0)
+    epoch = bench.group.describe().epoch
+    for rounds, racks in enumerate((("r1", "r2"), ("r2", "r2")), 1):
+        (topic,) = bench.catalogue.by_name.values()
+        where = tuple(frozenset({rack}) for rack in racks)
+        bench.step(CatalogueChanged(Catalogue.of([replace(topic, partitions=2, racks=where)])))
+        assert bench.group.describe().epoch == epoch + rounds
+        assert bench.asked[-1].spec.topics[topic.topic_id].racks == where
+        answer(bench, -1)
 
 
 def test_a_change_of_one_member_costs_one_member() -> None:

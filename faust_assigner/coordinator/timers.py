@@ -49,6 +49,13 @@ class Timers:
         for purpose in Purpose:
             self.drop(purpose, member_id)
 
+    def rename(self, purpose: Purpose, old_id: str, new_id: str) -> None:
+        """What ran for one member runs for another."""
+        deadline = self.get(purpose, old_id)
+        self.drop(purpose, old_id)
+        if deadline is not None:
+            self.set(purpose, new_id, deadline)
+
     def earliest(self) -> int | None:
         """The next deadline, or None."""
         while self._heap:

@@ -1,0 +1,51 @@
+"""The example's writer, which freezes itself right before a step, once there is the file of ``--ice``.
+
+    python -m tests.support.frozen_writer begin|write|commit --ice FILE ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from examples.single_writer import writer
+
+
+class FrozenProducer(AIOKafkaProducer):  # type: ignore[misc]
+    """Stops its process at one step, say between being told that it may write and the write."""
+
+    step, ice = "", Path()
+
+    async def begin_transaction(self) -> None:
+        """After the frost."""
+        self._freeze("begin")
+        await super().begin_transaction()
+
+    async def send_and_wait(self, *arguments: Any, **options: Any) -> Any:
+        """After the frost."""
+        self._freeze("write")
+        return await super().send_and_wait(*arguments, **options)
+
+    async def commit_transaction(self) -> None:
+        """After the frost."""
+        self._freeze("commit")
+        await super().commit_transaction()
+
+    def _freeze(self, step: str) -> None:
+        if step == self.step and self.ice.exists():
+            print("freezes", flush=True)
+            self.ice.unlink()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    FrozenProducer.step, FrozenProducer.ice = sys.argv[1], Path(sys.argv[3])
+    del sys.argv[1:4]
+    writer.AIOKafkaProducer = FrozenProducer
+    asyncio.run(writer.main(writer.read_arguments()))
