@@ -6,6 +6,7 @@ from tests.mutants import Mutant
 
 _MEMBER = "faust_assigner/clients/member.py"
 _LINK = "faust_assigner/clients/coordinator_link.py"
+_ASSIGNORS = "faust_assigner/clients/assignors.py"
 _WORDS = "faust_assigner/clients/words.py"
 
 _AT_MEMBER = "tests/unit/clients/test_member.py::test_"
@@ -62,4 +63,13 @@ MUTANTS = (
         "    return min(1 + max((word.round for word in words), default=-1), LAST_ROUND)",
         "    return 1 + max((word.round for word in words), default=-1)",
         (f"{_AT_ASSIGNORS}a_member_that_counts_to_the_end_leaves_the_others_answers_readable",)),
+    Mutant("a leader that slept dates its round before the others'", _WORDS,
+        "1 + max((word.round for word in words), default=-1)",
+        "1 + min((word.round for word in words), default=-1)",
+        (f"{_AT_ASSIGNORS}a_word_of_an_older_round_never_wins",
+         f"{_AT_ASSIGNORS}each_round_is_dated_one_later_than_all_that_members_have_seen")),
+    Mutant("all rounds are of one date", _ASSIGNORS,
+        "next_round(one.word for one in joined)", "1",
+        (f"{_AT_ASSIGNORS}a_word_of_an_older_round_never_wins",
+         f"{_AT_ASSIGNORS}each_round_is_dated_one_later_than_all_that_members_have_seen")),
 )

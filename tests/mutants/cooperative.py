@@ -9,10 +9,12 @@ HANDING = "faust_assigner/app/cooperative/handing_over.py"
 BY_STATE = "faust_assigner/app/cooperative/by_state.py"
 ORDER = "faust_assigner/app/cooperative/order.py"
 INSTALL = "faust_assigner/app/cooperative/install.py"
+MEMBER = "faust_assigner/app/round/member.py"
 TWO_PHASE = "faust_assigner/app/round/two_phase.py"
 
 PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
 HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+PROMISED = "tests/unit/app/round/test_promised.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -39,6 +41,18 @@ MUTANTS = (
            "away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]",
            "away = claimed[elsewhere]",
            (RULE + "a_claim_against_what_its_member_was_told_blocks_one_round_only",)),
+    Mutant("a member stands by for what it processes itself", TWO_PHASE,
+           "[p for p in spare if p not in set(own)]", "list(spare)",
+           (RULE + "what_stays_beside_a_stock_member_is_kept_warm_by_others_alone",)),
+    Mutant("the second round knows nothing of what the first one promised", MEMBER,
+           "        promised=memory.answer.promised if memory.answer is not None else {},\n", "",
+           (PROMISED + "what_was_promised_is_said_and_then_given",)),
+    Mutant("files of partitions that left long ago are taken for copies between two rounds", MEMBER,
+           "[p for p in numbers if p in promised[t]]", "numbers",
+           (PROMISED + "files_of_what_was_promised_count_until_it_is_given",)),
+    Mutant("files of what is promised are forgotten before it comes", MEMBER,
+           "[p for p in numbers if p in promised[t]]", "[]",
+           (PROMISED + "files_of_what_was_promised_count_until_it_is_given",)),
     Mutant("after a leave loads stay uneven: nobody asks for the round that evens them out",
            "faust_assigner/app/round/leader.py", "inputs.warmups is not None and not is_second:",
            "inputs.warmups is not None:", (RULE + "after_a_leave_loads_come_even_by_themselves",)),

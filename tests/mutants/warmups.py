@@ -252,6 +252,14 @@ MUTANTS = (
         red=("tests/unit/app/round/test_late_starters.py::test_who_starts_late_finds_its_partitions_again",),
     ),
     Mutant(
+        story="others get warm than those whom the next round moves tasks to",
+        file="faust_assigner/app/round/next_round.py",
+        old="    return replace(member, actives=found.actives(member.member_id),\n",
+        new="    return replace(member, actives=found.actives(member.member_id), former_actives={},\n",
+        red=("tests/unit/app/round/test_next_round.py::"
+             "test_what_members_owned_before_a_stop_counts_in_the_next_round_too",),
+    ),
+    Mutant(
         story="late starters get any tasks that are warm",
         file=_NUMBERS,
         old="    if first.any() or (home is not None and (home != NOBODY).any()):\n",

@@ -39,8 +39,11 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
 
 
 def _settled(member: Member, found: Plan) -> Member:
-    """The member as it will say of itself what this round gives it."""
-    return replace(member, actives=found.actives(member.member_id), former_actives={},
+    """The member as it will say of itself what this round gives it.
+
+    What it owned before it stopped it goes on saying as long as it lives.
+    """
+    return replace(member, actives=found.actives(member.member_id),
                    standbys=found.standbys(member.member_id), generation=0)
 
 

@@ -39,6 +39,7 @@ def test_no_task_is_given_while_another_processes_it(
             others = {task for other, tasks in group.before.items() if other != name for task in tasks}
             assert not (group.given(name) - group.before[name]) & others
         assert all(len(owners) == 1 for owners in group.owners.values())
+        assert not any(group.workers[name].processed & copies for name, copies in group.copies.items())
     # No more churn. One round takes in what was missed, a second hands over.
     for _ in range(3):
         group.play()

@@ -105,6 +105,11 @@ class Group:
                 owners.setdefault(task, set()).add(name)
         return owners
 
+    @property
+    def copies(self) -> dict[str, frozenset[Task]]:
+        """What each keeps warm."""
+        return {name: frozenset(_tasks(one.said.standbys.items())) for name, one in self.workers.items()}
+
     def given(self, name: str) -> frozenset[Task]:
         """What the last answer gives ``name``, whether it got it or not."""
         assert self.last is not None

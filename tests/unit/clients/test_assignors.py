@@ -191,15 +191,31 @@ def test_a_bad_word_makes_its_member_new_and_stops_nobody(word: bytes, kind: Pla
 
 
 def test_a_word_of_an_older_round_never_wins() -> None:
-    """Who slept through a round claims what it lost; the younger claim counts."""
+    """Who slept through a round claims what another has got since: as it comes last, only its share moves."""
     group = Group({"orders": 8})
     group.join("a", StickyAssignor()).join("b", StickyAssignor()).round()
-    asleep = group.members.pop("b")
+    asleep, claimed = group.members.pop("a"), group.given["a"]
+    group.join("c", StickyAssignor()).round()
+    assert group.given["c"] == claimed
+    group.members["a"] = asleep
+    assert group.round() == 2
+    assert group.loads == [2, 3, 3]
+
+
+def test_each_round_is_dated_one_later_than_all_that_members_have_seen() -> None:
+    """Whoever of them leads, and though one missed the last."""
+    group = Group({"orders": 8})
+    group.join("a", StickyAssignor()).join("b", StickyAssignor())
+    dates = []
+    for leader in "aba":
+        group.round(leader)
+        dates.append({decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()})
+    asleep = group.members.pop("a")
     group.round()
-    group.members["b"] = asleep
-    moved = group.round()
-    assert moved == 4
-    assert group.loads == [4, 4]
+    group.members["a"] = asleep
+    group.round("a")
+    dates.append({decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()})
+    assert dates == [{0}, {1}, {2}, {4}]
 
 
 def test_a_topic_without_partitions_is_nobodys() -> None:

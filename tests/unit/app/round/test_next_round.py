@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -27,6 +28,11 @@ def member(name: str, owned: Sequence[int] = (), spare: Sequence[int] = (), **mo
     """One that owns ``owned`` and stands by for ``spare``."""
     return Member(name, list(COUNTS), actives={"orders": owned, "log": owned} if owned else {},
                   standbys={"log": spare} if spare else {}, **{"generation": 3, **more})
+
+
+def remembers(*owned: int) -> dict[str, Any]:
+    """What its process before this one owned."""
+    return {"former_actives": {"orders": owned, "log": owned}, "former_generation": 1}
 
 
 def planned(members: Sequence[Member], replicas: int = 1) -> Plan:
@@ -65,6 +71,20 @@ def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
     assert sorted(len(found.actives(m)["orders"]) for m in "abc") == [3, 4, 5]
     told = waits(members)
     assert [(m, len(topics["log"])) for m, topics in told.items()] == [("a", 1)]
+
+
+def test_what_members_owned_before_a_stop_counts_in_the_next_round_too() -> None:
+    """They go on saying it as long as they live: without it others would be told to get warm than move."""
+    members = (member("a", [1, 4, 11], [6]),
+               member("b", [0, 6, 9], [1, 2, 4, 7, 11], **remembers(0, 3, 7, 10)),
+               member("c", [], [0, 3], **remembers(1, 2, 4, 8)))
+    found = planned(members)
+    following = planned([
+        replace(one, actives=found.actives(one.member_id), standbys=found.standbys(one.member_id),
+                generation=4) for one in members])
+    moves = [p for p in range(12) if following.flat_owner[p] != found.flat_owner[p]]
+    assert moves
+    assert waits(members) == {"c": {"log": moves}}
 
 
 def test_nothing_is_awaited_where_the_next_round_would_move_nothing() -> None:

@@ -148,6 +148,21 @@ def test_beside_a_stock_member_what_is_processed_stays_until_all_is_given_up() -
     assert group.owners.keys() == ALL
 
 
+def test_what_stays_beside_a_stock_member_is_kept_warm_by_others_alone() -> None:
+    """The plan has the old owner follow what goes to the stock member: as it stays, that is no copy."""
+    group = Group(replicas=2)
+    for name in "ab":
+        group.join(name)
+    group.play()
+    group.join("stock", is_stock=True)
+    group.play()
+    log = "shop-totals-changelog"
+    kept = {name: {p for topic, p in group.workers[name].processed if topic == log} for name in "ab"}
+    copies = {name: set(group.workers[name].said.standbys[log]) for name in "ab"}
+    assert kept["a"] | kept["b"] == set(range(TOPICS[log]))
+    assert copies == {"a": kept["b"], "b": kept["a"]}
+
+
 def test_a_word_without_promises_is_as_short_as_before() -> None:
     """Nothing of it is written where there is nothing to say."""
     plain = JoinData("http://a", {"orders": Runs.of([1])}, generation=3)
