@@ -92,7 +92,8 @@ def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
 def test_what_the_fast_reader_takes_the_exact_reader_takes_alike(noise: bytes, count: int, seed: int) -> None:
     """aiokafka's C code decides most batches: on damaged bodies it must never be the more generous one."""
     dice = random.Random(seed)
-    body = bytearray(b"".join(bytes([*one_record(noise[:9])]) for _ in range(count)))
+    sound = b"".join(bytes([*one_record(noise[:9])]) for _ in range(count))
+    body = bytearray(sound)
     for _ in range(dice.randint(0, 3)):
         position = dice.randrange(len(body))
         body[position : position + dice.randint(0, 2)] = dice.choice(
@@ -103,7 +104,9 @@ def test_what_the_fast_reader_takes_the_exact_reader_takes_alike(noise: bytes, c
     try:
         fast = records._read_fast(data, bytes(body), keys=True)
     except Exception:
-        return  # then the exact reader is asked
+        # Then the exact reader is asked; of sound ones only where the last record is a few bytes long.
+        assert body != sound or len(noise) < 4
+        return
     assert records._read_exactly(bytes(body), header, keys=True) == fast
 
 

@@ -73,10 +73,9 @@ def test_a_newer_member_may_say_more() -> None:
     extra.field(200, b"something new")
     newer[KEY] = f"{int(version) + 7}:" + text + b64encode(extra.data).decode()
     newer["another_key"] = {"a": [1]}
-    # Base64 of two blocks joins only where the first needs no padding.
-    if not text.endswith("="):
-        read = decode_join(json.dumps(newer).encode(), TOPICS)
-        assert (read.version, read.generation) == (VERSION, 41)
+    assert not text.endswith("="), "Base64 of two blocks joins only where the first needs no padding"
+    read = decode_join(json.dumps(newer).encode(), TOPICS)
+    assert (read.version, read.generation) == (VERSION, 41)
 
 
 def test_unknown_fields_are_passed_over() -> None:

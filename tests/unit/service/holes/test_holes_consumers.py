@@ -277,7 +277,7 @@ def test_13_a_consumer_that_cannot_warm_says_so_and_gets_nothing(says: str) -> N
             if says == "failed":
                 assert len(old.owned) == 2
                 assert node._mirror.view.cooldowns
-                assert not b.open_handoffs() or b.open_handoffs() == 1
+                assert b.open_handoffs() <= 1
         await kept.close()
 
     virtually(story)
