@@ -205,4 +205,13 @@ MUTANTS = (
         "        if left_out > 0:",
         "        if False:",
         (f"{_AT_STORE}what_was_left_out_of_the_log_is_told_after_a_minute",)),
+    Mutant("after a flush that failed the store goes on writing to what broke", _STORE,
+        "            self._is_broken = True\n            raise\n        return writes",
+        "            raise\n        return writes",
+        (f"{_AT_FLUSHING}a_disk_that_fails_to_flush_breaks_the_store_until_it_is_opened_again",)),
+    Mutant("every batch is read record by record in Python", _RECORDS,
+        "reader = (record for record in DefaultRecordBatch(plain))",
+        "reader = DefaultRecordBatch(plain)",
+        (f"{_AT_LOG}what_the_fast_reader_takes_the_exact_reader_takes_alike",
+         f"{_AT_LOG}the_fast_reader_reads_sound_batches_of_any_length")),
 )
