@@ -12,26 +12,27 @@ from tests.soak.run import Soak
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def play(broker: str, guarantee: str, seed: int, folder: Path) -> None:
-    """Two rounds, compared with the model after the second."""
+def play(broker: str, guarantee: str, seed: int, folder: Path, *kinds: tuple[str, ...]) -> None:
+    """Two rounds of faults of these kinds, compared with the model after the second."""
     lines: list[str] = []
     soak = Soak(broker, guarantee, seed, folder, workers=3, tell=lines.append)
     assert soak.run(2) is None, "\n".join(lines)
     assert [row.kept for row in soak.rows] == [True, True]
+    assert tuple(tuple(fault.kind for fault in row.faults) for row in soak.rows) == kinds
     [balance] = [row.balance for row in soak.rows if row.balance is not None]
     assert balance.orders > 100
 
 
 @pytest.mark.processes
 def test_two_rounds_on_the_embedded_broker_keep_every_promise(tmp_path: Path) -> None:
-    """The broker dies; then a worker's files are damaged while another leaves."""
-    play("embedded", "at_least_once", 5, tmp_path)
+    """The broker dies; then a worker's files are damaged, and it leaves soon after it is back."""
+    play("embedded", "at_least_once", 5, tmp_path, ("kill broker",), ("damage", "leave"))
 
 
 @pytest.mark.kafka
 def test_two_rounds_of_exactly_once_keep_every_promise(tmp_path: Path) -> None:
     """On Apache Kafka: a worker is killed; then one is frozen while another leaves."""
-    play("kafka", "exactly_once", 6, tmp_path)
+    play("kafka", "exactly_once", 6, tmp_path, ("kill",), ("freeze", "leave"))
 
 
 @pytest.mark.processes
@@ -41,3 +42,4 @@ def test_no_partition_has_two_owners_while_events_overlap(tmp_path: Path) -> Non
     played = Life("embedded", "at_least_once", 2, tmp_path, lines.append).run(12)
     assert (played.faults, played.clean) == ((), 12), "\n".join(lines)
     assert played.overlapping >= 10
+    assert any("freeze broker" in line for line in lines)

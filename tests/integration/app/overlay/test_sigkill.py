@@ -126,6 +126,7 @@ class Killed:
 
 def is_its_changelog(it: Killed) -> Iterator[int]:
     """Each file is its changelog folded up to its offset; yields how many records it lacks."""
+    held = 0
     for table in TABLES:
         for partition in PARTITIONS:
             offset, rows = it.file(table, partition)
@@ -136,7 +137,9 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
                 else:
                     folded[key] = value
             assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
+            held += len(rows)
             yield sum(at > offset for at, _, _ in log)
+    assert held, "no file has a row"
 
 
 def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
