@@ -25,6 +25,8 @@ _SNAPSHOT = "tests/integration/snapshots/test_snapshot_restore.py::test_"
 _METER = "tests/unit/app/ledger/test_recovery_meter.py::test_"
 _FIXUP = "tests/unit/app/test_fixup.py::test_"
 _ASSIGNOR = "tests/unit/app/test_assignor.py::test_"
+_SAYS = "tests/unit/app/round/test_what_members_say.py::test_"
+_SPAN = "tests/unit/app/round/test_whatever_fails.py::test_a_tracer_gets_a_span_like_stocks"
 _GUARD = "tests/integration/app/repairs/test_assignor_guard.py::test_the_group_goes_on"
 _LEDGER = "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
 _TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
@@ -55,7 +57,7 @@ _APP: Final = rows_of(
     "faust.app.base:App",
     ("_default_options", "set in __init__", "assignor",
      "keywords of faust.App that Faust does not know are kept there",
-     _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment"),
+     _SAYS + "rack_and_capacity_come_from_keywords_and_environment"),
     ("_consumer", "class attribute", "assignor repairs driver_assignor",
      "whether there is a consumer, without making one",
      _FIXUP + "too_late_is_said"),
@@ -64,7 +66,7 @@ _APP: Final = rows_of(
     ("_new_consumer", "(self)", "repairs driver_assignor", "replaced, so that the consumer's class is ours",
      _ONE_LINE),
     ("_span_add_default_tags", "(self, span)", "assignor", "the span of an assignment looks like stock's",
-     _ASSIGNOR + "a_tracer_gets_a_span_like_stocks"),
+     _SPAN),
     ("_start_span_from_rebalancing", "(self, name)", "repairs",
      "the span of a revocation looks like stock's", _FINAL),
     ("flow_control", "property", "repairs", "replaced by one that clears only what was queued before", _HEAD),
@@ -133,7 +135,7 @@ _THREAD: Final = (
     *rows_of("faust.transport.consumer:ThreadDelegateConsumer",
          ("_thread", "set in __init__", "assignor ledger follow_up",
           "the way to aiokafka's generation and member id",
-          _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
+          _SAYS + "generation_is_kafkas_where_the_consumer_knows_it"),
          ("_new_consumer_thread", "(self)", "repairs driver_assignor",
           "overridden: two steps of the thread are replaced", _PENDING),
          ("_getmany", "async (self, active_partitions, timeout)", "repairs",
@@ -306,7 +308,7 @@ _ELSEWHERE: Final = (
           "tests/integration/app/repairs/test_router.py::test_credentials_stay_and_the_rest_goes_along")),
     *rows_of("faust.types.settings.base:SettingsRegistry",
          ("getenv", "(self, env_name)", "assignor", "the environment with Faust's env_prefix",
-          _ASSIGNOR + "rack_and_capacity_come_from_keywords_and_environment")),
+          _SAYS + "rack_and_capacity_come_from_keywords_and_environment")),
     *rows_of("faust.assignor.copartitioned_assignor:CopartitionedAssignor",
          ("_free_up_partition", "(self, assignment, active)", "stock",
           "overridden: Faust's own algorithm is given an end",
@@ -347,7 +349,7 @@ _AIOKAFKA: Final = (
          ("fetch_all_metadata", "async (self)", "weights", "looks for a topic without creating it", _TOPIC)),
     *rows_of("aiokafka.consumer.group_coordinator:GroupCoordinator",
          ("generation", "set in __init__", "assignor follow_up", "Kafka's generation dates a member's claims",
-          _ASSIGNOR + "generation_is_kafkas_where_the_consumer_knows_it"),
+          _SAYS + "generation_is_kafkas_where_the_consumer_knows_it"),
          ("member_id", "set in __init__", "ledger", "names the member in the ledger", _LEDGER),
          ("request_rejoin", "(self)", "follow_up", "asks for a follow-up round", _ASKED),
          ("_rejoin_needed_fut", "set in __init__", "follow_up", "whether a round has been asked for",

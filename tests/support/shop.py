@@ -1,0 +1,34 @@
+"""A wire group of one app with one table, as most tests of the assignor want it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from faust_assigner.wire.join import decode_join
+from tests.support.faust_group import PartitionAssignor, WireGroup, make_app
+
+LOG = "shop-totals-changelog"
+TOPICS = {"orders": 6, LOG: 6, "shop-__assignor-__leader": 1}
+
+
+def group(members: int = 3, partitions: dict[str, int] | None = None, **options: Any) -> WireGroup:
+    """``members`` apps with one table, joined once."""
+    found = WireGroup(partitions or TOPICS)
+    for i in range(members):
+        found.add(f"m{i}", make_app(f"http://w{i}:6066", tables=["totals"], **options), found.partitions)
+    found.rebalance()
+    return found
+
+
+def assignor_of(found: WireGroup, member: str = "m0") -> PartitionAssignor:
+    """One member's assignor."""
+    assignor: PartitionAssignor = found.apps[member].assignor
+    return assignor
+
+
+def said(found: WireGroup, member: str) -> Any:
+    """What a member said at the last rebalance."""
+    metadata = ConsumerProtocolMemberMetadata.decode(found.joined[member])
+    return decode_join(metadata.user_data, metadata.subscription)
