@@ -30,7 +30,7 @@ _AT_PACE = "tests/unit/broker/test_pace.py::test_"
 _AT_SETTINGS = "tests/unit/broker/test_settings.py::test_"
 _AT_TURNS = "tests/unit/broker/test_turns.py::test_"
 _AT_WIRE = "tests/unit/broker/test_wire.py::test_"
-_BY_API = "tests/integration/broker/test_api.py::test_"
+_BY_RECORDS = "tests/integration/broker/apis/test_records.py::test_"
 _BY_LIMITS = "tests/integration/broker/test_limits.py::test_"
 _BY_REFUSALS = "tests/integration/broker/test_refusals.py::test_"
 
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant("opaque bytes are written out of order", _ANSWERS,
         "                self._done += (bytes(self._open), *data.parts)\n",
         "                self._done += (*data.parts, bytes(self._open))\n",
-        (f"{_BY_API}fetch_by_name_and_by_id_gives_the_same_bytes",)),
+        (f"{_BY_RECORDS}fetch_by_name_and_by_id_gives_the_same_bytes",)),
     Mutant("a long answer counts as short", _ANSWERS,
         "                waiting.extend(value)\n"
         "        if elements",

@@ -21,7 +21,9 @@ _CALL = "faust_assigner/broker/api/call.py"
 _AT_CONNECTION = "tests/unit/broker/test_connection.py::test_"
 _AT_REQUESTS = "tests/unit/broker/test_requests.py::test_"
 _AT_FLUSHING = "tests/unit/broker/test_flushing.py::test_"
-_BY_API = "tests/integration/broker/test_api.py::test_"
+_BY_GROUPS = "tests/integration/broker/apis/test_groups.py::test_"
+_BY_RECORDS = "tests/integration/broker/apis/test_records.py::test_"
+_BY_TOPICS = "tests/integration/broker/apis/test_topics.py::test_"
 _BY_LIMITS = "tests/integration/broker/test_limits.py::test_"
 _BY_REFUSALS = "tests/integration/broker/test_refusals.py::test_"
 
@@ -31,7 +33,7 @@ MUTANTS = (
         "            base = log",
         "        if True:\n"
         "            base = log",
-        (f"{_BY_API}an_idempotent_retry_is_acknowledged_with_its_first_offset",)),
+        (f"{_BY_RECORDS}an_idempotent_retry_is_acknowledged_with_its_first_offset",)),
     Mutant("a repeated batch does not wait for the disk", _PRODUCE,
         "        # A batch that comes again may be one whose wait for the disk failed.\n"
         "        await",
@@ -51,7 +53,7 @@ MUTANTS = (
     Mutant("max.message.bytes is not looked at", _PRODUCE,
         "    if len(data) > max_bytes:",
         "    if False:",
-        (f"{_BY_API}bad_batches_get_kafkas_error_and_append_nothing",)),
+        (f"{_BY_RECORDS}bad_batches_get_kafkas_error_and_append_nothing",)),
     Mutant("a topic deleted during the check is written to", _PRODUCE,
         "    if log.deleted:\n",
         "    if False:\n",
@@ -63,7 +65,7 @@ MUTANTS = (
     Mutant("a reader in the future waits for ever", _FETCH,
         "    if not log.start_offset <= part.fetch_offset <= log.end_offset:",
         "    if not log.start_offset <= part.fetch_offset:",
-        (f"{_BY_API}fetch_outside_the_log_is_out_of_range",)),
+        (f"{_BY_RECORDS}fetch_outside_the_log_is_out_of_range",)),
     Mutant("each partition may fill the answer", _FETCH,
         "                left -= reading.size\n",
         "",
@@ -71,7 +73,7 @@ MUTANTS = (
     Mutant("an old reader gets zstd", _FETCH,
         "    elif call.version < ZSTD_SINCE and",
         "    elif False and",
-        (f"{_BY_API}zstd_is_kept_from_readers_that_cannot_unpack_it",)),
+        (f"{_BY_RECORDS}zstd_is_kept_from_readers_that_cannot_unpack_it",)),
     Mutant("waiters pile up", _FETCH,
         "                want.log.waiters.pop(waiter, None)",
         "                pass",
@@ -79,7 +81,7 @@ MUTANTS = (
     Mutant("the latest offset is the last record's", _LIST_OFFSETS,
         "        return log.end_offset, UNKNOWN",
         "        return max(log.end_offset - 1, 0), UNKNOWN",
-        (f"{_BY_API}list_offsets_knows_the_ends_and_the_newest",)),
+        (f"{_BY_RECORDS}list_offsets_knows_the_ends_and_the_newest",)),
     Mutant("a time inside a trimmed batch points before the log", _LIST_OFFSETS,
         "    return max(found[0], log.start_offset), found[1]",
         "    return found[0], found[1]",
@@ -91,27 +93,27 @@ MUTANTS = (
     Mutant("an empty list means all topics", _METADATA,
         "(request.topics or call.version > 0)",
         "request.topics",
-        (f"{_BY_API}metadata_by_id_and_of_all_topics",)),
+        (f"{_BY_TOPICS}metadata_by_id_and_of_all_topics",)),
     Mutant("topics are made although the client forbids it", _METADATA,
         "    if wanted and may_create and node",
         "    if wanted and node",
-        (f"{_BY_API}metadata_creates_topics_only_where_asked_and_allowed",)),
+        (f"{_BY_TOPICS}metadata_creates_topics_only_where_asked_and_allowed",)),
     Mutant("transactions have a coordinator", _METADATA,
         "    if key_type == TRANSACTION_KEY:",
         "    if False:",
-        (f"{_BY_API}transactions_are_refused_at_once",)),
+        (f"{_BY_RECORDS}transactions_are_refused_at_once",)),
     Mutant("a commit to an unknown partition is stored", _GROUP_OFFSETS,
         "            if topic is None or not 0 <= part.partition_index < len(topic.partitions):",
         "            if topic is None:",
-        (f"{_BY_API}a_commit_is_refused_partition_by_partition",)),
+        (f"{_BY_GROUPS}a_commit_is_refused_partition_by_partition",)),
     Mutant("a note of any length is kept", _GROUP_OFFSETS,
         "            elif len(note.encode()) > longest:",
         "            elif False:",
-        (f"{_BY_API}a_commit_is_refused_partition_by_partition",)),
+        (f"{_BY_GROUPS}a_commit_is_refused_partition_by_partition",)),
     Mutant("offsets of a topic that members read are deleted", _GROUP_OFFSETS,
         "        in_use = is_read(topic.name)",
         "        in_use = False",
-        (f"{_BY_API}offsets_in_use_are_not_deleted",)),
+        (f"{_BY_GROUPS}offsets_in_use_are_not_deleted",)),
     Mutant("a client without a join timeout has none", _MEMBERSHIP,
         "if call.version >= 1 else session_ms",
         "if call.version >= 1 else 0",
@@ -130,7 +132,7 @@ MUTANTS = (
         "once\")\n"
         "        count",
         "        count",
-        (f"{_BY_API}create_topics_validates_each_topic_for_itself",)),
+        (f"{_BY_TOPICS}create_topics_validates_each_topic_for_itself",)),
     Mutant("records beyond the end may be deleted", _TOPIC_ADMIN,
         "    if not 0 <= target <= log.end_offset:",
         "    if not 0 <= target:",
@@ -138,11 +140,11 @@ MUTANTS = (
     Mutant("offsets outlive a deleted topic", _TOPIC_ADMIN,
         "            for _ in call.node.groups.topic_deleted(answer[\"name\"]):",
         "            for _ in ():",
-        (f"{_BY_API}deleting_a_topic_deletes_what_groups_committed_for_it",)),
+        (f"{_BY_GROUPS}deleting_a_topic_deletes_what_groups_committed_for_it",)),
     Mutant("replicas on brokers that are not there", _TOPIC_ADMIN,
         "    if any(tuple(a.broker_ids) != (me,) for a in assignments):",
         "    if False:",
-        (f"{_BY_API}create_topics_validates_each_topic_for_itself",)),
+        (f"{_BY_TOPICS}create_topics_validates_each_topic_for_itself",)),
     Mutant("an appended value comes twice", _CLUSTER,
         "        parts += [p for p in given if p not in parts]",
         "        parts += given",

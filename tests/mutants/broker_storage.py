@@ -19,7 +19,7 @@ _AT_FLUSHING = "tests/unit/broker/test_flushing.py::test_"
 _AT_GROUPS = "tests/unit/broker/test_groups.py::test_"
 _AT_LOG = "tests/unit/broker/test_log.py::test_"
 _AT_STORE = "tests/unit/broker/test_store.py::test_"
-_BY_API = "tests/integration/broker/test_api.py::test_"
+_BY_RECORDS = "tests/integration/broker/apis/test_records.py::test_"
 _BY_FULL_DISK = "tests/integration/broker/test_full_disk.py::test_"
 
 MUTANTS = (
@@ -45,7 +45,7 @@ MUTANTS = (
         "        return base",
         "            )\n"
         "        return base",
-        (f"{_BY_API}a_long_poll_ends_with_data_or_with_time",)),
+        (f"{_BY_RECORDS}a_long_poll_ends_with_data_or_with_time",)),
     Mutant("peaks of trimmed batches answer times", _LOG,
         "        if gone:\n"
         "            self._peaks = None\n",

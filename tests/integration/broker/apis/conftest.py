@@ -1,0 +1,25 @@
+"""One broker and one bare connection for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker with one topic of two partitions."""
+    with EmbeddedBroker() as running:
+        running.call(lambda node: node.catalogue.create("t", 2, {}))
+        yield running
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
+    """A bare connection."""
+    with RawClient(broker.bootstrap) as connected:
+        yield connected
