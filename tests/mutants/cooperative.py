@@ -14,6 +14,7 @@ TWO_PHASE = "faust_assigner/app/round/two_phase.py"
 
 PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
 HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
 PROMISED = "tests/unit/app/round/test_promised.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
@@ -61,19 +62,19 @@ MUTANTS = (
            (HANDS + "what_goes_is_committed_up_to_its_last_processed_record",)),
     Mutant("a restore under way resumes what has been let go", HANDING,
            "            await self.app.tables.recovery.interrupt()\n", "            pass\n",
-           (HANDS + "what_goes_while_it_is_about_to_flow_does_not_flow",)),
+           (RESTORES + "what_goes_while_it_is_about_to_flow_does_not_flow",)),
     Mutant("the first round's partitions are taken on after the second one's", BY_STATE,
            "        async with self._in_turn:\n", "        if True:\n",
-           (HANDS + "a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts",)),
+           (RESTORES + "a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts",)),
     Mutant("later rows of a batch at hand pass for the ones before them", HANDING,
            "            self._in_hand[tp].clear()", "            pass",
-           (HANDS + "what_is_on_its_way_to_a_copy_is_read_again_in_order",)),
+           (RESTORES + "what_is_on_its_way_to_a_copy_is_read_again_in_order",)),
     Mutant("a stream flows before its own table is restored", ORDER,
            "    return {tp for tp in sources if tp.partition not in numbers}", "    return set(sources)",
-           (HANDS + "kept_partitions_flow_while_a_cold_one_is_restored",)),
+           (RESTORES + "kept_partitions_flow_while_a_cold_one_is_restored",)),
     Mutant("what was queued when a table failed is never read again", BY_STATE,
            'await insist(self, "Committed offsets", partial(consumer.seek_some, sources))', "pass",
-           (HANDS + "after_a_table_failed_streams_go_on_from_what_is_committed",)),
+           (RESTORES + "after_a_table_failed_streams_go_on_from_what_is_committed",)),
     Mutant("a backlog that was taken over queues ahead of what was kept", INSTALL,
            "    lanes.install(app)\n", "",
            (HANDS + "a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept",)),

@@ -1,12 +1,7 @@
 """Real workers and real stores come back from snapshot and tail as from a full replay, and never worse."""
 
-import hashlib
-import json
 import os
-import subprocess
-import sys
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,118 +9,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
 from faust_assigner.app.restore.bring_up import (
     SCRATCH_MAX_AGE_S,
     SCRATCH_PREFIX,
-    Cold,
-    Settings,
     Stop,
     bring_up,
     sweep_scratch,
 )
 from faust_assigner.app.restore.recovery import _replace_database
-from faust_assigner.pipeline.snapshots.spans import plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
-from faust_assigner.snapshots.changelog import look_at
-from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest
+from faust_assigner.snapshots.manifest import MANIFEST_NAME
 from faust_assigner.snapshots.sst import OFFSET_KEY
-
-PARTITIONS = 3
-EMPTY = 2
-WORKER = Path(__file__).parents[3] / "benchmarks" / "workers" / "recovery.py"
-Write = tuple[int, str, int | None]
-
-
-class App:
-    """A source and a changelog as a Faust app has them, and the model of the table."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-        self.app_id = f"shop-{uuid.uuid4().hex[:8]}"
-        self.changelog = f"{self.app_id}-balances-changelog"
-        self.state: list[dict[bytes, bytes]] = [{} for _ in range(PARTITIONS)]
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        topics = [NewTopic(f"{self.app_id}-source", PARTITIONS, 1),
-                  NewTopic(self.changelog, PARTITIONS, 1, config={"cleanup.policy": "compact"})]
-        for made in admin.create_topics(topics).values():
-            made.result(30)
-
-    def write(self, writes: list[Write], *, transaction: str | None = None) -> None:
-        """Changelog records as Faust writes them: JSON keys and values, no value for a delete."""
-        settings: dict[str, str] = {"bootstrap.servers": self.bootstrap, "linger.ms": "5"}
-        producer = Producer(settings | ({"transactional.id": uuid.uuid4().hex} if transaction else {}))
-        if transaction:
-            producer.init_transactions(30)
-            producer.begin_transaction()
-        for partition, key, value in writes:
-            raw_key, raw = json.dumps(key).encode(), None if value is None else json.dumps(value).encode()
-            producer.produce(self.changelog, raw, raw_key, partition)
-            producer.poll(0)
-            if raw is None:
-                self.state[partition].pop(raw_key, None)
-            else:
-                self.state[partition][raw_key] = raw
-        assert producer.flush(30) == 0
-        if transaction:
-            producer.commit_transaction(30)
-
-    def fill(self) -> None:
-        """Updates, deletes and keys that come back, in two of three partitions."""
-        self.write([(n % 2, f"key-{n % 1500}", n) for n in range(4000)])
-        self.write([(n % 2, f"key-{n}", None) for n in range(0, 300)])
-        self.write([(n % 2, f"key-{n}", -n) for n in range(0, 100)])
-
-    def fill_tail(self) -> None:
-        """After the cut: deletes, keys that come back, new keys."""
-        self.write([(n % 2, f"key-{n}", None) for n in range(0, 40)])
-        self.write([(n % 2, f"key-{n}", n) for n in range(200, 220)])
-        self.write([(n % 2, f"new-{n}", n) for n in range(30)])
-
-    def snapshot(self, url: Path | str, *, age_ms: int = 0) -> list[Manifest]:
-        """What the pipeline writes, without Spark."""
-        connection = {"bootstrap_servers": self.bootstrap}
-        log = look_at(connection, self.changelog)
-        job = plan_job(log, str(url), created_ms=round(time.time() * 1000) - age_ms)
-        return publish(job, run_here(job, connection))
-
-    def ends(self) -> dict[int, int]:
-        """The end of each partition of the changelog."""
-        extents = look_at({"bootstrap_servers": self.bootstrap}, self.changelog).extents
-        return {partition: extent.end for partition, extent in extents.items()}
-
-    def model_hash(self) -> str:
-        """What benchmarks/workers/recovery.py prints of a table that equals the model."""
-        digest = hashlib.sha256()
-        for partition, state in enumerate(self.state):
-            for key, value in sorted(state.items()):
-                digest.update(b"%d %d %d " % (partition, len(key), len(value)) + key + value)
-        return digest.hexdigest()
-
-    def worker(self, datadir: Path, *, snapshots: Path | None = None, **settings: Any) -> dict[str, Any]:
-        """Run a Faust worker until it has recovered; what it says of itself."""
-        process = self.start_worker(datadir, snapshots=snapshots, **settings)
-        try:
-            out, err = process.communicate(timeout=120)
-        finally:
-            process.kill()
-        assert process.returncode == 0, err[-3000:]
-        return json.loads(out.splitlines()[-1]) | {"log": err}
-
-    def start_worker(
-        self, datadir: Path, *, snapshots: Path | None = None, **settings: Any,
-    ) -> "subprocess.Popen[str]":
-        """The process."""
-        given = {"bootstrap": self.bootstrap, "app_id": self.app_id, "partitions": PARTITIONS,
-                 "datadir": str(datadir), **settings}
-        environment = {**os.environ, "FAUST_ASSIGNER_SNAPSHOTS": str(snapshots or "")}
-        return subprocess.Popen(
-            [sys.executable, str(WORKER), json.dumps(given)], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+from tests.integration.snapshots.balances import App, Stores, damage, partition_hash
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
@@ -199,64 +96,6 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, 
 
 
 # -- the thread's work itself, on stores as Faust opens them
-
-
-def partition_hash(state: dict[bytes, bytes]) -> str:
-    """What benchmarks/workers/recovery.py prints of one partition."""
-    digest = hashlib.sha256()
-    for key, value in sorted(state.items()):
-        digest.update(b"%d %d " % (len(key), len(value)) + key + value)
-    return digest.hexdigest()
-
-
-def damage(url: Path, manifest: Manifest) -> None:
-    """Flip a bit in the middle of the first file."""
-    path = url / folder_of(manifest) / manifest.files[0]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-class Stores:
-    """Empty databases as Faust opens them, and what a restore made of them."""
-
-    def __init__(self, app: App, folder: Path, snapshots: Path | None) -> None:
-        self.app = app
-        self.settings = Settings(str(snapshots) if snapshots else None, True,
-                                 {"bootstrap_servers": app.bootstrap}, "read_committed", folder)
-        self.databases = {n: RocksDBOptions(max_open_files=64).open(folder / f"balances-{n}.db")
-                          for n in range(PARTITIONS)}
-
-    def cold(self) -> list[Cold]:
-        """The partitions that lag, as the recovery would hand them over."""
-        found = []
-        for partition, end in self.app.ends().items():
-            offset = int(self.databases[partition].get(OFFSET_KEY) or -1)
-            if end - 1 > offset:
-                tp = TopicPartition(self.app.changelog, partition)
-                found.append(Cold(tp, self.databases[partition], offset, end - 1, True))
-        return found
-
-    def bring_up(self, stop: Stop | None = None, **settings: Any) -> dict[int, str]:
-        """Run, and say where each partition's state came from."""
-        done = bring_up(replace(self.settings, **settings), self.cold(), stop or Stop())
-        return {tp.partition: each.source for tp, each in sorted(done.items())}
-
-    def contents(self, partition: int) -> dict[bytes, bytes]:
-        """Keys and values, Faust's offset included."""
-        return dict(self.databases[partition].items())
-
-    def assert_up_to_date(self) -> None:
-        """Every database equals the model and says so."""
-        ends = self.app.ends()
-        for partition, state in enumerate(self.app.state):
-            offset = {OFFSET_KEY: str(ends[partition] - 1).encode()} if ends[partition] else {}
-            assert self.contents(partition) == state | offset
-
-    def close(self) -> None:
-        """Release the locks."""
-        for database in self.databases.values():
-            database.close()
 
 
 @pytest.fixture

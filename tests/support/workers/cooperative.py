@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from faust.types import TP
 from faust_assigner.app.cooperative import install as cooperative
 from faust_assigner.app.cooperative.handing_over import ThreadListener
 from faust_assigner.app.restore import recovery as restore
-from tests.support.workers.virtual import VirtualConsumer, Worker
+from tests.support.workers.virtual import VirtualConsumer, Worker, running
 
 
 class CooperativeWorker(Worker):
@@ -109,3 +110,15 @@ class CooperativeWorker(Worker):
 def log_of(table: Any, partition: int) -> TP:
     """The changelog partition behind a table."""
     return TP(table.changelog_topic.get_topic_name(), partition)
+
+
+@contextlib.asynccontextmanager
+async def worker_of(actives: list[int], partitions: int = 4,
+                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
+    """A worker that owns ``actives``, at rest."""
+    worker = CooperativeWorker(partitions=partitions, **settings)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance(actives)
+        assert await worker.until(lambda: worker.at_rest)
+        yield worker

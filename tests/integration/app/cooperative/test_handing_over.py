@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from asyncio import Event
-from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import running
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@contextlib.asynccontextmanager
-async def worker_of(actives: list[int], partitions: int = 4,
-                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
-    """A worker that owns ``actives``, at rest."""
-    worker = CooperativeWorker(partitions=partitions, **settings)
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance(actives)
-        assert await worker.until(lambda: worker.at_rest)
-        yield worker
 
 
 async def test_kept_partitions_flow_while_others_come_and_go() -> None:
@@ -84,106 +69,6 @@ async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
         worker.send_orders(5, partition=2)
         await worker.give([0, 2])
         assert await worker.until(lambda: worker.of(2) == [0, 1, 2, 3, 4])
-
-
-async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
-    """However long that takes; the cold one waits for its own table and for nothing else."""
-    async with worker_of([0]) as worker:
-        worker.replay_delay_s = 0.01
-        worker.send_changelog(60, partition=1)
-        worker.send_orders(5, partition=1)
-        worker.send_orders(5, partition=2)
-        await worker.give([0, 1, 2])
-        worker.send_orders(20)
-        assert await worker.until(lambda: len(worker.of(0)) == 20 and worker.of(2) == [0, 1, 2, 3, 4])
-        assert worker.of(1) == [], "its table is not restored yet"
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
-        assert worker.counts["old-59"] == 7
-
-
-async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
-    """One cold partition does not stop a worker's warm ones, in eager rounds neither."""
-    worker = CooperativeWorker(partitions=2)
-    async with running(worker):
-        worker.start_rounds()
-        worker.replay_delay_s = 0.01
-        worker.send_changelog(80, partition=1)
-        for partition in (0, 1):
-            worker.send_orders(5, partition)
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.of(0) == [0, 1, 2, 3, 4])
-        assert worker.of(1) == []
-        assert not worker.recovered, "whoever waits for all tables still waits"
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
-        assert await worker.until(lambda: worker.recovered)
-
-
-async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
-    """What was restored flows on, what was not is restored from where it stood."""
-    async with worker_of([0]) as worker:
-        worker.replay_delay_s = 0.01
-        worker.send_changelog(60, partition=1)
-        await worker.give([0, 1])
-        await asyncio.sleep(0.1)
-        await worker.give([0, 1, 2])
-        worker.send_orders(10)
-        worker.send_orders(3, partition=1)
-        assert await worker.until(lambda: len(worker.of(0)) == 10)
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2], timeout_s=10)
-        assert worker.counts["old-0"] == worker.counts["old-59"] == 7
-
-
-async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
-    """It is restored to the end before its source flows."""
-    async with worker_of([0]) as worker:
-        worker.send_changelog(20, partition=1)
-        await worker.give([0], standbys=[1])
-        recovery = worker.app.tables.recovery
-        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(1)) == 19)
-        worker.send_changelog(5, partition=1)
-        worker.send_orders(3, partition=1)
-        await worker.give([0, 1])
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
-        assert worker.counts["old-24"] == 7
-
-
-async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active() -> None:
-    """It would come after the rows of the batched replay, and count as progress over what lies between."""
-    async with worker_of([0]) as worker:
-        recovery, may_ask = worker.app.tables.recovery, Event()
-        log, ask = worker.changelog(1), recovery._ends
-
-        async def ask_late(tps: Any) -> Any:
-            await may_ask.wait()
-            return await ask(tps)
-
-        await worker.give([0], standbys=[1])
-        assert await worker.until(lambda: worker.at_rest)
-        worker.replay_delay_s = 0.1
-        worker.send_changelog(8, partition=1)
-        assert await worker.until(lambda: recovery.standby_offsets.get(log) == 1)
-        recovery._ends = ask_late
-        await worker.give([0, 1])
-        assert await worker.until(lambda: log in recovery.active_tps)
-        worker.replay_delay_s = 0.0
-        before = recovery.active_offsets[log]
-        await asyncio.sleep(1.0)
-        assert recovery.active_offsets[log] == before
-        assert not any(recovery.buffers.values())
-        may_ask.set()
-        worker.send_orders(3, partition=1)
-        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
-        assert worker.counts["old-7"] == 7
-
-
-async def test_an_active_that_is_given_away_is_followed() -> None:
-    """What its next owner writes arrives here."""
-    async with worker_of([0, 1]) as worker:
-        await worker.give([0], standbys=[1])
-        worker.send_changelog(4, partition=1)
-        recovery = worker.app.tables.recovery
-        last = worker.logs.ends[worker.changelog(1)] - 1
-        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(1)) == last)
 
 
 async def test_an_eager_round_after_cooperative_ones_loses_nothing() -> None:
@@ -307,17 +192,6 @@ async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
         assert worker.of(1) == list(range(8))
 
 
-async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> None:
-    """What waited in queues was dropped with the flow; it is read again."""
-    async with worker_of([0, 1]) as worker:
-        worker.delay_s = 0.01
-        worker.send_orders(40)
-        assert await worker.until(lambda: len(worker.of(0)) > 5)
-        worker.app.tables.recovery.tables_failed("counts", OSError("no space"))
-        assert await worker.until(lambda: set(worker.of(0)) == set(range(40)), timeout_s=15)
-        assert await worker.until(lambda: worker.at_rest)
-
-
 async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() -> None:
     """Records of kept partitions are taken in turn with it, although they come after it."""
     async with worker_of([0]) as worker:
@@ -328,104 +202,3 @@ async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() ->
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.of(0)) == 5)
         assert len(worker.of(1)) < 300, "the backlog was worked off first"
-
-
-async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts() -> None:
-    """The eager round's partitions are not taken on after the cooperative one's."""
-    worker = CooperativeWorker(partitions=2)
-    async with running(worker):
-        worker.start_rounds()
-        recovery, may_go = worker.app.tables.recovery, asyncio.Event()
-        settle, waiting = recovery.settle, list[bool]()
-
-        async def slowly() -> None:
-            if recovery.is_flowing and not waiting:
-                waiting.append(True)
-                await may_go.wait()
-            await settle()
-
-        recovery.settle = slowly
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: bool(waiting))
-        round_ = asyncio.create_task(worker.give([0]))
-        await asyncio.sleep(0.1)
-        may_go.set()
-        await round_
-        await asyncio.sleep(0.3)
-        assert await worker.until(lambda: worker.at_rest)
-        assert {tp.partition for tp in recovery.active_tps} == {0}
-        worker.send_orders(3)
-        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
-
-
-@pytest.mark.parametrize("when", ["before", "within"])
-async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that_counts(when: str) -> None:
-    """It was cooperative because streams ran when it began; a table has failed since."""
-    async with worker_of([0]) as worker:
-        recovery, seeks, may_seek, may_ask = worker.app.tables.recovery, list[bool](), Event(), Event()
-        seek, ask = recovery._seek_offsets, recovery._ends
-
-        async def seek_late(*args: Any) -> None:
-            seeks.append(True)
-            await may_seek.wait()
-            await seek(*args)
-
-        async def ask_late(tps: Any) -> Any:
-            await may_ask.wait()
-            return await ask(tps)
-
-        recovery._seek_offsets, recovery._ends = seek_late, ask_late
-        worker.send_orders(3)
-        recovery.tables_failed("counts", OSError("no space"))
-        if when == "within":
-            assert await worker.until(lambda: bool(seeks))
-        await worker.give([0, 1])
-        for may_go in (may_seek, may_ask):
-            await asyncio.sleep(0.1)
-            may_go.set()
-        worker.send_orders(3, partition=1)
-        # A record on its way when the table failed is waited for, for ten seconds.
-        assert await worker.until(lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)), timeout_s=40)
-        assert await worker.until(lambda: worker.at_rest)
-        assert {tp.partition for tp in recovery.active_tps} == {0, 1}
-
-
-async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
-    """Its offsets are being sought as it is taken away."""
-    async with worker_of([0]) as worker:
-        consumer, sought, may_go = worker.app.consumer, asyncio.Event(), asyncio.Event()
-        seek = consumer.seek_some
-
-        async def slowly(tps: set[Any]) -> None:
-            await seek(tps)
-            sought.set()
-            await may_go.wait()
-
-        consumer.seek_some = slowly
-        await worker.give([0, 1])
-        await sought.wait()
-        await consumer.let_go({worker.source(1), worker.changelog(1)})
-        may_go.set()
-        await asyncio.sleep(0.1)
-        assert worker.source(1) not in consumer._active_partitions, "between letting go and the next answer"
-        await worker.give([0])
-        worker.send_orders(3, partition=1)
-        worker.send_orders(3)
-        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
-        assert worker.of(1) == []
-
-
-async def test_what_is_on_its_way_to_a_copy_is_read_again_in_order() -> None:
-    """A batch that an agent holds up has later records of it; they do not pass for those before them."""
-    async with worker_of([0], stream_buffer_maxsize=4) as worker:
-        log, recovery = worker.changelog(1), worker.app.tables.recovery
-        await worker.give([0], standbys=[1])
-        assert await worker.until(lambda: worker.at_rest)
-        worker.replay_delay_s, worker.delay_s = 0.1, 0.5
-        worker.send_changelog(30, partition=1)
-        worker.send_orders(8)
-        assert await worker.until(lambda: (recovery.standby_offsets.get(log) or 0) > 0)
-        await worker.give([0, 1])
-        worker.replay_delay_s = 0.01
-        assert await worker.until(lambda: worker.at_rest)
-        assert {worker.counts.get(f"old-{number}") for number in range(30)} == {7}

@@ -9,8 +9,7 @@ import pytest
 
 from faust_assigner.app.reads.standing import Standing
 from faust_assigner.app.repairs.membership import Membership
-from tests.integration.app.cooperative.test_handing_over import worker_of
-from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
