@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.bounded import USER_DATA_BYTES
-from faust_assigner.wire.join import KEY, decode_join
+from faust_assigner.wire.join import KEY, decode_join, split_value
 from tests.support.examples import examples
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.unit.wire.test_join import HOSTILE
@@ -44,6 +44,7 @@ for _m in ("good0", "good1"):
 GROUP.rebalance()
 GOOD = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in GROUP.join_bytes().items()}
 SAMPLE = GOOD["good0"].user_data
+FIELDS = split_value(json.loads(SAMPLE)[KEY])[1]
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -158,8 +159,18 @@ def test_any_answer_is_survived(raw: bytes | None, given_: dict[str, list[int]])
     decode_join(again.user_data, again.subscription)
 
 
+def refilled(raw: bytes) -> bytes:
+    """The sample with other bytes for our own fields."""
+    said = json.loads(SAMPLE)
+    return json.dumps({**said, KEY: f"{said[KEY].partition(':')[0]}:{b64encode(raw).decode()}"}).encode()
+
+
+#: What both sides of the round say and read.
+JOINED = st.one_of(st.just(sorted(PARTITIONS)), st.lists(st.sampled_from(NAMES), max_size=6))
+
+
 @slow
-@given(st.one_of(user_data, mutated(SAMPLE)), st.lists(st.sampled_from(NAMES), max_size=6))
+@given(st.one_of(user_data, mutated(SAMPLE), mutated(FIELDS).map(refilled)), JOINED)
 def test_decoding_refuses_or_returns(raw: bytes | None, topics: list[str]) -> None:
     """The decoder knows one exception, and what it returns is within the types it promises."""
     try:
@@ -169,7 +180,8 @@ def test_decoding_refuses_or_returns(raw: bytes | None, topics: list[str]) -> No
     assert type(data.url) is str
     assert type(data.generation) is int
     assert data.generation >= -1
-    for claims in (data.actives, data.standbys, data.on_disk):
+    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives, data.awaited,
+                   data.overdue, data.promised):
         for runs in claims.values():
             assert all(s >= 0 and n > 0 for s, n in zip(runs.starts, runs.lengths, strict=True))
 
