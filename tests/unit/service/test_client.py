@@ -29,11 +29,12 @@ class Part:
         self.lives_ms = lives_ms
         self.answers = True
         self.heard: list[Any] = []
-        self.streams = 0
+        self.asked = self.streams = 0
         self.end = asyncio.Event()
 
     async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
         """The full assignment, then the commands, until :attr:`end`, and then UNAVAILABLE."""
+        self.asked += 1
         while not self.answers:
             await asyncio.sleep(0.01)
         self.streams += 1
@@ -162,14 +163,18 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
     async with (serving(stopped) as first, serving(part) as second,
                 told_by(AssignerClient([first, second], "a", retry=patience))):
         await until(lambda: part.streams == 1, seconds=10)
+        assert stopped.asked > stopped.streams == 0
         stopped.answers = True
 
 
 async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_same() -> None:
     """The patience grows: else a busy machine would be asked again and again, and never heard."""
 
+    tried = []
+
     class Slow(Part):
         async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            tried.append(request)
             await asyncio.sleep(0.4)
             async for command in super().Register(request, context):
                 yield command
@@ -178,6 +183,7 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
     async with (serving(part) as target,
                 told_by(AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.05))) as told):
         await until(lambda: bool(told), seconds=20)
+        assert len(tried) > 1
 
 
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
