@@ -72,4 +72,7 @@ MUTANTS = (
         "next_round(one.word for one in joined)", "1",
         (f"{_AT_ASSIGNORS}a_word_of_an_older_round_never_wins",
          f"{_AT_ASSIGNORS}each_round_is_dated_one_later_than_all_that_members_have_seen")),
+    Mutant("topics that are joined go to two consumers", _ASSIGNORS,
+        "        return self._together", "        return ()",
+        (f"{_AT_ASSIGNORS}co_partitioned_topics_meet_on_one_consumer",)),
 )

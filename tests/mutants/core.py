@@ -6,6 +6,8 @@ from tests.mutants import Mutant
 
 _TRANSPORT = "faust_assigner/actives/transport.py"
 _MATCHING = "faust_assigner/actives/semi_matching.py"
+_PROMOTION = "faust_assigner/promotion.py"
+_HOLDERS = "tests/unit/actives/test_promotion.py::test_"
 _SMALL = "tests/unit/actives/test_semi_matching.py::test_small_cases_equal_brute_force"
 _LARGE = "tests/unit/actives/test_semi_matching.py::test_larger_cases_equal_min_cost_flow"
 _PROMOTIONS = "tests/property/test_promotions.py::"
@@ -247,4 +249,13 @@ MUTANTS = (
         new="np.full(wanted, 3), np",
         red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
     ),
+    Mutant("an orphan goes to who holds one of its tables", _PROMOTION,
+           "    best = logs == most[task]\n", "    best = logs >= 0\n",
+           (f"{_HOLDERS}who_holds_all_of_its_tables_goes_before_who_holds_one",)),
+    Mutant("with weights an orphan does not go back to where it was", _PROMOTION,
+           "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)", "m = int(lightest)",
+           (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",)),
+    Mutant("with weights an orphan goes to any holder", _PROMOTION,
+           "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)", "m = int(who[0])",
+           (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",)),
 )

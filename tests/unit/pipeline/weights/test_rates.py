@@ -121,6 +121,16 @@ def test_a_task_is_weighed_by_all_that_travels_with_it() -> None:
         assert task == pytest.approx(load / 100, abs=0.02)
 
 
+def test_two_busy_topics_that_travel_together_are_twice_the_work() -> None:
+    """Their loads are added up: where both are busy, a task weighs twice as much as where one is."""
+    samples = [sample(partition, at, count, topic) for at in (0, 60) for topic, loads in (
+        ("orders", (100, 100, 100)), ("customers", (1, 100, 1))) for partition, count in enumerate(loads)]
+    _, rows = weigh(rates_of(samples), computed_at=NOON)
+    weights = {(row.topic, row.partition): row.weight for row in rows}
+    assert weights["orders", 0] == weights["customers", 2] == 1.0
+    assert weights["orders", 1] == weights["customers", 1] == pytest.approx(2.0, abs=0.05)
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """Eight partitions under a Zipf law, owned by two members that count; one line is broken."""
