@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.bench.printed import printed
 
 
 @pytest.mark.slow
 @pytest.mark.processes
 def test_it_prints_a_row_for_each_protocol() -> None:
     """Three members on ours, as a person would call it; four times, partitions held twice, two latencies."""
-    command = [sys.executable, "-m", "benchmarks.rebalance", "--members", "3", "--only", "ours"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("ours")]
+    said = printed("benchmarks.rebalance", "--members", "3", "--only", "ours")
+    rows = [line.split() for line in said.splitlines() if line.startswith("ours")]
     assert [row[:3] for row in rows] == [["ours", "classic", "3"], ["ours", "consumer", "3"]]
     assert all(len(row) == 10 and row[7] == "0" for row in rows)
     assert all(float(seconds) < float("inf") for row in rows for seconds in row[3:7])

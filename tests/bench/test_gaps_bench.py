@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from benchmarks.gaps.__main__ import main
 from benchmarks.gaps.arms import SOURCES, streams_classes
 from benchmarks.gaps.measured import Done, Given, History, Process, Row, Window, rows
 from benchmarks.gaps.table import beyond, table
-from tests.support.pages import ROOT
+from tests.bench.printed import printed
 
 A, B, A2 = ("a", 1), ("b", 1), ("a", 2)
 NOBODY: dict[str, frozenset[int]] = {}
@@ -134,10 +132,7 @@ def test_rounds_are_pooled_side_by_side() -> None:
 
 def run(*arguments: str) -> str:
     """What the benchmark prints."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks.gaps", *arguments], cwd=ROOT,
-                          capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    return done.stdout
+    return printed("benchmarks.gaps", *arguments)
 
 
 def test_an_event_that_it_does_not_know_is_named() -> None:

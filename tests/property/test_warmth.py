@@ -11,7 +11,7 @@ from ortools.graph.python import min_cost_flow
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.numbers import assign_numbers, count_by_member
-from faust_assigner.model import NOBODY
+from faust_assigner.model import NOBODY, Ints
 
 Score = tuple[int, int]
 
@@ -23,21 +23,27 @@ def score(owner: tuple[int, ...], before: list[int], copies: set[tuple[int, int]
     return stay, warm
 
 
+def drawn(rng: Random, members: int, tasks: int,
+          copied: float) -> tuple[list[int], set[tuple[int, int]], Ints, Ints]:
+    """Owners, orphans and copies at random, a count for each member; and the numbers that each is given."""
+    before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
+    spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
+    copies = {pair for pair in spare if rng.random() < copied}
+    cuts = sorted(rng.randint(0, tasks) for _ in range(members - 1))
+    counts: Ints = np.diff([0, *cuts, tasks])
+    pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
+    was = np.array(before, dtype=np.int64)
+    found = assign_numbers(was, counts, count_by_member(was, members), pairs[:, 0], pairs[:, 1])
+    return before, copies, counts, found
+
+
 @pytest.mark.parametrize("part", range(8))
 def test_assigned_numbers_are_as_warm_as_any_with_these_counts(part: int) -> None:
     """Brute force over every way to give each member its count, owners, orphans and copies at random."""
     for seed in range(60):
         rng = Random(f"{part} {seed}")
         members, tasks = rng.randint(2, 4), rng.randint(1, 7)
-        before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
-        spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
-        copies = {pair for pair in spare if rng.random() < 0.35}
-        cuts = sorted(rng.randint(0, tasks) for _ in range(members - 1))
-        counts = np.diff([0, *cuts, tasks])
-        pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
-        was = np.array(before, dtype=np.int64)
-        found = assign_numbers(was, counts, count_by_member(was, members), pairs[:, 0], pairs[:, 1])
-        assert np.bincount(found, minlength=members).tolist() == counts.tolist()
+        before, copies, counts, found = drawn(rng, members, tasks, 0.35)
         every = set(itertools.permutations(np.repeat(np.arange(members), counts).tolist()))
         best = max(score(owner, before, copies) for owner in every)
         assert score(tuple(found.tolist()), before, copies) == best, (part, seed)
@@ -63,14 +69,7 @@ def test_assigned_numbers_are_as_warm_as_the_oracles(part: int) -> None:
     for seed in range(40):
         rng = Random(f"larger {part} {seed}")
         members, tasks = rng.randint(3, 8), rng.randint(12, 40)
-        before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
-        spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
-        copies = {pair for pair in spare if rng.random() < 0.15}
-        cuts = sorted(rng.randint(0, tasks) for _ in range(members - 1))
-        counts = np.diff([0, *cuts, tasks])
-        pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
-        was = np.array(before, dtype=np.int64)
-        found = assign_numbers(was, counts, count_by_member(was, members), pairs[:, 0], pairs[:, 1])
+        before, copies, counts, found = drawn(rng, members, tasks, 0.15)
         best = most(before, copies, counts.tolist())
         assert score(tuple(found.tolist()), before, copies) == best, (part, seed)
 

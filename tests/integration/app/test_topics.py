@@ -12,6 +12,7 @@ from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 from faust_assigner.app.repairs.topics import refuse_patterns
 from faust_assigner.testing.broker import broker_process
+from tests.support.topics import create_topics
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 from tests.support.workers.virtual import Worker, running
@@ -29,14 +30,7 @@ class Uneven(Load):
         await super()._prepare(waiting)
 
     async def _create(self, app_id: str, name: str) -> None:
-        from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            await admin.create_topics([NewTopic(f"{app_id}-{name}", self.partitions, 1)])
-        finally:
-            await admin.close()
+        await create_topics(self.bootstrap, {f"{app_id}-{name}": self.partitions})
 
 
 def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from faust_assigner.clients import (
     CoPartitionedAssignor,
@@ -21,6 +20,7 @@ from faust_assigner.clients import (
     StickyAssignor,
 )
 from tests.support.coordination.aiokafka_members import die
+from tests.support.topics import create_topics
 
 DEADLINE_S = 60.0
 Owned = set[tuple[str, int]]
@@ -44,10 +44,7 @@ class Fleet:
 
     async def create(self) -> None:
         """The topics."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        await admin.create_topics([NewTopic(name, count, 1) for name, count in self.counts.items()])
-        await admin.close()
+        await create_topics(self.bootstrap, self.counts)
 
     async def join(self, name: str, *assignors: PlannedAssignor) -> None:
         """One more consumer."""

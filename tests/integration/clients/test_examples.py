@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from tests.support.topics import create_topics
 
 from examples.single_writer.reader import Turns
 
@@ -106,10 +107,7 @@ async def written(bootstrap: str, topic: str) -> list[Any]:
 
 async def create(bootstrap: str, topic: str) -> None:
     """A topic of one partition, so that order means something."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, 1, 1)])
-    await admin.close()
+    await create_topics(bootstrap, {topic: 1})
 
 
 def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(

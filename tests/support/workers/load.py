@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from tests.support.topics import create_topics
 
 CUSTOMERS_PER_PARTITION = 4
 
@@ -44,17 +45,10 @@ class Load:
         asyncio.run(self._prepare(waiting))
 
     async def _prepare(self, waiting: int) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            compact = {"cleanup.policy": "compact"}
-            await admin.create_topics(
-                [NewTopic(f"{self.app_id}-{name}", self.partitions, 1)
-                 for name in ("customers", "orders", "outputs")]
-                + [NewTopic(f"{self.app_id}-{name}-changelog", self.partitions, 1, topic_configs=compact)
-                   for name in ("rates", "totals")])
-        finally:
-            await admin.close()
+        await create_topics(
+            self.bootstrap,
+            {f"{self.app_id}-{name}": self.partitions for name in ("customers", "orders", "outputs")},
+            compacted={f"{self.app_id}-{name}-changelog": self.partitions for name in ("rates", "totals")})
         async with self._producer() as producer:
             for partition in range(self.partitions):
                 for customer in self._customers(partition):

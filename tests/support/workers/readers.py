@@ -18,8 +18,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.partitioner import DefaultPartitioner
+
+from tests.support.topics import create_topics
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 30.0
@@ -146,15 +147,8 @@ class Numbers:
         asyncio.run(self._prepare())
 
     async def _prepare(self) -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            await admin.create_topics([
-                NewTopic(f"{self.app_id}-numbers", self.partitions, 1),
-                NewTopic(f"{self.app_id}-latest-changelog", self.partitions, 1,
-                         topic_configs={"cleanup.policy": "compact"})])
-        finally:
-            await admin.close()
+        await create_topics(self.bootstrap, {f"{self.app_id}-numbers": self.partitions},
+                            compacted={f"{self.app_id}-latest-changelog": self.partitions})
 
     def fill(self, number: int) -> None:
         """The changelog of a table in which each key has come to ``number``, one by one."""

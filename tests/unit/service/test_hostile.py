@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -36,16 +37,23 @@ class _Context:
         raise asyncio.CancelledError
 
 
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.RegisterRequest]]:
+    """The store and the service of an instance with one partition, and a consumer's word to it."""
+    kept = store()
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+        servicer = ConsumerServicer(node, OpenDoor(), asyncio.get_running_loop().time)
+        yield kept, servicer, pb.RegisterRequest(consumer_name="a", heartbeats=True)
+        await servicer.close()
+    await kept.close()
+
+
 def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
     """Not a second time to live later: its partitions wait for nobody."""
 
     async def story() -> None:
-        kept, loop = store(), asyncio.get_running_loop()
-        async with Bench(lambda: kept) as b:
-            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
-            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
-
+        async with served() as (kept, servicer, request):
             async def listen() -> None:
                 async for _ in servicer.Register(request, _Context()):
                     pass
@@ -56,7 +64,6 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
             await asyncio.sleep(2.0)
             assert await kept.get(ALL.consumer("a")) is None
             await asyncio.gather(listening, return_exceptions=True)
-        await kept.close()
 
     virtually(story)
 
@@ -65,11 +72,7 @@ def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -
     """Pings find a stopped one at half its time to live: no sign of life, no second wait."""
 
     async def story() -> None:
-        kept, loop = store(), asyncio.get_running_loop()
-        async with Bench(lambda: kept) as b:
-            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
-            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
+        async with served() as (kept, servicer, request):
             stream = servicer.Register(request, _Context())
             await anext(stream)
             await asyncio.sleep(15.0)
@@ -78,8 +81,6 @@ def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -
             assert await kept.get(ALL.consumer("a")) is not None
             await asyncio.sleep(2.0)
             assert await kept.get(ALL.consumer("a")) is None
-            await servicer.close()
-        await kept.close()
 
     virtually(story)
 
@@ -88,11 +89,7 @@ def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
     """It came back within its time, and its time begins anew."""
 
     async def story() -> None:
-        kept, loop = store(), asyncio.get_running_loop()
-        async with Bench(lambda: kept) as b:
-            node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-            servicer = ConsumerServicer(node, OpenDoor(), loop.time)
-            request = pb.RegisterRequest(consumer_name="a", heartbeats=True)
+        async with served() as (kept, servicer, request):
             first, second = servicer.Register(request, _Context()), servicer.Register(request, _Context())
             await anext(first)
             await asyncio.sleep(10.0)
@@ -102,8 +99,6 @@ def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
             await asyncio.sleep(25.0)
             assert await kept.get(ALL.consumer("a")) is not None
             await second.aclose()
-            await servicer.close()
-        await kept.close()
 
     virtually(story)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.app.repairs.leader_guard import guard_leader, readable
 from tests.support.coordination.aiokafka_members import die
 from tests.support.faust_group import make_app
+from tests.support.topics import create_topics
 
 
 class Evil:
@@ -43,10 +43,7 @@ def consumer_of(bootstrap: str, assignor: Any) -> AIOKafkaConsumer:
 
 async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool) -> None:
     """Until the good member has ``kept`` after the evil one joined; TimeoutError when it never gets them."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    await admin.create_topics([NewTopic("orders", 4, 1)])
-    await admin.close()
+    await create_topics(bootstrap, {"orders": 4})
     assignor = make_app("http://good", replicas=0).assignor
     good, evil = consumer_of(bootstrap, assignor), consumer_of(bootstrap, Evil(metadata))
     try:
