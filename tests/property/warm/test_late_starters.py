@@ -86,7 +86,7 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
             assert owners(second) == was, seed
             assert second.moves == sum(now[task] != m for task, m in was.items())
         assert len(late) == members
-    assert told or replicas
+    assert told or members >= 30, "of the one life of a large group the early may have moved"
 
 
 @pytest.mark.parametrize("members", [*SIZES[:-1], pytest.param(SIZES[-1], marks=pytest.mark.slow)])
