@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.support.topics import create_topics
-
 from examples.single_writer.reader import Turns
+from tests.support.topics import create_topics
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
