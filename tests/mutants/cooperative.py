@@ -13,6 +13,7 @@ TWO_PHASE = "faust_assigner/app/round/two_phase.py"
 
 PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
 HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -54,6 +55,12 @@ MUTANTS = (
     Mutant("later rows of a batch at hand pass for the ones before them", HANDING,
            "            self._in_hand[tp].clear()", "            pass",
            (HANDS + "what_is_on_its_way_to_a_copy_is_read_again_in_order",)),
+    Mutant("later records of a batch at hand pass for the ones before them, once their partition is back",
+           HANDING, "            self._put_down(revoked)\n", "",
+           (BACK + "what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit",)),
+    Mutant("a client's consumer drops the answers to what it asked", HANDING,
+           "return self.app.client_only or tp in", "return tp in",
+           (BACK + "a_client_without_a_group_gets_the_answers_to_what_it_asked",)),
     Mutant("a stream flows before its own table is restored", ORDER,
            "    return {tp for tp in sources if tp.partition not in numbers}", "    return set(sources)",
            (HANDS + "kept_partitions_flow_while_a_cold_one_is_restored",)),
