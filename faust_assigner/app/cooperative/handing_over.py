@@ -206,8 +206,9 @@ class HandsOver(Consumer):
             drop(self.app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[Any]) -> None:
-        """Seek ``tps`` to their committed offsets, all asked for at once; those without one stay put."""
-        offsets = await self._thread.call_thread(_seek_committed, self._thread._ensure_consumer(), tps)
+        """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
+        offsets = await self._thread.call_thread(
+            _seek_committed, self._thread._ensure_consumer(), tps, self.first_read)
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:
@@ -231,15 +232,18 @@ class HandsOver(Consumer):
         app.flow_control.clear()
 
 
-async def _seek_committed(consumer: Any, tps: Collection[Any]) -> dict[Any, int | None]:
+async def _seek_committed(consumer: Any, tps: Collection[Any],
+                          first_read: Mapping[Any, int]) -> dict[Any, int | None]:
     """On the consumer's thread."""
     wanted = sorted(tp for tp in tps if tp in consumer.assignment())
     found = await consumer._coordinator.fetch_committed_offsets(wanted)
     offsets: dict[Any, int | None] = dict.fromkeys(wanted)
-    for tp, committed in found.items():
-        if committed.offset >= 0 and tp in consumer.assignment():
-            offsets[tp] = committed.offset
-            consumer.seek(tp, committed.offset)
+    for tp in (tp for tp in wanted if tp in consumer.assignment()):
+        if tp in found and found[tp].offset >= 0:
+            offsets[tp] = found[tp].offset
+        start = first_read.get(tp) if offsets[tp] is None else offsets[tp]
+        if start is not None:
+            consumer.seek(tp, start)
     return offsets
 
 

@@ -22,6 +22,9 @@ class FinalCommit(Consumer):
     and commits: nothing is left to commit, and the next owner repeats up to one commit interval.
     """
 
+    #: Of SteadyPartitions.
+    first_read: dict[Any, int]
+
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Tell the app, which stops the streams and commits; then forget the revoked partitions."""
@@ -37,7 +40,8 @@ class FinalCommit(Consumer):
             self._forget(revoked)
 
     def _forget(self, tps: set[Any]) -> None:
-        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
+        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset,
+                     self.first_read):
             for tp in tps:
                 book.pop(tp, None)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.restore.table_files import keep_uncommitted
 from tests.integration.app.cooperative.test_handing_over import worker_of
 from tests.support.workers.cooperative import CooperativeWorker
-from tests.support.workers.virtual import running
+from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -67,17 +69,35 @@ async def test_a_client_without_a_group_gets_the_answers_to_what_it_asked() -> N
         assert delivered == [message]
 
 
-async def test_after_a_table_failed_at_its_first_records_they_are_read_again() -> None:
+class FullDisk(Worker):
+    """The first change of its table fails, as a store does it."""
+
+    has_failed = False
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            if not self.has_failed:
+                self.has_failed = True
+                keep_uncommitted(self.app, event)
+                self.app.tables.recovery.tables_failed("counts", OSError("no space"))
+                raise OSError("no space")
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+class FullDiskByState(FullDisk, CooperativeWorker):
+    """The same in cooperative rounds."""
+
+
+@pytest.mark.parametrize("worker_of_kind", [partial(FullDisk, repaired=True), FullDiskByState])
+async def test_after_a_table_failed_at_its_first_records_they_are_read_again(worker_of_kind: Any) -> None:
     """Nothing is committed yet, and all that was fetched was dropped with the flow."""
-    worker = Waiting(partitions=1)
+    worker = worker_of_kind(partitions=1)
     async with running(worker):
         worker.start_rounds()
         await worker.rebalance([0])
-        assert await worker.until(lambda: worker.at_rest)
-        recovery = worker.app.tables.recovery
+        assert await worker.until(lambda: worker.recovered)
         worker.send_orders(10)
-        assert await worker.until(lambda: len(worker.app.consumer._unacked_messages) == 10)
-        recovery.tables_failed("counts", OSError("no space"))
-        worker.may_go.set()
-        assert await worker.until(lambda: worker.processed and worker.at_rest)
-        assert await worker.until(lambda: set(worker.of(0)) == set(range(10)), timeout_s=8), worker.of(0)
+        assert await worker.until(lambda: worker.has_failed)
+        worker.send_orders(10)
+        assert await worker.until(lambda: worker.offsets == list(range(20)), timeout_s=5), worker.offsets
