@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.cooperative.by_state import _open
+from faust_assigner.app.round.positions import _opened
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
 
@@ -60,3 +61,28 @@ async def test_who_reads_all_rows_goes_on_while_partitions_come_and_go(it: MadeU
     for partition in (2, 3):
         counts.data._db_for_partition(partition)
     assert list(reading) == []
+
+
+class Closes:
+    """The database of partition 0, asked while another thread lets go of partition 1."""
+
+    def __init__(self, databases: dict[int, Any]) -> None:
+        self.databases = databases
+
+    def get(self, key: bytes) -> bytes:
+        """Its offset."""
+        self.databases.pop(1).close()
+        return b"5"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_who_asks_how_far_databases_are_opens_none(it: MadeUp) -> None:
+    """A member that joins asks on the consumer's thread; one that is closed just now stays closed."""
+    store = it.tables["counts"].data
+    store._db_for_partition(1)
+    store._dbs = {0: Closes(store._dbs), **store._dbs}
+    store._dbs[0].databases = store._dbs
+    assert _opened(store, "overlaid-counts-changelog") == {0: 5}
+    assert set(store._dbs) == {0}
