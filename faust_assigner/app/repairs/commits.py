@@ -40,10 +40,11 @@ class FinalCommit(Consumer):
             self._forget(revoked)
 
     def _forget(self, tps: set[Any]) -> None:
-        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset,
-                     self.first_read):
+        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
             for tp in tps:
                 book.pop(tp, None)
+        for tp in tps:
+            self.first_read.pop(tp, None)
 
     def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
         """What may be committed: nothing at or after a record that is under way.
