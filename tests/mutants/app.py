@@ -38,7 +38,7 @@ _FETCHED = (
     Mutant("a batch that arrives while the flow is stopped is put back but for its first records", FETCHING,
            "consumer.seek(tp, batch[0].offset)", "consumer.seek(tp, batch[-1].offset)", (PUT_BACK,)),
     Mutant("a batch that arrives while the flow is stopped is handed over all the same", FETCHING,
-           "    if thread.consumer.flow_active:\n        return records\n", "    return records\n",
+           "    if thread.consumer.flow_active:\n", "    if True:\n",
            (PUT_BACK,)),
     Mutant("a full buffer of the last generation wakes its partition in this one", FETCHING,
            "        self.app.flow_control.suspend()\n        self._buffered_partitions.clear()\n",

@@ -16,6 +16,7 @@ PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
 HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
 PROMISED = "tests/unit/app/round/test_promised.py::test_"
+BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -69,6 +70,20 @@ MUTANTS = (
     Mutant("later rows of a batch at hand pass for the ones before them", HANDING,
            "            self._in_hand[tp].clear()", "            pass",
            (RESTORES + "what_is_on_its_way_to_a_copy_is_read_again_in_order",)),
+    Mutant("later records of a batch at hand pass for the ones before them, once their partition is back",
+           HANDING, "            self._put_down(revoked)\n", "",
+           (BACK + "what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit",)),
+    Mutant("a client's consumer drops the answers to what it asked", HANDING,
+           "return self.app.client_only or tp in", "return tp in",
+           (BACK + "a_client_without_a_group_gets_the_answers_to_what_it_asked",)),
+    Mutant("what was dropped before anything was committed is never read again", HANDING,
+           "start = first_read.get(tp) if offsets[tp] is None else offsets[tp]", "start = offsets[tp]",
+           (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[worker_of_kind1]",)),
+    Mutant("a database is noted by the thread that opened it", BY_STATE,
+           "    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)\n",
+           "    store._dbs[partition] = database\n",
+           ("tests/unit/app/cooperative/test_databases.py::"
+            "test_a_database_opened_in_a_thread_is_noted_by_the_streams_own",)),
     Mutant("a stream flows before its own table is restored", ORDER,
            "    return {tp for tp in sources if tp.partition not in numbers}", "    return set(sources)",
            (RESTORES + "kept_partitions_flow_while_a_cold_one_is_restored",)),

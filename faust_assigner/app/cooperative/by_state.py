@@ -374,8 +374,12 @@ class TablesByState(TableManager):
 
 
 def _open(store: Any, partition: int) -> None:
-    """In a thread, to its end: a database that nobody knows of would lock out the next one."""
-    store._dbs[partition] = store._open_for_partition(partition)
+    """In a thread, to its end: a database that nobody knows of would lock out the next one.
+
+    Noted where streams run, before anybody goes on who has waited for this: they look through all of them.
+    """
+    database = store._open_for_partition(partition)
+    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)
 
 
 def _close_all(databases: Iterable[Any]) -> None:

@@ -93,13 +93,25 @@ class HandsOver(Consumer):
     async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
         found = await super()._getmany(active_partitions, timeout)
         # Faust asks for each record whether its partition is paused, and it may be resumed by then.
-        self._in_hand = {tp: batch for tp, batch in found.items() if tp not in self._paused_partitions}
+        self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
         return self._in_hand
+
+    def _flows(self, tp: Any) -> bool:
+        """Whether records of ``tp`` are wanted now; a client without a group is assigned nothing."""
+        return self.app.client_only or tp in self._active_partitions or tp in self._buffered_partitions
+
+    def _put_down(self, tps: Collection[Any]) -> None:
+        """Drop what is at hand of ``tps``: it may be under way for as long as an agent's queue is full.
+
+        By then they may flow again, from an earlier record.
+        """
+        for tp in self._in_hand.keys() & tps:
+            self._in_hand[tp].clear()
 
     async def _deliver(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
         """Hand a record to the streams, unless its partition was paused or went since it was fetched."""
         tp = message.tp
-        if tp not in self._active_partitions and tp not in self._buffered_partitions:
+        if not self._flows(tp):
             return None
         self._delivering = tp
         try:
@@ -120,6 +132,7 @@ class HandsOver(Consumer):
             await self.app.tables.recovery.interrupt()
             self.pause_partitions(revoked)
             self._buffered_partitions -= revoked
+            self._put_down(revoked)
             await self._finish(revoked)
             while await self.maybe_wait_for_commit_to_finish():
                 pass
@@ -186,16 +199,16 @@ class HandsOver(Consumer):
         tps = ensure_TPset(changelogs)
         self.pause_partitions(tps)
         self._buffered_partitions -= tps
-        for tp in tps & self._in_hand.keys():
-            self._in_hand[tp].clear()  # it may be under way for as long as an agent's queue is full
+        self._put_down(tps)
         drop(self.app.tables.changelog_queue, tps)
         while self._delivering in tps:
             await asyncio.sleep(LOOK_S)
             drop(self.app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[Any]) -> None:
-        """Seek ``tps`` to their committed offsets, all asked for at once; those without one stay put."""
-        offsets = await self._thread.call_thread(_seek_committed, self._thread._ensure_consumer(), tps)
+        """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
+        offsets = await self._thread.call_thread(
+            _seek_committed, self._thread._ensure_consumer(), tps, self.first_read)
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:
@@ -219,15 +232,18 @@ class HandsOver(Consumer):
         app.flow_control.clear()
 
 
-async def _seek_committed(consumer: Any, tps: Collection[Any]) -> dict[Any, int | None]:
+async def _seek_committed(consumer: Any, tps: Collection[Any],
+                          first_read: Mapping[Any, int]) -> dict[Any, int | None]:
     """On the consumer's thread."""
     wanted = sorted(tp for tp in tps if tp in consumer.assignment())
     found = await consumer._coordinator.fetch_committed_offsets(wanted)
     offsets: dict[Any, int | None] = dict.fromkeys(wanted)
-    for tp, committed in found.items():
-        if committed.offset >= 0 and tp in consumer.assignment():
-            offsets[tp] = committed.offset
-            consumer.seek(tp, committed.offset)
+    for tp in (tp for tp in wanted if tp in consumer.assignment()):
+        if tp in found and found[tp].offset >= 0:
+            offsets[tp] = found[tp].offset
+        start = first_read.get(tp) if offsets[tp] is None else offsets[tp]
+        if start is not None:
+            consumer.seek(tp, start)
     return offsets
 
 

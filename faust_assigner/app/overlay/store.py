@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import rocksdict
 from faust.streams import current_event
+from faust.types import TP
 
 from faust_assigner.app.overlay.changes import NO_RECORD, Change, Overlay, Usage
 
@@ -261,6 +262,13 @@ class OverlaidStore(Store):
 
     def _contains(self, key: bytes) -> bool:
         return self._get(key) is not None if self.overlays else bool(super()._contains(key))
+
+    def _dbs_for_actives(self) -> Iterator[Any]:
+        """Of the partitions owned as the reading begins: rounds open and close databases between two rows."""
+        owned, topic = self.app.assignor.assigned_actives(), self.table.changelog_topic_name
+        for partition in [p for p in self._dbs if self.table.is_global or TP(topic, p) in owned]:
+            if partition in self._dbs:
+                yield self._dbs[partition]
 
     def _over(self, database: Any) -> Overlay | None:
         """The changes over ``database``; None where there are none."""

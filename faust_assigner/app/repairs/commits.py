@@ -22,6 +22,9 @@ class FinalCommit(Consumer):
     and commits: nothing is left to commit, and the next owner repeats up to one commit interval.
     """
 
+    #: Of SteadyPartitions.
+    first_read: dict[Any, int]
+
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Tell the app, which stops the streams and commits; then forget the revoked partitions."""
@@ -40,6 +43,8 @@ class FinalCommit(Consumer):
         for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
             for tp in tps:
                 book.pop(tp, None)
+        for tp in tps:
+            self.first_read.pop(tp, None)
 
     def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
         """What may be committed: nothing at or after a record that is under way.

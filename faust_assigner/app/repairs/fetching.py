@@ -120,6 +120,7 @@ async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: An
     """The consumer thread's fetch, except that what arrives while the flow is stopped is put back."""
     records = await _fetch_fairly(thread.app, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
+        thread.consumer.note_first(records)
         return records
     # No await since aiokafka moved the positions, so the assignment is still the one they belong to.
     # Stock throws the batch away and seeks to committed offsets, which leaves a partition that never
@@ -131,9 +132,10 @@ async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: An
 
 
 async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
-    """Seek to the committed offsets of all partitions, asked for at once.
+    """Seek to the committed offsets of all partitions, asked for at once; else to what was read first.
 
-    aiokafka asks once for every partition, standbys' changelogs included, and nothing flows meanwhile.
+    aiokafka asks once for every partition, standbys' changelogs included, and nothing flows meanwhile. And it
+    leaves one without a commit behind what was read and dropped.
     """
     consumer = thread._ensure_consumer()
     fetch = getattr(consumer._coordinator, "fetch_committed_offsets", None)
@@ -146,8 +148,9 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
         found = await fetch(tps)
         committed = {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else None for tp in tps}
         for tp, offset in committed.items():
-            if offset:
-                consumer.seek(tp, offset)
+            start = thread.consumer.first_read.get(tp) if offset is None else offset
+            if start is not None:
+                consumer.seek(tp, start)
         return committed
 
     sought: Mapping[Any, int | None] = await thread.call_thread(seek)
@@ -180,9 +183,19 @@ class SteadyPartitions(KnownPartitions):
     #: Batches handed over so far: a record fetched in round n has reached its queue in round n + 1.
     fetch_rounds: int = 0
 
+    #: Source partition -> the offset of its first record since it was assigned.
+    first_read: dict[Any, int]
+
     def _reset_state(self) -> None:
         super()._reset_state()
         self._resumed = asyncio.Event()
+        self.first_read = {}
+
+    def note_first(self, records: Mapping[Any, list[Any]]) -> None:
+        """``records`` are handed over; called on the consumer's thread."""
+        for tp, batch in records.items():
+            if tp not in self.first_read and not self._is_changelog_tp(tp):
+                self.first_read[tp] = batch[0].offset
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()

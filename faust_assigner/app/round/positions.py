@@ -67,9 +67,10 @@ def _for_reading(store: Any, path: Path) -> Any:
 def _opened(store: Any, topic: str) -> dict[int, int]:
     """Partition -> the offset inside, of databases that are open."""
     found: dict[int, int] = {}
-    for partition in tuple(store._dbs):
+    for partition, database in tuple(store._dbs.items()):
         try:
-            offset = store.persisted_offset(TP(topic, partition))
+            # Not by the store, which would open it again; that is for the thread of the streams.
+            offset = database.get(store.offset_key)
         except Exception as exc:  # it may be closed just now
             logger.debug("The offset of %s-%d cannot be read: %r", topic, partition, exc)
             continue

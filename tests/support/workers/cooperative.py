@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 from faust.types import TP
@@ -13,7 +12,7 @@ from faust.types import TP
 from faust_assigner.app.cooperative import install as cooperative
 from faust_assigner.app.cooperative.handing_over import ThreadListener
 from faust_assigner.app.restore import recovery as restore
-from tests.support.workers.virtual import VirtualConsumer, Worker, running
+from tests.support.workers.virtual import Worker, running
 
 
 class CooperativeWorker(Worker):
@@ -47,21 +46,6 @@ class CooperativeWorker(Worker):
             owns |= {log_of(table, p) for p in range(self.partitions)}
             follows |= {log_of(table, p) for p in range(self.partitions) if p not in owned}
         return owns, follows
-
-    def start_rounds(self) -> None:
-        """Once the worker runs: the group's part that cooperative rounds ask for."""
-        consumer = self.consumer
-
-        async def fetch(tps: Iterable[TP]) -> dict[TP, Any]:
-            return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
-
-        consumer._coordinator.fetch_committed_offsets = fetch
-
-    @property
-    def consumer(self) -> VirtualConsumer:
-        """The virtual client."""
-        client: VirtualConsumer = self.app.consumer._thread._consumer
-        return client
 
     async def give(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
         """One answered round: some partitions go, some come, the others flow on."""

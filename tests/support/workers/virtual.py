@@ -283,6 +283,19 @@ class Worker:
         if self.replay_delay_s:
             await asyncio.sleep(self.replay_delay_s)
 
+    @property
+    def consumer(self) -> VirtualConsumer:
+        """The virtual client."""
+        client: VirtualConsumer = self.app.consumer._thread._consumer
+        return client
+
+    def start_rounds(self) -> None:
+        """Once the worker runs: the group tells all committed offsets at once."""
+        async def fetch(tps: Iterable[TP]) -> dict[TP, Any]:
+            return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
+
+        self.consumer._coordinator.fetch_committed_offsets = fetch
+
     def source(self, partition: int = 0) -> TP:
         """Orders."""
         return TP("orders", partition)
