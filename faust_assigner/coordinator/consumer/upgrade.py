@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 from faust_assigner.coordinator.consumer.partitions import dated
 from faust_assigner.coordinator.consumer.refusals import JOIN, refuse_heartbeat
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
 from faust_assigner.coordinator.members import Member
-from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from faust_assigner.coordinator.protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    carries_user_data,
+    read_assignment,
+    read_subscription,
+)
 from faust_assigner.coordinator.records import (
     ClassicSide,
     CurrentAssignment,
@@ -44,7 +48,8 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
         return fx.ConsumerHeartbeatReply(event.token, *refusal)
     records = upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
     if records is None:
-        return answer_absent(event)
+        why = "it is a classic group, and cannot be changed by this member, under this policy or at all"
+        return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
     successor = ConsumerGroup.restore(
         group.group_id, records, group.consumer_limits, group.catalogue, now_ms, classic_limits=group.limits
     )
@@ -66,7 +71,8 @@ def _may_upgrade(group: GroupRounds) -> bool:
 
 
 def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
-    """A classic group as a consumer group with only classic members; None when its bytes cannot be read.
+    """A classic group as a consumer group with only classic members; None when its bytes cannot be read, or
+    say more than partitions: members that need what their own assignor tells them would not get it any more.
 
     Everybody stands where the last assignment put it. A partition that a leader gave to several goes to the
     first of them: the others are told to rejoin anyway. A group that has not begun a generation begins with
@@ -82,7 +88,7 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
 
     for member in group.roster:
         said, given = read_subscription(member.metadata(spoken)), read_assignment(member.assignment)
-        if said is None or given is None:
+        if said is None or given is None or carries_user_data(member.assignment):
             return None
         found = group.catalogue.partitions_of(given)
         held = {t: tuple(p for p in parts if (t, p) not in taken) for t, parts in found.items()}
