@@ -40,7 +40,7 @@ from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 from faust_assigner.coordinator.timers import Purpose
 
-__all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join", "refuse_join_itself"]
+__all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
 
 PARKED_DUPLICATES: Final = 8  # copies of one parked request; of more, the oldest is told to try again
 

@@ -22,7 +22,7 @@ from faust_assigner.coordinator.states import GroupLimits
 def answer_unknown(
     event: Request, group_id: str, classic: GroupLimits, consumer: ConsumerLimits
 ) -> fx.Reply:
-    """What a client is told of a group that is not there: first what is wrong with its request, as in Kafka."""
+    """What a client is told of a group that is not there: first what is wrong with the request."""
     if isinstance(event, ConsumerGroupHeartbeat):
         refusal = refuse_heartbeat(event, consumer, group_id)
         return answer_absent(event) if refusal is None else fx.ConsumerHeartbeatReply(event.token, *refusal)

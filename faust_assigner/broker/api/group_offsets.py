@@ -226,7 +226,8 @@ async def offset_delete(call: Call, request: Any) -> Values:
         error = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
         numbers = [p.partition_index for p in wanted.partitions]
         if not in_use:
-            call.node.groups.delete_offsets(request.group_id, [(wanted.name, n) for n in numbers if n in held])
+            gone = [(wanted.name, n) for n in numbers if n in held]
+            call.node.groups.delete_offsets(request.group_id, gone)
         parts = [
             {
                 "partition_index": n,

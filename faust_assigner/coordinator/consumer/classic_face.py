@@ -38,7 +38,8 @@ class ClassicFace(Heartbeats):
         if error is Code.NONE and said is None:
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is not Code.NONE or said is None:
-            self._emit(fx.JoinReply(event.token, error, event.member_id))
+            shown = event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""  # Kafka's habit
+            self._emit(fx.JoinReply(event.token, error, shown))
             return
         self._say("member_joined" if member_id not in self.book.members else "member_rejoined", member_id)
         replaced = self.book.instances.get(event.instance_id) if event.instance_id is not None else None

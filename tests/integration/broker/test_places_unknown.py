@@ -58,7 +58,7 @@ def test_what_is_not_there_is_refused_by_itself(client: RawClient, version: int,
 
 
 def test_notes_are_counted_in_characters(client: RawClient) -> None:
-    """offset.metadata.max.bytes, as Kafka counts: 4,096 of any letters, half as many beyond the first plane."""
+    """offset.metadata.max.bytes, as Kafka counts: those beyond the first plane of Unicode are two."""
     notes = {0: "\u00e4" * 4_096, 1: "\U0001f600" * 2_049}
     assert commit(client, 8, "", -1, t=notes) == [[0, TOO_LARGE]]
 

@@ -1,4 +1,4 @@
-"""Requests that no group gets to see: what is wrong with them comes first, then that nobody knows the group."""
+"""Requests that no group gets to see: first what is wrong with them, then that nobody knows the group."""
 
 from __future__ import annotations
 
