@@ -64,6 +64,12 @@ MUTANTS = (
     bug(_COMMIT, "a commit that is not on disk is acknowledged",
         "    return ErrorCode(await _commit(call, request.group_id, changes))\n",
         "    await _commit(call, request.group_id, changes)\n    return ErrorCode.none\n"),
+    bug(_CLASSIC, "a commit that must wait keeps the session alive",
+        "        error = self._check_commit(event)  # refused, it does not count as a sign of life\n",
+        "        error = self._check_commit(event)\n"
+        "        if error is Code.NONE:\n"
+        "            self._heard_from(event.member_id)\n",
+        f"{_SYNC}a_commit_while_the_leader_assigns_is_no_sign_of_life"),
     bug(_BOOKS, "offsets hold although they are not on disk",
         "            return Code.NOT_COORDINATOR\n        self._remember(group_id, changes)\n",
         "            self._remember(group_id, changes)\n"

@@ -1,4 +1,4 @@
-"""Requests that a group refuses, or never sees: Apache Kafka and ours say the same, in the same order of checks."""
+"""Requests that a group refuses, or never sees: Apache Kafka and ours say the same, in the same order."""
 
 from __future__ import annotations
 
