@@ -136,7 +136,7 @@ class Settings:
     group_consumer_migration_policy: str = _choice(
         "bidirectional",
         ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
-        "which live groups change their protocol; disabled, until-empty: none, and no classic member joins one",
+        "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
     offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
     offsets_retention_minutes: int = _number(
