@@ -126,21 +126,6 @@ def read_assignment(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
         return None
 
 
-def carries_user_data(assignment: bytes) -> bool:
-    """Whether the leader that assigned put words of its own beside the partitions.
-
-    >>> carries_user_data(write_assignment(0, {"foo": (1, 2)}))
-    False
-    """
-    try:
-        reader = _Reader(assignment)
-        reader.number(">h")
-        reader.partitions()
-        return reader.number(">i") > 0
-    except (struct.error, UnicodeDecodeError):
-        return False
-
-
 def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) -> bytes:
     """A ConsumerProtocol assignment without user data; topics in order of their names."""
     parts = [struct.pack(">hi", version, len(partitions))]

@@ -13,7 +13,6 @@ from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
 from faust_assigner.coordinator.members import Member
 from faust_assigner.coordinator.protocol import (
     CONSUMER_PROTOCOL_TYPE,
-    carries_user_data,
     read_assignment,
     read_subscription,
 )
@@ -71,8 +70,7 @@ def _may_upgrade(group: GroupRounds) -> bool:
 
 
 def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
-    """A classic group as a consumer group with only classic members; None when its bytes cannot be read, or
-    say more than partitions: members that need what their own assignor tells them would not get it any more.
+    """A classic group as a consumer group with only classic members; None when its bytes cannot be read.
 
     Everybody stands where the last assignment put it. A partition that a leader gave to several goes to the
     first of them: the others are told to rejoin anyway. A group that has not begun a generation begins with
@@ -88,7 +86,7 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
 
     for member in group.roster:
         said, given = read_subscription(member.metadata(spoken)), read_assignment(member.assignment)
-        if said is None or given is None or carries_user_data(member.assignment):
+        if said is None or given is None:
             return None
         found = group.catalogue.partitions_of(given)
         held = {t: tuple(p for p in parts if (t, p) not in taken) for t, parts in found.items()}

@@ -189,8 +189,6 @@ class Stage:
 
     def _csync(self, plain: list[str], words: Words) -> list[str]:
         given = {m: write_assignment(0, _owned(parts)) for m, parts in words.items() if m.startswith("c")}
-        if "userdata" in plain:
-            given = {m: said[:-4] + b"\0\0\0\1x" for m, said in given.items()}
         event = SyncGroup(
             0, plain[0], int(plain[1]), words.get("instance"), words.get("type"), words.get("protocol"), given
         )
