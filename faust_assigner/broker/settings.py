@@ -136,14 +136,14 @@ class Settings:
     group_consumer_migration_policy: str = _choice(
         "bidirectional",
         ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
-        "which live groups may change their protocol; until-empty: no classic member joins a consumer group",
+        "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
     offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
     offsets_retention_minutes: int = _number(
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
     )
     offsets_retention_check_interval_ms: int = _number(
-        600_000, 10, INT64_MAX, "how often offsets are expired"
+        600_000, 10, INT64_MAX, "how often offsets are expired, and empty groups without any go"
     )
     producer_id_expiration_ms: int = _number(
         DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"

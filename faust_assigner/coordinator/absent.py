@@ -27,6 +27,10 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
             return fx.SyncReply(event.token, unknown)
         case Heartbeat():
             return fx.HeartbeatReply(event.token, unknown)
+        case LeaveGroup() if error is None:
+            # Whoever is named is unknown; the request itself is well.
+            gone = tuple((w.member_id, w.instance_id, unknown) for w in event.leavers)
+            return fx.LeaveReply(event.token, Code.NONE, gone)
         case LeaveGroup():
             return fx.LeaveReply(event.token, unknown)
         case ConsumerGroupHeartbeat():

@@ -45,12 +45,20 @@ __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "an
 PARKED_DUPLICATES: Final = 8  # copies of one parked request; of more, the oldest is told to try again
 
 
-def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """What can be said about a JoinGroup before looking at any group; NONE when nothing is wrong."""
+def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """What can be said about a JoinGroup before looking for its group; NONE when nothing is wrong."""
     if not group_id:
         return Code.INVALID_GROUP_ID
     if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
         return Code.INVALID_SESSION_TIMEOUT
+    return Code.NONE
+
+
+def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """The same, and what nobody's group can serve."""
+    error = refuse_join_itself(event, limits, group_id)
+    if error is not Code.NONE:
+        return error
     if not event.protocol_type or not event.protocols:
         return Code.INCONSISTENT_GROUP_PROTOCOL
     return Code.NONE
@@ -285,10 +293,13 @@ class ClassicGroup(ClassicChange):
         self._out.append(fx.CommitReply(event.token, Code.NONE if event.generation < 0 else known))
 
     def _commit(self, event: CommitOffsets) -> None:
-        self._out.append(fx.CommitReply(event.token, self._check_commit(event)))
+        error = self._check_commit(event)
+        if error is Code.NONE:
+            self._heard_from(event.member_id)
+        self._out.append(fx.CommitReply(event.token, error))
 
     def _commit_completing(self, event: CommitOffsets) -> None:
-        error = self._check_commit(event)
+        error = self._check_commit(event)  # refused, it does not count as a sign of life
         if error is Code.NONE:
             error = Code.REBALANCE_IN_PROGRESS
         self._out.append(fx.CommitReply(event.token, error))
@@ -297,8 +308,6 @@ class ClassicGroup(ClassicChange):
         error = self._check_member(event.member_id, event.instance_id)
         if error is Code.NONE and event.generation != self.generation:
             error = Code.ILLEGAL_GENERATION
-        if error is Code.NONE:
-            self._heard_from(event.member_id)
         return error
 
     def _heard_from(self, member_id: str) -> None:

@@ -9,9 +9,9 @@ from enum import Enum
 class MigrationPolicy(Enum):
     """``group.consumer.migration.policy``: which way a live group may change its protocol.
 
-    The first four are Kafka's. Under all of them, Kafka's as ours, a classic member may join a consumer group
-    that has members; ``until-empty`` refuses that too: a group keeps its first member's protocol until it is
-    empty.
+    The first four are Kafka's. Under three of them a classic member may join a consumer group that has
+    members. ``disabled`` refuses that too, as ``until-empty`` does: a group keeps its first member's protocol
+    until it is empty.
     """
 
     BIDIRECTIONAL = "bidirectional"
@@ -24,6 +24,11 @@ class MigrationPolicy(Enum):
     def upgrades(self) -> bool:
         """Whether a live classic group may become a consumer group."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a classic member may join, or join again, a consumer group that has members."""
+        return self not in (MigrationPolicy.DISABLED, MigrationPolicy.UNTIL_EMPTY)
 
     @property
     def downgrades(self) -> bool:

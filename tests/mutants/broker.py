@@ -148,7 +148,7 @@ MUTANTS = (
         "if group is not None and group.is_unproven:",
         (f"{_AT_FOUNDERS}a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address",)),
     Mutant("a heartbeat to a group that is gone is calm", _GROUPS,
-        "        (reply,) = (answer_absent(event),) if group is None else",
+        "        (reply,) = (self._unknown(group_id, event),) if group is None else",
         "        if group is None:\n"
         "            return Code.NONE\n"
         "        (reply,) =",

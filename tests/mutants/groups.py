@@ -23,16 +23,12 @@ MUTANTS = (
     bug(_CLASSIC, "a commit of another generation is taken",
         "        if error is Code.NONE and event.generation != self.generation:\n"
         "            error = Code.ILLEGAL_GENERATION\n"
-        "        if error is Code.NONE:\n"
-        "            self._heard_from(event.member_id)\n"
         "        return error\n",
-        "        if error is Code.NONE:\n"
-        "            self._heard_from(event.member_id)\n"
         "        return error\n",
         f"{_SYNC}fenced_commits_get_their_exact_error"),
     bug(_CLASSIC, "a commit is no sign of life",
-        "            self._heard_from(event.member_id)\n        return error\n",
-        "            pass\n        return error\n",
+        "            self._heard_from(event.member_id)\n        self._out.append(fx.CommitReply",
+        "            pass\n        self._out.append(fx.CommitReply",
         f"{_SYNC}a_commit_keeps_the_session_alive"),
     bug(_CLASSIC, "a member commits what it does not own yet",
         "            error = Code.REBALANCE_IN_PROGRESS\n"
@@ -64,9 +60,16 @@ MUTANTS = (
         "                self.entries[key] = entry\n",
         f"{_BOOK}a_later_commit_wins_even_with_a_smaller_offset"),
     bug(_COMMIT, "a fenced commit is stored",
-        "_store(call, request) if reply.error is Code.NONE else {}", "_store(call, request)"),
+        "    if reply.error is not Code.NONE:\n", "    if False:\n"),
     bug(_COMMIT, "a commit that is not on disk is acknowledged",
-        "changes)\n    if stored is not Code.NONE:\n", "changes)\n    if False:\n"),
+        "    return ErrorCode(await _commit(call, request.group_id, changes))\n",
+        "    await _commit(call, request.group_id, changes)\n    return ErrorCode.none\n"),
+    bug(_CLASSIC, "a commit that must wait keeps the session alive",
+        "        error = self._check_commit(event)  # refused, it does not count as a sign of life\n",
+        "        error = self._check_commit(event)\n"
+        "        if error is Code.NONE:\n"
+        "            self._heard_from(event.member_id)\n",
+        f"{_SYNC}a_commit_while_the_leader_assigns_is_no_sign_of_life"),
     bug(_BOOKS, "offsets hold although they are not on disk",
         "            return Code.NOT_COORDINATOR\n        self._remember(group_id, changes)\n",
         "            self._remember(group_id, changes)\n"

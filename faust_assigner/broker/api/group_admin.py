@@ -66,7 +66,7 @@ def _describe(call: Call, group_id: str) -> Values:
 
 async def list_groups(call: Call, request: Any) -> Values:
     """Every group, filtered by state and type where asked."""
-    states = {s.lower() for s in getattr(request, "states_filter", ())}
+    states = {s.lower().strip() for s in getattr(request, "states_filter", ())}
     types = {t.lower() for t in getattr(request, "types_filter", ())}
     groups = []
     for group in list(call.node.groups):

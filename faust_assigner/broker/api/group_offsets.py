@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,39 +22,43 @@ OFFSET_BYTES: Final = 30  # of an offset in an answer, its note apart
 
 
 async def offset_commit(call: Call, request: Any) -> Values:
-    """Stored before it is acknowledged; refused as a whole when the group does not admit the member."""
-    generation = request.generation_id_or_member_epoch
+    """Stored before it is acknowledged; refused as a whole when the group does not admit the member.
+
+    What does not exist is refused by itself, and a group that is told of nothing else is not asked.
+    """
+    faults, changes = await _weigh(call, request)
+    asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
+    verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
+    topics = []
+    for wanted in request.topics:
+        key, parts = _key(call, wanted), []
+        for part in wanted.partitions:
+            error = faults.get((key, part.partition_index), verdict)
+            if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
+                error = verdict
+            parts.append({"partition_index": part.partition_index, "error_code": error})
+            await call.pace.turn()
+        topics.append({**_names(call, wanted), "partitions": parts})
+    return {"topics": topics}
+
+
+async def _carry_out(call: Call, request: Any, changes: dict[TopicPartition, Committed]) -> ErrorCode:
+    """Ask the group, then store; the error of all places that exist."""
     reply = await asked(
         call,
         request.group_id,
         lambda token: CommitOffsets(
             token,
             request.member_id,
-            generation,
+            request.generation_id_or_member_epoch,
             getattr(request, "group_instance_id", None),
             call.version,
-            partitions=tuple(_asked_partitions(call, request)),
+            partitions=tuple(changes),
         ),
     )
-    errors = await _store(call, request) if reply.error is Code.NONE else {}
-    default = _verdict(call, request, reply.error)
-    topics = []
-    for topic in request.topics:
-        key, parts = _key(call, topic), []
-        for part in topic.partitions:
-            error = errors.get((key, part.partition_index), default)
-            parts.append({"partition_index": part.partition_index, "error_code": error})
-            await call.pace.turn()
-        topics.append({**_names(call, topic), "partitions": parts})
-    return {"topics": topics}
-
-
-def _asked_partitions(call: Call, request: Any) -> Iterator[TopicPartition]:
-    """What a commit is about, by topic name; topics nobody knows are refused later, each by itself."""
-    for wanted in request.topics:
-        topic = _find_topic(call, wanted)
-        if topic is not None:
-            yield from ((topic.name, part.partition_index) for part in wanted.partitions)
+    if reply.error is not Code.NONE:
+        return _verdict(call, request, reply.error)
+    return ErrorCode(await _commit(call, request.group_id, changes))
 
 
 def _verdict(call: Call, request: Any, error: Code) -> ErrorCode:
@@ -80,13 +84,15 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
     return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
 
 
-async def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
-    """Store what is sound, return an error for every other partition."""
+async def _weigh(
+    call: Call, request: Any
+) -> tuple[dict[tuple[Any, int], ErrorCode], dict[TopicPartition, Committed]]:
+    """What can be said of each place before any group is asked: its fault, or what is to be stored."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
     retention = getattr(request, "retention_time", None)
     retention_ms = milliseconds(retention) if retention is not None else -1
     expires = now + retention_ms if retention_ms >= 0 else None
-    errors: dict[tuple[Any, int], ErrorCode] = {}
+    faults: dict[tuple[Any, int], ErrorCode] = {}
     changes: dict[TopicPartition, Committed] = {}
     for wanted in request.topics:
         topic = _find_topic(call, wanted)
@@ -95,22 +101,17 @@ async def _store(call: Call, request: Any) -> dict[tuple[Any, int], ErrorCode]:
             note = part.committed_metadata or ""
             if topic is None or not 0 <= part.partition_index < len(topic.partitions):
                 unknown_id = topic is None and call.version >= 10
-                errors[place] = (
+                faults[place] = (
                     ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
                 )
-            elif len(note.encode()) > longest:
-                errors[place] = ErrorCode.offset_metadata_too_large
+            elif len(note.encode("utf-16-le")) > 2 * longest:  # Kafka counts as Java does
+                faults[place] = ErrorCode.offset_metadata_too_large
             else:
                 epoch = getattr(part, "committed_leader_epoch", -1)
                 committed = Committed(part.committed_offset, epoch, note, now, expires)
                 changes[(topic.name, part.partition_index)] = committed
             await call.pace.turn()
-    stored = await _commit(call, request.group_id, changes)
-    if stored is not Code.NONE:
-        for wanted in request.topics:
-            for part in wanted.partitions:
-                errors.setdefault((_key(call, wanted), part.partition_index), ErrorCode(stored))
-    return errors
+    return faults, changes
 
 
 async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Committed]) -> Code:
@@ -212,19 +213,29 @@ async def offset_delete(call: Call, request: Any) -> Values:
     """Forget offsets of topics no living member reads (KIP-496)."""
     group = call.node.groups.get(request.group_id)
     if group is None:
-        return {"error_code": ErrorCode.group_id_not_found}
+        nameless = not request.group_id
+        return {"error_code": ErrorCode.invalid_group_id if nameless else ErrorCode.group_id_not_found}
     if group.state_name != "Empty" and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.non_empty_group}
     is_read = call.node.groups.subscribed(group)
     answers: list[Values] = []
-    for topic in request.topics:
-        in_use = is_read(topic.name)
+    for wanted in request.topics:
+        topic = call.node.catalogue.get(wanted.name)
+        held = range(len(topic.partitions)) if topic is not None else range(0)
+        in_use = is_read(wanted.name)
         error = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
+        numbers = [p.partition_index for p in wanted.partitions]
         if not in_use:
-            gone = [(topic.name, p.partition_index) for p in topic.partitions]
+            gone = [(wanted.name, n) for n in numbers if n in held]
             call.node.groups.delete_offsets(request.group_id, gone)
-        parts = [{"partition_index": p.partition_index, "error_code": error} for p in topic.partitions]
-        answers.append({"name": topic.name, "partitions": parts})
+        parts = [
+            {
+                "partition_index": n,
+                "error_code": error if n in held else ErrorCode.unknown_topic_or_partition,
+            }
+            for n in numbers
+        ]
+        answers.append({"name": wanted.name, "partitions": parts})
         await call.pace.turn()
     return {"error_code": ErrorCode.none, "topics": answers}
 

@@ -46,6 +46,7 @@ from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import GroupRecord, Kind, Record
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
+from faust_assigner.coordinator.unknown import answer_unknown
 
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
@@ -162,7 +163,7 @@ class GroupService(GroupBooks):
             self.ask(group_id, lambda token: replace(event, token=token), replies.append)
             return replies[0].error
         # In a classic group it stores nothing, and only ever moves a deadline back.
-        (reply,) = (answer_absent(event),) if group is None else group.step(event, self._clock())
+        (reply,) = (self._unknown(group_id, event),) if group is None else group.step(event, self._clock())
         error = cast(fx.HeartbeatReply, reply).error
         if error in FENCING:
             self._fenced(group_id, event, error)
@@ -219,7 +220,10 @@ class GroupService(GroupBooks):
     def _refusal(self, group_id: str, event: Request, founder: Founder | None) -> fx.Reply:
         if _founds(event):
             return answer_absent(event, self._refusal_code(group_id, event, founder))
-        return answer_absent(event)
+        return self._unknown(group_id, event)
+
+    def _unknown(self, group_id: str, event: Request) -> fx.Reply:
+        return answer_unknown(event, group_id, self._limits, self._consumer_limits(group_id))
 
     def tick(self, group_id: str) -> None:
         """A timer of the group is due."""
@@ -355,13 +359,11 @@ class GroupService(GroupBooks):
         """Apply KIP-211, group by group: how many offsets went. Empty groups without offsets go too."""
         for group in list(self):
             expired = self._expire(group, retention_ms)
-            idle = self._clock() - group.state_since_ms >= retention_ms or group.is_unproven
             waited_for = isinstance(group, ClassicGroup) and group.roster.pending
             if (
                 group.state_name == "Empty"
                 and not self.offsets(group.group_id).entries
                 and not waited_for
-                and (expired or idle)
             ):
                 self.ask(group.group_id, DeleteGroup, lambda reply: None)
             yield len(expired)

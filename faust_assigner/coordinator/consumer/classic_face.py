@@ -20,7 +20,6 @@ from faust_assigner.coordinator.protocol import (
     write_assignment,
 )
 from faust_assigner.coordinator.records import ClassicSide, MemberMetadata, MemberState
-from faust_assigner.coordinator.settings import MigrationPolicy
 from faust_assigner.coordinator.timers import Purpose
 
 
@@ -39,7 +38,8 @@ class ClassicFace(Heartbeats):
         if error is Code.NONE and said is None:
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is not Code.NONE or said is None:
-            self._emit(fx.JoinReply(event.token, error, event.member_id))
+            shown = event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""  # Kafka's habit
+            self._emit(fx.JoinReply(event.token, error, shown))
             return
         self._say("member_joined" if member_id not in self.book.members else "member_rejoined", member_id)
         replaced = self.book.instances.get(event.instance_id) if event.instance_id is not None else None
@@ -57,9 +57,11 @@ class ClassicFace(Heartbeats):
             <= self.classic_limits.max_session_timeout_ms
         ):
             return Code.INVALID_SESSION_TIMEOUT
+        if not self.limits.migration_policy.mixes:
+            return Code.INCONSISTENT_GROUP_PROTOCOL
         if len(book.members) >= self.limits.max_size and event.member_id not in book.members and not replaces:
             return Code.GROUP_MAX_SIZE_REACHED
-        if self.limits.migration_policy is MigrationPolicy.UNTIL_EMPTY or not self._speaks_with(event):
+        if not self._speaks_with(event):
             return Code.INCONSISTENT_GROUP_PROTOCOL
         if event.instance_id is not None and event.member_id:
             return self._fence_instance(event.member_id, event.instance_id)
@@ -77,7 +79,7 @@ class ClassicFace(Heartbeats):
 
     def _admit_classic(self, event: JoinGroup, said: Subscription, member_id: str) -> None:
         known = self.book.members.get(member_id, MemberMetadata())
-        self._update_metadata(member_id, MemberMetadata(
+        reads_anew = self._update_metadata(member_id, MemberMetadata(
             instance_id=event.instance_id if event.instance_id is not None else known.instance_id,
             rack_id=said.rack_id if said.rack_id is not None else known.rack_id,
             client_id=event.client_id,
@@ -87,7 +89,9 @@ class ClassicFace(Heartbeats):
             classic=ClassicSide(event.session_timeout_ms, event.protocols),
         ))  # fmt: skip
         self._follow_epoch()
-        after = self._reconcile(member_id, self.catalogue.partitions_of(said.owned))
+        after = self._reconcile(
+            member_id, self.catalogue.partitions_of(said.owned), reads_anew=reads_anew
+        )
         self.timers.drop(Purpose.REBALANCE, member_id)
         self.timers.drop(Purpose.JOIN, member_id)
         self.timers.set(Purpose.SESSION, member_id, self._now + event.session_timeout_ms)

@@ -13,6 +13,7 @@ from faust_assigner.coordinator.consumer.refusals import (
     LEAVE_FOR_A_WHILE,
     Refusal,
     refuse_heartbeat,
+    refuse_pattern,
 )
 from faust_assigner.coordinator.consumer.targets import Targets
 from faust_assigner.coordinator.errors import Code
@@ -50,7 +51,7 @@ class Heartbeats(Targets):
     # -- joining and staying ---------------------------------------------------------------------
 
     def _stay_848(self, event: ConsumerGroupHeartbeat, member_id: str) -> None:
-        refusal = self._check_848(event, member_id)
+        refusal = self._check_848(event, member_id) or refuse_pattern(event.subscribed_topic_regex)
         if refusal is not None:
             self._refuse_848(event, refusal)
             return
@@ -59,9 +60,10 @@ class Heartbeats(Targets):
             if event.instance_id in self.book.instances:
                 self._take_over(self.book.instances[event.instance_id], member_id)
         before = self.book.at(member_id)
-        self._update_metadata(member_id, _said(event, self.book.members.get(member_id, MemberMetadata())))
+        known = self.book.members.get(member_id, MemberMetadata())
+        reads_anew = self._update_metadata(member_id, _said(event, known))
         self._follow_epoch()
-        after = self._reconcile(member_id, event.owned)
+        after = self._reconcile(member_id, event.owned, reads_anew=reads_anew)
         self._watch_848(member_id, before, after)
         changed = plain(before.assigned) != plain(after.assigned)
         told = plain(after.assigned) if changed or _is_full(event) else None
@@ -114,15 +116,19 @@ class Heartbeats(Targets):
         self._write(Kind.MEMBER, None, member_id)
         self.timers.drop_member(member_id)
 
-    def _update_metadata(self, member_id: str, said: MemberMetadata) -> None:
+    def _update_metadata(self, member_id: str, said: MemberMetadata) -> bool:
+        """Remember what a member says of itself; whether it is to read something else than before."""
         known = self.book.members.get(member_id)
         if said == known:
-            return
+            return False
         self._write(Kind.MEMBER, said, member_id)
         if known is None:
             self._raise_epoch(f"{member_id} joined")
-        elif (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex):
+            return True
+        reads_anew = (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex)
+        if reads_anew:
             self._raise_epoch(f"{member_id} subscribes to something else")
+        return reads_anew
 
     def _watch_848(self, member_id: str, before: CurrentAssignment, after: CurrentAssignment) -> None:
         """Set the timers of a member that was just heard."""

@@ -298,7 +298,7 @@ class ConsumerGroup(Migration):
     def _may_commit_late(self, event: CommitOffsets) -> bool:
         """An epoch behind may still commit what was assigned in it or before (KIP-1251)."""
         stood = self.book.at(event.member_id)
-        if event.generation > stood.epoch or not event.partitions:
+        if event.generation > stood.epoch:
             return False
         for name, number in event.partitions:
             topic_id = self.catalogue.by_name[name].topic_id if name in self.catalogue.by_name else b""

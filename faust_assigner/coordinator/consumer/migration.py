@@ -47,7 +47,7 @@ class Migration(ClassicFace):
 
     def _remove(self, gone: list[str]) -> None:
         staying = self.book.members.keys() - set(gone)
-        if self._may_downgrade(staying) and not self.book.classic_members.issuperset(gone):
+        if self._may_downgrade(staying):
             self._say("downgraded", detail=f"{', '.join(gone)} left, all others are classic members")
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._now)
             group = self._classic(record)
@@ -59,10 +59,16 @@ class Migration(ClassicFace):
     def _replace_by_classic(self, event: JoinGroup, said: Subscription, old_id: str, new_id: str) -> None:
         others = self.book.members.keys() - {old_id}
         downgrades = self._may_downgrade(others, replacing=True) and old_id not in self.book.classic_members
+        epoch, target_epoch = self.book.epoch, self.book.target_epoch
         super()._replace_by_classic(event, said, old_id, new_id)
         if not downgrades:
             return
         record = downgraded_record(self.book, frozenset(), self.catalogue, self._now)
+        is_due = target_epoch < self.book.epoch
+        if is_due:
+            # The members assign themselves now. All others stand at the epoch before this join: as their
+            # generation it lets their heartbeats say that a rebalance is in progress.
+            record = replace(record, generation=epoch, settled=False)
         self._out = [
             replace(effect, generation=record.generation, protocol_name=record.protocol_name)
             if isinstance(effect, fx.JoinReply)
@@ -70,7 +76,10 @@ class Migration(ClassicFace):
             for effect in self._out
         ]
         self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
-        self._succeed(record, self._classic(record))
+        group = self._classic(replace(record, settled=True))
+        if is_due:
+            group.ask_all_to_rejoin()
+        self._succeed(record, group)
 
     def _may_downgrade(self, staying: set[str], *, replacing: bool = False) -> bool:
         enough = bool(staying) or replacing

@@ -29,15 +29,16 @@ class Aim:
     readable: frozenset[TopicId]
     #: Whether somebody else holds a partition now.
     taken: Callable[[TopicId, int], bool]
+    #: Whether its subscription is another one since this very request.
+    reads_anew: bool
 
 
 def next_step(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> CurrentAssignment:
     """The member after one step, or itself when it cannot go on; ``owned`` is what it says it holds."""
-    if member.state is MemberState.UNREVOKED and _still_owns(owned, member.revoking):
-        return _shed_unread(member, aim, owned)
-    if member.state is MemberState.STABLE and member.epoch == aim.epoch:
-        return _shed_unread(member, aim, owned)
-    return _towards(member, aim, owned)
+    waits = member.state is MemberState.UNREVOKED and _still_owns(owned, member.revoking)
+    if not waits and not is_settled(member, aim.epoch):
+        return _towards(member, aim, owned)
+    return _shed_unread(member, aim, owned) if aim.reads_anew else member
 
 
 def is_settled(member: CurrentAssignment, target_epoch: int) -> bool:

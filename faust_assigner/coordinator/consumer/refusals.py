@@ -19,7 +19,9 @@ Check = tuple[Callable[[ConsumerGroupHeartbeat], bool], str]
 
 
 def _is_empty_where_it_must_not_be(event: ConsumerGroupHeartbeat) -> bool:
-    return not event.member_id and (event.api_version >= 1 or event.member_epoch != JOIN)
+    # Kafka forgets -2 here: whoever has that instance id fences the nobody in version 0.
+    names_itself = event.api_version >= 1 or event.member_epoch not in (JOIN, LEAVE_FOR_A_WHILE)
+    return not event.member_id and names_itself
 
 
 # Each line: what is wrong, and what the client is told.
@@ -54,9 +56,15 @@ def refuse_heartbeat(event: ConsumerGroupHeartbeat, limits: ConsumerLimits, grou
     if assignor is not None and (assignor not in limits.assignors or assignor not in ASSIGNORS):
         known = ", ".join(name for name in limits.assignors if name in ASSIGNORS)
         return Code.UNSUPPORTED_ASSIGNOR, f"there is no assignor {assignor!r} here, there are: {known}"
-    if event.subscribed_topic_regex:
-        try:
-            pattern(event.subscribed_topic_regex)
-        except BadPattern as error:
-            return Code.INVALID_REGULAR_EXPRESSION, f"the regular expression is not valid: {error}"
+    return None
+
+
+def refuse_pattern(text: str | None) -> Refusal | None:
+    """The last thing that is looked at, of a member that may speak; leavers may say what they like."""
+    if not text:
+        return None
+    try:
+        pattern(text)
+    except BadPattern as error:
+        return Code.INVALID_REGULAR_EXPRESSION, f"the regular expression is not valid: {error}"
     return None

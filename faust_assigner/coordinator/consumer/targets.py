@@ -175,7 +175,9 @@ class Targets(GroupCore):
 
     # -- one member ------------------------------------------------------------------------------
 
-    def _reconcile(self, member_id: str, owned: Partitions | None) -> CurrentAssignment:
+    def _reconcile(
+        self, member_id: str, owned: Partitions | None, *, reads_anew: bool
+    ) -> CurrentAssignment:
         """Let a member make its next step, if there is one; where it stands then."""
         before = self.book.at(member_id)
         aim = Aim(
@@ -183,6 +185,7 @@ class Targets(GroupCore):
             self.book.target.get(member_id, {}),
             self.topics.read_by(self.book.members[member_id]),
             lambda topic_id, number: self.book.owner(topic_id, number) not in (None, member_id),
+            reads_anew,
         )
         after = next_step(before, aim, owned)
         if after != before:

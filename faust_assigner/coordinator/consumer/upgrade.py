@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 from faust_assigner.coordinator.consumer.partitions import dated
 from faust_assigner.coordinator.consumer.refusals import JOIN, refuse_heartbeat
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat
 from faust_assigner.coordinator.members import Member
-from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from faust_assigner.coordinator.protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+)
 from faust_assigner.coordinator.records import (
     ClassicSide,
     CurrentAssignment,
@@ -44,7 +47,8 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
         return fx.ConsumerHeartbeatReply(event.token, *refusal)
     records = upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
     if records is None:
-        return answer_absent(event)
+        why = "it is a classic group, and cannot be changed by this member, under this policy or at all"
+        return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
     successor = ConsumerGroup.restore(
         group.group_id, records, group.consumer_limits, group.catalogue, now_ms, classic_limits=group.limits
     )

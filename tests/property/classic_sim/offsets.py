@@ -17,6 +17,11 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 Key = tuple[str, acts.Place]
 
 
+def is_there(place: acts.Place) -> bool:
+    """Whether the broker has that partition."""
+    return place[0] in ("a", "b") and place[1] in (0, 1)
+
+
 class Offsets:
     """``entries`` holds every acknowledged commit, by group and partition."""
 
@@ -40,13 +45,12 @@ class Offsets:
         """Judge the answer to a commit, and remember what it acknowledged."""
         for place, offset in act.offsets.items():
             expected: int = error
-            if error is Code.NONE:
-                if place[0] not in ("a", "b") or place[1] not in (0, 1):
-                    expected = UNKNOWN_TOPIC_OR_PARTITION
-                elif len(act.note.encode()) > 16:
-                    expected = Code.OFFSET_METADATA_TOO_LARGE
-                elif disk_failed:
-                    expected = Code.NOT_COORDINATOR
+            if not is_there(place):
+                expected = UNKNOWN_TOPIC_OR_PARTITION
+            elif error is Code.NONE and len(act.note) > 16:
+                expected = Code.OFFSET_METADATA_TOO_LARGE
+            elif error is Code.NONE and disk_failed:
+                expected = Code.NOT_COORDINATOR
             must(codes[place] == expected, "a commit got the wrong answer", act, codes, expected)
             if expected is Code.NONE:
                 expires = now + act.retention_ms if act.retention_ms >= 0 else None

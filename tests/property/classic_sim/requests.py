@@ -85,7 +85,7 @@ class Requests:
         error = rules.commit(event, self.before)
         self._answered(error)
         self._changed_nothing()
-        if error in (Code.NONE, Code.REBALANCE_IN_PROGRESS) and event.member_id in self.before.members:
+        if error is Code.NONE and event.member_id in self.before.members:
             self.book.heard[event.member_id] = self.now
 
     def _delete(self, event: DeleteGroup) -> None:
@@ -99,12 +99,13 @@ class Requests:
     def _leave(self, event: LeaveGroup) -> None:
         codes, gone, back = rules.leave(event, self.before)
         if self.before.state is State.DEAD:
-            self._answered(Code.UNKNOWN_MEMBER_ID)
-            return
+            codes = [Code.UNKNOWN_MEMBER_ID for _ in event.leavers]
         self._answered(Code.NONE)
         assert isinstance(self.own, fx.LeaveReply)
         asked = [(w.member_id, w.instance_id, c) for w, c in zip(event.leavers, codes, strict=True)]
         must(list(self.own.results) == asked, "a leaver got the wrong answer", self.own, asked)
+        if self.before.state is State.DEAD:
+            return
         self.gone = dict.fromkeys(gone, Code.UNKNOWN_MEMBER_ID)
         must(self.after.pending == self.before.pending - back, "an id given back is still waited for", event)
         for member_id in back:

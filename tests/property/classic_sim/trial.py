@@ -24,7 +24,7 @@ from faust_assigner.coordinator.events import DeleteGroup, Event, Tick
 from tests.property.classic_sim import acts, rules
 from tests.property.classic_sim.acts import Act
 from tests.property.classic_sim.book import slowest
-from tests.property.classic_sim.offsets import Offsets
+from tests.property.classic_sim.offsets import Offsets, is_there
 from tests.property.classic_sim.promises import Promises
 from tests.property.classic_sim.seen import GroupSeen, look
 from tests.property.lives import Violation, must
@@ -251,7 +251,9 @@ class Trial:
         if error is Code.ILLEGAL_GENERATION and seen.state is State.DEAD and act.version >= 9:
             shown = Code.GROUP_ID_NOT_FOUND
         self.offsets.committed(act, codes, shown, self.now, self.store.failed)
-        if before is not None:
+        if not any(map(is_there, act.offsets)):
+            must(before is None or self.look() == before, "a group heard of places that are not", act)
+        elif before is not None:
             after, event = self.look(), act.event
             self.promises.check(
                 event, before, after, {event.token: fx.CommitReply(event.token, error)}, self.now, False
@@ -263,11 +265,9 @@ class Trial:
         count = sum(self.service.expire_offsets(retention_ms))
         must(count == len(expired), "another number of offsets expired", count, expired)
         self.offsets.forget(expired)
-        idle = bool({k for k in expired if k[0] == GROUP}) or seen.generation == 0
-        idle = idle or self.now - book.empty_since >= retention_ms
         empty = seen.state is State.EMPTY and not seen.pending and not self.offsets.of(GROUP)
         after = self.look()
-        if empty and idle:
+        if empty:
             must(after.state is State.DEAD, "an expired group stays", after)
             self.promises.check(
                 DeleteGroup(-2), seen, after, {-2: fx.DeleteReply(-2, Code.NONE)}, self.now, False

@@ -81,6 +81,7 @@ class Conversions(Promises):
         error = rules.is_malformed(event)
         if error is not Code.NONE:
             return error
+        bad_regex = event.subscribed_topic_regex == "("
         fits = len(was.members) <= self.setting.max_size
         allowed = not was.members or (self.setting.policy.upgrades and was.is_consumers and fits)
         if event.member_epoch != 0 or not was.readable or not allowed:
@@ -89,7 +90,9 @@ class Conversions(Promises):
         full = (
             len(was.members) >= self.setting.max_size and event.member_id not in was.members and not replaces
         )
-        return Code.GROUP_MAX_SIZE_REACHED if full else Code.NONE
+        if full:
+            return Code.GROUP_MAX_SIZE_REACHED
+        return Code.INVALID_REGULAR_EXPRESSION if bad_regex else Code.NONE
 
     def upgraded(
         self,
@@ -161,9 +164,8 @@ class Conversions(Promises):
             holder = model.instances().get(event.instance_id) if event.instance_id is not None else None
             if holder is None or event.member_id or rules.join(event, model, self.setting) is not Code.NONE:
                 return False
-            return _leaves_classic(model, {holder}) or (
-                len(model.members) == 1 and not model.members[holder].classic
-            )
+            alone = len(model.members) == 1
+            return not model.members[holder].classic and (alone or _leaves_classic(model, {holder}))
         return _leaves_classic(model, gone)
 
     def downgraded(
@@ -247,7 +249,6 @@ class Conversions(Promises):
 
 
 def _leaves_classic(model: Model, gone: set[str]) -> bool:
-    """Whether only classic members stay, and somebody who goes was none."""
+    """Whether somebody goes, and only classic members stay."""
     staying = [k for m, k in model.members.items() if m not in gone]
-    modern = any(not model.members[m].classic for m in gone)
-    return bool(staying) and modern and all(k.classic for k in staying)
+    return bool(staying) and bool(gone) and all(k.classic for k in staying)

@@ -158,11 +158,12 @@ class Promises:
             held=known.held if known else frozenset(),
             due=dict(known.due) if known else {},
         )  # fmt: skip
-        self._epoch(before, after, old != (new.names, new.regex))
+        changed = old != (new.names, new.regex)
+        self._epoch(before, after, changed)
         if event.owned is not None:
             new.held &= pairs(event.owned)
         owned = None if event.owned is None else pairs(event.owned)
-        me = self._stepped(member_id, start, after, owned, cat)
+        me = self._stepped(member_id, start, after, owned, cat, changed)
         new.drop("join", "sync")
         new.set("session", now + new.session_ms)
         if me.state != "unrevoked_partitions":
@@ -210,13 +211,14 @@ class Promises:
         must(rise == changed, "the group epoch rises by what changed", rise, changed)
 
     def _stepped(
-        self, member_id: str, start: SeenMember, after: Seen, owned: frozenset[Any] | None, cat: Catalogue
+        self, member_id: str, start: SeenMember, after: Seen, owned: frozenset[Any] | None, cat: Catalogue,
+        reads_anew: bool,
     ) -> SeenMember:
         """It made the right step."""
         me = after.members[member_id]
         readable = rules.reads(self.model.members[member_id], cat)
         expected = rules.next_step(
-            start, me.target, after.target_epoch, readable, after.taken(member_id), owned
+            start, me.target, after.target_epoch, readable, after.taken(member_id), owned, reads_anew
         )
         made = (me.epoch, me.state, me.assigned, me.revoking)
         must(made == expected, "its next step", member_id, "made", made, "expected", expected)
@@ -248,7 +250,7 @@ class Promises:
             tuple(p.name for p in event.protocols), held,
         )  # fmt: skip
         self._epoch(before, after, changed)
-        me = self._stepped(member_id, start, after, owned, cat)
+        me = self._stepped(member_id, start, after, owned, cat, changed)
         must(reply.generation == me.epoch, "its generation is its epoch", reply, me)
         must(reply.protocol_name == event.protocols[0].name and not reply.members, "who assigns", reply)
         new.set("session", now + new.session_ms)

@@ -42,16 +42,20 @@ def is_malformed(event: ConsumerGroupHeartbeat) -> Code:
     )
     if wrong:
         return Code.INVALID_REQUEST
-    if event.server_assignor is not None and event.server_assignor not in ASSIGNORS:
-        return Code.UNSUPPORTED_ASSIGNOR
-    return Code.INVALID_REGULAR_EXPRESSION if event.subscribed_topic_regex == "(" else Code.NONE
+    unknown = event.server_assignor is not None and event.server_assignor not in ASSIGNORS
+    return Code.UNSUPPORTED_ASSIGNOR if unknown else Code.NONE
 
 
 def heartbeat(event: ConsumerGroupHeartbeat, model: Model, views: Views, setting: Setting) -> Code:
     """The error of a ConsumerGroupHeartbeat to a consumer group."""
     error = is_malformed(event)
-    if error is not Code.NONE:
-        return error
+    if error is Code.NONE:
+        error = _may_speak(event, model, views, setting)
+    stays = error is Code.NONE and event.member_epoch >= 0
+    return Code.INVALID_REGULAR_EXPRESSION if stays and event.subscribed_topic_regex == "(" else error
+
+
+def _may_speak(event: ConsumerGroupHeartbeat, model: Model, views: Views, setting: Setting) -> Code:
     holder = model.instances().get(event.instance_id) if event.instance_id is not None else None
     known = event.member_id in model.members
     if event.member_epoch in (-1, -2):
@@ -90,9 +94,11 @@ def join(event: JoinGroup, model: Model, setting: Setting) -> Code:
     if not 6_000 <= event.session_timeout_ms <= 1_800_000:
         return Code.INVALID_SESSION_TIMEOUT
     known, instances = event.member_id in model.members, model.instances()
+    if setting.policy in (MigrationPolicy.DISABLED, MigrationPolicy.UNTIL_EMPTY):
+        return Code.INCONSISTENT_GROUP_PROTOCOL
     if len(model.members) >= setting.max_size and not known and event.instance_id not in instances:
         return Code.GROUP_MAX_SIZE_REACHED
-    if setting.policy is MigrationPolicy.UNTIL_EMPTY or event.protocol_type != "consumer":
+    if event.protocol_type != "consumer":
         return Code.INCONSISTENT_GROUP_PROTOCOL
     classic = [set(k.protocols) for k in model.members.values() if k.classic]
     if not any(all(p.name in offered for offered in classic) for p in event.protocols):
@@ -167,7 +173,7 @@ def commit(event: CommitOffsets, model: Model, views: Views, catalogue: Catalogu
         return Code.UNSUPPORTED_VERSION
     names = {topic_id: topic.name for topic_id, topic in catalogue.by_id.items()}
     since = {(names[t], p): epoch for (t, p), epoch in view.since.items() if t in names}
-    old = bool(event.partitions) and all(since.get(x, 1 << 40) <= event.generation for x in event.partitions)
+    old = all(since.get(x, 1 << 40) <= event.generation for x in event.partitions)
     if event.generation == view.epoch or (event.generation < view.epoch and old):
         return Code.NONE
     return Code.ILLEGAL_GENERATION if known.classic else Code.STALE_MEMBER_EPOCH
@@ -206,6 +212,7 @@ def next_step(
     readable: frozenset[bytes],
     taken: frozenset[Pair],
     owned: frozenset[Pair] | None,
+    reads_anew: bool,
 ) -> tuple[int, str, frozenset[Pair], frozenset[Pair]]:
     """Epoch, state, assigned and revoking of a member after its heartbeat; ``taken``: held by others."""
     has, revoking = before.assigned, before.revoking
@@ -214,7 +221,7 @@ def next_step(
     waiting = before.state == "unrevoked_partitions" and (owned is None or bool(owned & revoking))
     there = before.state == "stable" and before.epoch == target_epoch
     if waiting or there:
-        if not unread:
+        if not unread or not reads_anew:
             return before.epoch, before.state, has, revoking
         asked = revoking | unread
         if owned is None or owned & asked:

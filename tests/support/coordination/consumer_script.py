@@ -146,7 +146,7 @@ class Stage:
         reads = words.get("reads")
         event = ConsumerGroupHeartbeat(
             0,
-            plain[0],
+            "" if plain[0] == "-" else plain[0],
             int(plain[1]),
             words.get("instance"),
             words.get("rack"),
@@ -164,9 +164,7 @@ class Stage:
         given = {"owns": "nothing", "timeout": "60000", **words}
         if "regex" not in given:
             given.setdefault("reads", "a")
-        return self._heartbeat(
-            ["" if plain[0] == "-" else plain[0], "0"], {k: v for k, v in given.items() if v != "none"}
-        )
+        return self._heartbeat([plain[0], "0"], {k: v for k, v in given.items() if v != "none"})
 
     def _leave(self, plain: list[str], words: Words) -> list[str]:
         return self._heartbeat([plain[0], words.get("epoch", "-1")], words)

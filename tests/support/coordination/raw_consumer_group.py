@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -259,9 +259,19 @@ class ConsumerScript:
 
     def delete_offsets(self, *names: str) -> None:
         """OffsetDelete of partition 0 of these topics."""
-        topics = [{"name": self.real[n], "partitions": [{"partition_index": 0}]} for n in names]
+        self.delete_offsets_of({self.real[n]: (0,) for n in names})
+
+    def delete_offsets_of(self, places: Mapping[str, Sequence[int]]) -> None:
+        """OffsetDelete of partitions by the real names of topics; the answer, in any order."""
+        topics = [
+            {"name": name, "partitions": [{"partition_index": p} for p in parts]}
+            for name, parts in places.items()
+        ]
         answer = self.client.call(47, 0, group_id=self.group, topics=topics)
-        found = sorted((self._name(t.name), [int(p.error_code) for p in t.partitions]) for t in answer.topics)
+        found = sorted(
+            (self._name(t.name), sorted((p.partition_index, int(p.error_code)) for p in t.partitions))
+            for t in answer.topics
+        )
         self.log.append(("OffsetDelete", int(answer.error_code), found))
 
     def classic_requests(self, who: str, generation: int = 1, **join: Any) -> None:

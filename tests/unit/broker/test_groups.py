@@ -21,6 +21,8 @@ from faust_assigner.coordinator.events import (
     DeleteGroup,
     Event,
     JoinGroup,
+    LeaveGroup,
+    Leaver,
     Protocol,
     SyncGroup,
     Token,
@@ -141,6 +143,17 @@ def test_an_expired_group_is_gone_from_disk_too() -> None:
     assert sum(desk.service.expire_offsets(500)) == 1
     assert desk.service.get("g") is None
     assert list(store.scan(b"")) == []
+
+
+def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:
+    """However short it was empty: nothing is left to keep it for."""
+    desk = Desk(MemoryStore())
+    desk.stable()
+    assert list(desk.service.expire_offsets(10**9)) == [0]
+    assert desk.service.get("g") is not None
+    desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
+    assert list(desk.service.expire_offsets(10**9)) == [0]
+    assert desk.service.get("g") is None
 
 
 def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:

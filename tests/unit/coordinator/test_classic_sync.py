@@ -276,6 +276,16 @@ def test_a_commit_while_the_leader_assigns_is_told_to_wait() -> None:
     assert bench.commit(member, bench.group.generation) is Code.REBALANCE_IN_PROGRESS
 
 
+def test_a_commit_while_the_leader_assigns_is_no_sign_of_life() -> None:
+    """As in Kafka: a member that only commits is out after its session."""
+    bench = Bench()
+    member = _completing(bench)[1]
+    bench.pass_time(SESSION_MS - 1)
+    bench.commit(member, bench.group.generation)
+    bench.pass_time(1)
+    assert bench.commit(member, bench.group.generation) is Code.UNKNOWN_MEMBER_ID
+
+
 @pytest.mark.parametrize(
     ("who", "generation", "error"),
     [

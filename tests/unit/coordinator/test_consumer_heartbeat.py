@@ -75,7 +75,7 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
         (JoinGroup(1, "m1", "", ()), Code.UNKNOWN_MEMBER_ID),
         (SyncGroup(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
         (Heartbeat(1, "m1", 3), Code.UNKNOWN_MEMBER_ID),
-        (LeaveGroup(1, ()), Code.UNKNOWN_MEMBER_ID),
+        (LeaveGroup(1, ()), Code.NONE),
         (CommitOffsets(1, "m1", 3), Code.ILLEGAL_GENERATION),
         (FetchOffsets(1, "m1", 3), Code.NONE),
         (DeleteGroup(1), Code.GROUP_ID_NOT_FOUND),
