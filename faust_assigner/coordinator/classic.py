@@ -36,32 +36,14 @@ from faust_assigner.coordinator.events import (
     Tick,
 )
 from faust_assigner.coordinator.members import Member
+from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 from faust_assigner.coordinator.timers import Purpose
 
-__all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent", "refuse_join"]
+__all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent"]
 
 PARKED_DUPLICATES: Final = 8  # copies of one parked request; of more, the oldest is told to try again
-
-
-def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """What can be said about a JoinGroup before looking for its group; NONE when nothing is wrong."""
-    if not group_id:
-        return Code.INVALID_GROUP_ID
-    if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
-        return Code.INVALID_SESSION_TIMEOUT
-    return Code.NONE
-
-
-def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """The same, and what nobody's group can serve."""
-    error = refuse_join_itself(event, limits, group_id)
-    if error is not Code.NONE:
-        return error
-    if not event.protocol_type or not event.protocols:
-        return Code.INCONSISTENT_GROUP_PROTOCOL
-    return Code.NONE
 
 
 class ClassicGroup(ClassicChange):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
-from faust_assigner.coordinator.classic import ClassicGroup, refuse_join
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.classic_face import ClassicFace
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
@@ -23,6 +23,7 @@ from faust_assigner.coordinator.protocol import (
     write_assignment,
 )
 from faust_assigner.coordinator.records import Key, Kind, Record
+from faust_assigner.coordinator.refusals import refuse_join
 
 
 class Migration(ClassicFace):
