@@ -8,6 +8,7 @@ MEMBERSHIP = "faust_assigner/app/repairs/membership.py"
 
 MEMBER = "tests/integration/app/repairs/test_membership.py"
 OVER = "tests/unit/app/overlay/test_store.py"
+SHARED = "tests/unit/app/overlay/test_shared.py"
 CHANGES = "faust_assigner/app/overlay/changes.py"
 STORE = "faust_assigner/app/overlay/store.py"
 SHARES = "faust_assigner/app/repairs/shares.py"
@@ -79,6 +80,14 @@ _OVERLAID = (
     Mutant("a record is held back for as long as nothing lands", WAITS_FOR_ROOM,
            "and monotonic() < deadline and not self.should_stop", "and not self.should_stop",
            (f"{OVER}::test_a_record_waits_while_too_many_changes_do",)),
+    Mutant("a table that others write is written at once", STORE,
+           "            kind = ReadBack if self.landing is Landing.READ_BACK else Overlay\n",
+           "            kind = Overlay\n",
+           (f"{SHARED}::test_a_change_is_over_the_file_until_it_is_read_back",)),
+    Mutant("an offset of another partition's changelog is one of this file", STORE,
+           "            offset = NO_RECORD if self.landing is Landing.APART else record.result().offset\n",
+           "            offset = record.result().offset\n",
+           (f"{SHARED}::test_what_nobody_reads_back_lands_as_in_stock_without_an_offset",)),
     Mutant("what is acknowledged is lost when a store stops", STORE,
            "        self.give_up()\n        await super().stop()\n", "        await super().stop()\n",
            (f"{OVER}::test_what_is_acknowledged_is_written_before_a_store_stops",)),

@@ -11,11 +11,13 @@ import pytest
 
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
+from tests.soak.outputs import Outputs
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.interleaved import interleaved, read, together
 from tests.support.workers.load import Load
 
 COOPERATIVE, EAGER = {"faust_assigner_cooperative": True}, {"faust_assigner_cooperative": False}
+AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
 NAMES = ("w1", "w2", "w3")
 
 
@@ -26,7 +28,7 @@ def said(fleet: Fleet, text: str) -> bool:
 
 def replace(fleet: Fleet, assignor: str, settings: dict[str, bool], names: Sequence[str] = NAMES) -> None:
     """One roll: each worker in turn; every replacement comes to rest."""
-    fleet.settings = settings
+    fleet.settings = {**fleet.settings, **settings}
     for name in names:
         generation = fleet.generation()
         fleet.terminate(name)
@@ -71,15 +73,26 @@ class Before:
                    in enumerate(zip(self.sent, load.sent, strict=True)) for offset in range(since, until))
 
     def wrong_rows(self, load: Load, totals: Mapping[str, Mapping[str, int]]) -> list[str]:
-        """Customers whose rows do not differ from then by the orders since."""
+        """Customers whose rows do not differ from then by the orders since, each counted once."""
         wrong = []
         for customer, amounts in sorted(load.amounts.items()):
-            since, row = self.totals.get(customer, dict.fromkeys(("amount", "missing"), 0)), totals[customer]
-            more = sum(amounts[self.orders.get(customer, 0):])
-            if (row["numbers"], row["amount"] - since["amount"], row["missing"]) != (
-                    len(amounts), more, since["missing"]):
+            since = self.totals.get(customer, dict.fromkeys(("amount", "missing", "repeats"), 0))
+            row, more = totals[customer], sum(amounts[self.orders.get(customer, 0):])
+            if (row["numbers"], row["amount"] - since["amount"], row["missing"], row["repeats"]) != (
+                    len(amounts), more, since["missing"], since["repeats"]):
                 wrong.append(f"{customer}: {since}, then {row}; expected {len(amounts)} orders, {more} more")
         return wrong
+
+    def wrong_outputs(self, load: Load, outputs: Outputs, patience_s: float = 15.0) -> list[str]:
+        """Orders since then that have no output that is committed, or more than one."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            found = [f"{customer} {number}: {count}" for customer, amounts in sorted(load.amounts.items())
+                     for number in range(self.orders.get(customer, 0), len(amounts))
+                     if (count := outputs.times(customer, number)) != 1]
+            if not found or time.monotonic() > deadline:
+                return found
+            outputs.read(0.5)
 
 
 def at_rest(fleet: Fleet, load: Load) -> Before:
@@ -93,11 +106,13 @@ def at_rest(fleet: Fleet, load: Load) -> Before:
     return before
 
 
-def roll(bootstrap: str, folder: Path) -> None:
-    """No two workers meet; without stock every order is processed, and rows are those of the model."""
+def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
+    """No two workers meet; without stock every order is processed once, and rows are those of the model."""
     app_id = f"rolls-{time.time_ns()}"
-    fleet = Fleet(app_id, bootstrap, 6, folder, "stock", work_s=0.01)
+    fleet = Fleet(app_id, bootstrap, 6, folder, "stock", work_s=0.01, outputs=True,
+                  settings={"processing_guarantee": guarantee})
     load = Load(bootstrap, app_id, 6, orders_per_s=5.0)
+    outputs = Outputs(bootstrap, app_id, 6)
     try:
         load.prepare(5)
         for name in NAMES:
@@ -115,6 +130,7 @@ def roll(bootstrap: str, folder: Path) -> None:
         load.stop()
         fleet.drain(sum(load.sent) - before.lost_by_stock)
         assert (before.lost(fleet, load), before.wrong_rows(load, fleet.totals())) == (0, [])
+        assert before.wrong_outputs(load, outputs) == []
         load.resume()
         change_over(fleet, "ours", "stock")
         assert all(worker.actives for worker in fleet.living())
@@ -123,20 +139,23 @@ def roll(bootstrap: str, folder: Path) -> None:
     finally:
         load.stop()
         fleet.stop()
+        outputs.close()
 
 
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(1200)
-def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_up_in_one_roll_and_back_in_two(tmp_path: Path, guarantee: str) -> None:
     """On the embedded broker."""
     with broker_process() as broker:
-        roll(broker.bootstrap, tmp_path)
+        roll(broker.bootstrap, tmp_path, guarantee)
 
 
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(1200)
-def test_up_in_one_roll_and_back_in_two_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_up_in_one_roll_and_back_in_two_on_kafka(kafka: KafkaServer, tmp_path: Path, guarantee: str) -> None:
     """On Apache Kafka."""
-    roll(kafka.bootstrap, tmp_path)
+    roll(kafka.bootstrap, tmp_path, guarantee)
