@@ -127,7 +127,7 @@ class Killed:
 
 
 def is_its_changelog(it: Killed) -> Iterator[int]:
-    """Each file is its changelog folded up to its offset; yields how many records each of ``TABLES`` lacks."""
+    """Each file is its changelog folded up to its offset; yields how many records ``TABLES`` lack."""
     for table in (*TABLES, SHARED):
         for partition in PARTITIONS:
             offset, rows = it.file(table, partition)
