@@ -13,7 +13,7 @@ Until then readers see it over the file.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from heapq import heappop, heappush
 from itertools import islice, takewhile
 from typing import Protocol
@@ -151,14 +151,14 @@ class Overlay:
         if not self._pending:
             self._mixed = False
 
-    def drop(self, transaction: Transaction | None = None) -> int:
-        """Forget what ``transaction`` changed, or everything: readers see what was before; how many."""
-        gone = {change.number for change in self._pending
+    def drop(self, transaction: Transaction | None = None) -> set[bytes]:
+        """Forget what ``transaction`` changed, or everything: readers see what was before; of these keys."""
+        gone = {change.number: change.key for change in self._pending
                 if transaction is None or change.transaction is transaction}
-        self._remove(gone)
-        return len(gone)
+        self._remove(gone.keys())
+        return set(gone.values())
 
-    def _remove(self, numbers: set[int]) -> None:
+    def _remove(self, numbers: Set[int]) -> None:
         if not numbers:
             return
         before, self._pending, self._latest = self._pending, deque(), {}
@@ -254,7 +254,7 @@ class ReadBack(Overlay):
         while self._pending and self._pending[0].number not in self._open:
             self._pending.popleft()
 
-    def _remove(self, numbers: set[int]) -> None:
+    def _remove(self, numbers: Set[int]) -> None:
         self._pending = deque(change for change in self._pending if change.number in self._open)
         super()._remove(numbers)
         self._open -= numbers

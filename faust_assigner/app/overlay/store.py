@@ -149,8 +149,9 @@ class OverlaidStore(Store):
             self._arrived(record)
 
     def _arrived(self, record: Any) -> None:
-        partition, change = getattr(record, _CHANGE, (None, None))
-        if change is not None:
+        made: tuple[int, Change] | None = getattr(record, _CHANGE, None)
+        if made is not None:
+            partition, change = made
             offset = NO_RECORD if self.landing is Landing.APART else record.result().offset
             self._overlay_of(partition).acknowledge(change, offset)
             if change.counts:
@@ -211,8 +212,9 @@ class OverlaidStore(Store):
 
     def drop(self, partition: int, share: Any = None) -> None:
         """What has not landed never does, or what the transaction of ``share`` changed."""
-        if partition in self.overlays:
-            self.overlays[partition].drop(share)
+        gone = self.overlays[partition].drop(share) if partition in self.overlays else None
+        if gone and self.table.data is not self:
+            self.table.data.dropped(partition, gone)
 
     def give_up(self, partitions: Iterable[int] | None = None) -> None:
         """The partitions, or all, are let go: what counts lands, the rest is dropped."""
@@ -275,6 +277,11 @@ class OverlaidStore(Store):
                 self._key_index[key] = partition
                 return value
         return None
+
+    def file_row(self, partition: int, key: bytes) -> bytes | None:
+        """The row in the file, whatever waits over it."""
+        found: bytes | None = self._db_for_partition(partition).get(key)
+        return found
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
         """The row as this worker sees it, in one partition."""

@@ -145,11 +145,10 @@ def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
-def test_up_in_one_roll_and_back_in_two(tmp_path: Path, guarantee: str) -> None:
-    """On the embedded broker."""
+def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
+    """On the embedded broker, which has no transactions."""
     with broker_process() as broker:
-        roll(broker.bootstrap, tmp_path, guarantee)
+        roll(broker.bootstrap, tmp_path, AT_LEAST_ONCE)
 
 
 @pytest.mark.slow
