@@ -1,7 +1,7 @@
 """Sets in tables: their rows are their changelog folded up to the file's offset, as those of other tables.
 
 Stock writes the row of a set before the operation is applied to it. What is replayed changes sets in memory
-alone, while the file's offset goes on; and each recovery ends with the rows of the store in the place of the sets.
+alone, while the file's offset goes on; and at the end of each recovery all sets become what the rows say.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class Sets(MadeUp):
     def read(self, *records: tuple[int, int, Any]) -> None:
         """These come from the changelog, of one key: offset, operation, value."""
         self.table.apply_changelog_batch([SimpleNamespace(
-            key=[operation, "k"], value=value, message=SimpleNamespace(tp=self.log, partition=0, offset=offset))
+            key=[operation, "k"], value=value,
+            message=SimpleNamespace(tp=self.log, partition=0, offset=offset))
             for offset, operation, value in records])
 
     def close(self) -> None:
