@@ -16,9 +16,12 @@ pytestmark = pytest.mark.timeout(60)
 class Sets(CooperativeWorker):
     """Remembers the offsets of one partition in a set."""
 
+    store: str
+
     def declare(self) -> None:
         """A table of sets beside the counts."""
-        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions)
+        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions,
+                                      store=self.store)
         self.more.append(self.seen)
 
     async def count(self, orders: Any) -> None:
@@ -29,9 +32,21 @@ class Sets(CooperativeWorker):
             self.processed.append((event.message.partition, event.message.offset))
 
 
-async def test_sets_of_kept_partitions_stay_whole() -> None:
+    def in_file(self) -> set[int]:
+        """What the row of partition 0 holds."""
+        row = self.seen.data.storage.file_row(0, b'"all"')
+        return set(json.loads(row or b"[]"))
+
+
+IN_MEMORY, IN_ROCKSDB = "memory:///", "rocksdb:seen"
+
+
+@pytest.mark.parametrize("store", [IN_MEMORY, IN_ROCKSDB])
+async def test_sets_of_kept_partitions_stay_whole(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of sets reads all of its storage again when a partition comes."""
+    monkeypatch.setattr(Sets, "store", store, raising=False)
     worker = Sets(partitions=2)
+    worker.app._create_directories()
     async with running(worker):
         worker.start_rounds()
         await worker.rebalance([0])
@@ -44,6 +59,15 @@ async def test_sets_of_kept_partitions_stay_whole() -> None:
         worker.send_orders(6, partition=1)
         assert await worker.until(lambda: len(worker.of(1)) == 6)
         assert sorted(worker.seen["all"]) == list(range(12))
+        await worker.give([1])
+        log = log_of(worker.seen, 0)
+        worker.logs.append(log, b'[1, "all"]', b"100")
+        worker.logs.append(log, b'[2, "all"]', b"0")
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        assert sorted(worker.seen["all"]) == [*range(1, 12), 100]
+        if store == IN_ROCKSDB:
+            assert worker.in_file() == {*range(1, 12), 100}
 
 
 class Windows(CooperativeWorker):
