@@ -36,12 +36,17 @@ def begin(table: Any, store: OverlaidStore) -> None:
         if table.use_partitioner or table.synchronize_all_active_partitions:
             store.landing = Landing.READ_BACK if table.is_global else Landing.APART
         store.usage, store.in_other_thread = usage_of(app), app.conf.producer_threaded
-        table.send_changelog = partial(_send, store, table.send_changelog)
+        table.send_changelog = partial(_send, table, store, table.send_changelog)
         table._on_changelog_sent = store.arrived
 
 
-def _send(store: OverlaidStore, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    record = send(*args, **kwargs)
+def _send(table: Any, store: OverlaidStore, send: Callable[..., Any], partition: int | None, key: Any,
+          *args: Any, **kwargs: Any) -> Any:
+    if partition is None:
+        # Stock asks the producer, which knows no topic that it has not sent to; with transactions never.
+        raw, _ = table.changelog_topic.prepare_key(key, table.key_serializer)
+        partition = table.app.consumer.key_partition(table.changelog_topic.get_topic_name(), raw)
+    record = send(partition, key, *args, **kwargs)
     store.sent(record)
     return record
 

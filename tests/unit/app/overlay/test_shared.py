@@ -30,7 +30,7 @@ class Shared(MadeUp):
 
     def __init__(self, folder: Path, *, is_global: bool, **settings: Any) -> None:
         super().__init__(folder, **settings)
-        self.app._producer.key_partition = lambda topic, key: TP(topic, 1)
+        self.app._consumer.key_partition = lambda topic, key: 1
         make = self.app.GlobalTable if is_global else self.app.Table
         self.table = make("prices", key_type=str, value_type=int, partitions=2, use_partitioner=True)
         take_care_of(self.table)
