@@ -205,4 +205,5 @@ def counts(it: Killed) -> Counter[str]:
 def shared(it: Killed) -> Counter[str]:
     """The same of the table that every worker has."""
     latest = {key: value for partition in PARTITIONS for _, key, value in it.changelog(SHARED, partition)}
-    return Counter({key.decode().replace("all-", ""): int(value or b"0") for key, value in latest.items()})
+    return Counter({json.loads(key).removeprefix("all-"): int(value or b"0")
+                    for key, value in latest.items()})
