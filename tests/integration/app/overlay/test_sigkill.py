@@ -38,7 +38,10 @@ class Killed:
         self.guarantee = guarantee
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
-        for made in self.admin.create_topics([NewTopic(f"{self.app_id}-numbers", 2, 1)]).values():
+        # The table's too: Faust asks where a key goes before it has heard of a topic that it has just made.
+        topics = [NewTopic(f"{self.app_id}-numbers", 2, 1),
+                  NewTopic(f"{self.app_id}-{SHARED}-changelog", 2, 1, config={"cleanup.policy": "compact"})]
+        for made in self.admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
         self.sent = 0
