@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,11 +31,11 @@ def said(fleet: Fleet, text: str) -> bool:
 def start(fleet: Fleet, name: str, assignor: str) -> None:
     """Start it, with the files of its former life.
 
-    Stock without, under ``exactly_once``: before its first fetch it takes a changelog for empty, and ends
-    because the file has more.
+    Stock without any under ``exactly_once``: before its first fetch it takes a changelog for empty, and ends
+    because its file has more.
     """
-    if assignor == "stock" and fleet.settings["processing_guarantee"] == EXACTLY_ONCE:
-        shutil.rmtree(fleet.folder / name / "data", ignore_errors=True)
+    in_memory = assignor == "stock" and fleet.settings["processing_guarantee"] == EXACTLY_ONCE
+    fleet.settings = {**fleet.settings, "store": "memory://" if in_memory else "rocksdb://"}
     fleet.start(name, assignor)
 
 
