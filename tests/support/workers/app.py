@@ -35,7 +35,7 @@ PRELOADED = "bulk-"
 WORK_S = float(ENV.get("WORK_S", "0"))
 SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
 
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "broker_session_timeout": float(ENV["SESSION_S"]),
     "broker_heartbeat_interval": min(1.0, float(ENV["SESSION_S"]) / 5),
     **json.loads(ENV.get("SETTINGS", "{}")),
@@ -47,7 +47,7 @@ app = faust.App(
     PartitionAssignor=ASSIGNORS[ENV["ASSIGNOR"]],
     consumer_group_instance_id=ENV["INSTANCE"] or None,  # an empty name would be everybody's
     datadir=ENV["DATA"],
-    store=SETTINGS.pop("store", "rocksdb://"),
+    store="rocksdb://",
     topic_partitions=PARTITIONS,
     topic_disable_leader=True,
     table_standby_replicas=int(ENV["REPLICAS"]),

@@ -31,11 +31,11 @@ def said(fleet: Fleet, text: str) -> bool:
 def start(fleet: Fleet, name: str, assignor: str) -> None:
     """Start it, with the files of its former life.
 
-    Stock without any under ``exactly_once``: before its first fetch it takes a changelog for empty, and ends
-    because its file has more.
+    Under ``exactly_once`` stock takes a changelog that it has not read for empty, and ends at a file that has
+    more: people turn its check off.
     """
-    in_memory = assignor == "stock" and fleet.settings["processing_guarantee"] == EXACTLY_ONCE
-    fleet.settings = {**fleet.settings, "store": "memory://" if in_memory else "rocksdb://"}
+    unchecked = assignor == "stock" and fleet.settings["processing_guarantee"] == EXACTLY_ONCE
+    fleet.settings = {**fleet.settings, "recovery_consistency_check": not unchecked}
     fleet.start(name, assignor)
 
 
