@@ -107,10 +107,11 @@ async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -
 
 
 @both
-async def test_a_changelog_ends_where_the_broker_says(repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer knows an end that it has read: stock takes what it has not read for empty, or ends its worker.
+async def test_a_changelog_ends_where_the_broker_says(
+        repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer knows ends that it has read: stock takes a changelog for empty before that.
 
-    A table in memory comes up without its rows, and one in a file is beyond the end: ``ConsistencyError``.
+    A table in memory comes up without its rows, and with one in a file the worker ends: ConsistencyError.
     """
     read: dict[Any, int] = {}
     monkeypatch.setattr(VirtualConsumer, "last_stable_offset", lambda _, tp: read.get(TP(*tp)), raising=False)
