@@ -28,6 +28,8 @@ KEYS = 50
 TABLES = ("sums", "counts")
 #: Its files are behind by what is being read.
 SHARED = "shared"
+#: Its changelog has operations.
+SETS = "seen"
 
 
 class Killed:
@@ -143,6 +145,14 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
             assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
             if table in TABLES:
                 yield sum(at > offset for at, _, _ in log)
+    for partition in PARTITIONS:
+        offset, rows = it.file(SETS, partition)
+        sets: dict[bytes, set[int]] = {}
+        for _, key, value in (record for record in it.changelog(SETS, partition) if record[0] <= offset):
+            operation, name = json.loads(key)
+            change = set.add if operation == 1 else set.discard
+            change(sets.setdefault(json.dumps(name).encode(), set()), json.loads(value or b""))
+        assert {key: set(json.loads(row)) for key, row in rows.items()} == sets, f"{SETS}-{partition}"
 
 
 def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
