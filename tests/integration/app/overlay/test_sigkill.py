@@ -133,6 +133,7 @@ class Killed:
 
 def is_its_changelog(it: Killed) -> Iterator[int]:
     """Each file is its changelog folded up to its offset; yields how many records ``TABLES`` lack."""
+    held = dict.fromkeys((*TABLES, SHARED, SETS), 0)
     for table in (*TABLES, SHARED):
         for partition in PARTITIONS:
             offset, rows = it.file(table, partition)
@@ -143,6 +144,7 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
                 else:
                     folded[key] = value
             assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
+            held[table] += len(rows)
             if table in TABLES:
                 yield sum(at > offset for at, _, _ in log)
     for partition in PARTITIONS:
@@ -153,6 +155,8 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
             change = set.add if operation == 1 else set.discard
             change(sets.setdefault(json.dumps(name).encode(), set()), json.loads(value or b""))
         assert {key: set(json.loads(row)) for key, row in rows.items()} == sets, f"{SETS}-{partition}"
+        held[SETS] += len(rows)
+    assert all(held.values()), f"no file has a row: {held}"
 
 
 def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
