@@ -158,3 +158,42 @@ async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> 
             await worker.give(actives, standbys)
             assert await worker.until(lambda: worker.at_rest)
         assert {key: worker.counts[key] for key in worker.counts} == {f"key-{n}": 7 for n in range(5)}
+
+
+class ByAll(CooperativeWorker):
+    """Writes a global table that others write, too: every partition of it is owned and followed here."""
+
+    def declare(self) -> None:
+        """In RocksDB."""
+        self.prices = self.app.GlobalTable(
+            "prices", key_type=str, value_type=int, partitions=self.partitions, store="rocksdb:prices",
+            synchronize_all_active_partitions=True)
+        self.shared.append(self.prices)
+
+    def roles(self, actives: Any, standbys: Any) -> Any:
+        """All of the table's partitions are standbys, too."""
+        owns, follows = super().roles(actives, standbys)
+        return owns, follows | {log_of(self.prices, p) for p in range(self.partitions)}
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.prices[f"price-{event.message.offset}"] = event.message.offset
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
+    """At a first start, and after a round."""
+    worker = ByAll(partitions=2)
+    worker.app._create_directories()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.at_rest)
+        store = worker.prices.data
+        for given, sent in (([0], 5), ([0, 1], 10)):
+            await worker.give(given)
+            worker.send_orders(5)
+            assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
+            assert await worker.until(lambda: not any(store.overlays.values()))
+            assert store.file_row(0, b'"price-%d"' % (sent - 1)) == b"%d" % (sent - 1)
