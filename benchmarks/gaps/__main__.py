@@ -111,6 +111,9 @@ class Bench:
             except (RuntimeError, TimeoutError, OSError) as error:
                 self.fail(arm, f"{arm.name}, seed {seed}: {type(error).__name__} {error}")
             load.stop()
+            if story.left_out:
+                print(f"left out, the budget is used up: {arm.name}, seed {seed}: "
+                      f"{', '.join(story.left_out)}", flush=True)
             found = rows(story.history(), story.windows)
         lost = sum(row.lost for row in found)
         control = next((row for row in found if row.event == EVENTS[0]), None)

@@ -39,6 +39,8 @@ class Story:
     event_s: float = 75.0
     tell: Callable[[str], None] = lambda line: None
     windows: list[Window] = field(default_factory=list)
+    #: Events for which there was no time.
+    left_out: tuple[str, ...] = ()
 
     def play(self, events: tuple[str, ...]) -> None:
         """Start three workers with orders waiting, then each event; the load runs until the end."""
@@ -50,8 +52,9 @@ class Story:
         self.load.prepare(WAITING)
         self.load.start()
         self.window(FIRST_START, lambda: self._start(*FIRST))
-        for event in events:
+        for number, event in enumerate(events):
             if time.monotonic() > self.ends_at:
+                self.left_out = events[number:]
                 break
             kind = event.removeprefix("static ")
             if kind == "roll":

@@ -1,4 +1,4 @@
-"""``faust-assigner groups list`` and ``describe``: against any Kafka."""
+"""``faust-assigner groups list``, ``describe`` and ``rolls``: against any Kafka."""
 
 from __future__ import annotations
 
@@ -66,6 +66,27 @@ def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: 
                 {**asdict(row), "lag": row.lag} for row in group.partitions]}, default=sorted))
             return
         _print(group)
+
+
+@groups.command()
+@click.argument("group_id")
+@bootstrap_option
+@config_option
+@json_option
+def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
+    """A Faust app's workers: do its rebalances stop everybody, and which roll comes next?"""
+    with spoken_errors():
+        from faust_assigner.clients.rolls import rolls as rolls_of
+
+        found = asyncio.run(rolls_of(cluster(bootstrap, config).connection(), group_id))
+        if as_json:
+            click.echo(json.dumps({**asdict(found), "advice": found.advice}))
+            return
+        table = _table("member", "client", "host", "worker")
+        for worker in found.workers:
+            table.add_row(worker.member_id, worker.client_id, worker.host, worker.kind)
+        _show(table)
+        click.echo("\n".join((f"the last round: {found.chosen}", *found.advice)))
 
 
 def _print(group: GroupView) -> None:

@@ -89,7 +89,8 @@ class GroupView:
 
 
 @asynccontextmanager
-async def _client(connection: Mapping[str, Any]) -> Any:
+async def client_of(connection: Mapping[str, Any]) -> Any:
+    """A client for the block. ``connection`` are aiokafka's keywords."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
@@ -110,7 +111,7 @@ async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
 
     Raises aiokafka's ``KafkaConnectionError``, :class:`TryAgain` while a coordinator starts.
     """
-    async with _client(connection) as client:
+    async with client_of(connection) as client:
         nodes = [broker.nodeId for broker in client.cluster.brokers()]
         answers = await asyncio.gather(*(client.send(node, KioRequest(_LIST, 5)) for node in nodes))
     found = []
@@ -128,7 +129,7 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
     Raises :class:`GroupNotFound`, :class:`TryAgain` while its coordinator starts, aiokafka's
     ``KafkaConnectionError``.
     """
-    async with _client(connection) as client:
+    async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         broker = client.cluster.broker_metadata(node)
         where = "" if broker is None else f"{broker.host}:{broker.port}"
@@ -168,11 +169,17 @@ def _consumer_member(member: Any) -> GroupMemberView:
         revoking=owned - target, is_classic=getattr(member, "member_type", 1) == 0)
 
 
-async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
+async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
+    """A classic group in Kafka's own words; one that is not there has no members."""
     answer = await client.send(node, KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,),
                                                 include_authorized_operations=False))
     (group,) = answer.groups
     _refuse(group.error_code if group.error_code != _NOT_FOUND else 0, f"group {group_id!r}")
+    return group
+
+
+async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
+    group = await described(client, node, group_id)
     members = (_classic_member(member, group.protocol_type) for member in group.members)
     return GroupView(group_id=group_id, group_type="classic", protocol_type=group.protocol_type,
                      state=group.group_state, assignor=group.protocol_data, coordinator=where,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from benchmarks.gaps.__main__ import main
 from benchmarks.gaps.arms import SOURCES, streams_classes
 from benchmarks.gaps.measured import Done, Given, History, Process, Row, Window, rows
+from benchmarks.gaps.story import Story
 from benchmarks.gaps.table import beyond, table
 from tests.bench.printed import printed
 
@@ -120,6 +122,15 @@ def test_what_is_beyond_the_aims_is_named() -> None:
     assert beyond(Row("join", moved=(0.6,), cold=1, most_replayed=20_000), control, 10.0) == [
         "moved 0.60 > 0.50", "cold 1, up to 20000 records"]
     assert beyond(Row("static roll", moves=1, moved=(4.0,)), control, 10.0) == ["moves 1 > 0"]
+
+
+def test_events_for_which_no_time_is_left_are_named() -> None:
+    """The budget may end amid a group's events."""
+    fleet = SimpleNamespace(living=list, workers={}, start=lambda _: None)
+    story = Story(fleet, SimpleNamespace(prepare=print, start=print), ends_at=0.0)  # type: ignore[arg-type]
+    story.play(("nothing", "join"))
+    assert [window.event for window in story.windows] == ["first start"]
+    assert story.left_out == ("nothing", "join")
 
 
 def test_rounds_are_pooled_side_by_side() -> None:

@@ -105,6 +105,12 @@ MUTANTS = (
            "        self.membership.stood |= self.is_overdue()\n        return self.membership.stood\n",
            "        return self.is_overdue()\n",
            (PLAYED + "who_stood_still_for_a_moment_reads_again_what_was_passed_over",)),
+    Mutant("the producer of a partition that went goes on",
+           "faust_assigner/app/cooperative/transactions.py",
+           "            await self.producer.stop_transaction(transactional_id)",
+           "            pass",
+           ("tests/integration/app/cooperative/test_transactions.py::"
+            "test_a_round_ends_what_goes_and_begins_what_comes",)),
     Mutant("two rounds in a row end the coordination", COORDINATOR,
            "        await asyncio.sleep(0)\n        await super()._stop_heartbeat_task()\n",
            "        await super()._stop_heartbeat_task()\n",

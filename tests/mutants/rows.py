@@ -8,6 +8,9 @@ MEMBERSHIP = "faust_assigner/app/repairs/membership.py"
 
 MEMBER = "tests/integration/app/repairs/test_membership.py"
 OVER = "tests/unit/app/overlay/test_store.py"
+SHARED = "tests/unit/app/overlay/test_shared.py"
+SETS = "tests/unit/app/overlay/test_sets.py"
+SETS_FILE = "faust_assigner/app/overlay/sets.py"
 CHANGES = "faust_assigner/app/overlay/changes.py"
 STORE = "faust_assigner/app/overlay/store.py"
 SHARES = "faust_assigner/app/repairs/shares.py"
@@ -79,6 +82,25 @@ _OVERLAID = (
     Mutant("a record is held back for as long as nothing lands", WAITS_FOR_ROOM,
            "and monotonic() < deadline and not self.should_stop", "and not self.should_stop",
            (f"{OVER}::test_a_record_waits_while_too_many_changes_do",)),
+    Mutant("a table that others write is written at once", STORE,
+           "            kind = ReadBack if self.landing is Landing.READ_BACK else Overlay\n",
+           "            kind = Overlay\n",
+           (f"{SHARED}::test_a_change_is_over_the_file_until_it_is_read_back",)),
+    Mutant("an offset of another partition's changelog is one of this file", STORE,
+           "            offset = NO_RECORD if self.landing is Landing.APART else record.result().offset\n",
+           "            offset = record.result().offset\n",
+           (f"{SHARED}::test_what_nobody_reads_back_lands_as_in_stock_without_an_offset",)),
+    Mutant("the row of a set is the set before its last operation", SETS_FILE,
+           "        after.apply_changelog_event(operation, value)\n", "",
+           (f"{SETS}::test_a_row_is_the_set_after_the_operation_whose_offset_it_has",)),
+    Mutant("a set keeps what was dropped, and sends nothing when it is added again", STORE,
+           "            self.table.data.dropped(partition, gone)\n", "            pass\n",
+           (f"{SETS}::test_what_an_aborted_transaction_added_is_added_again",)),
+    Mutant("a changelog that was not read is taken for empty", "faust_assigner/app/repairs/fetching.py",
+           "thread.call_thread(thread._ensure_consumer().end_offsets, partitions)",
+           "thread.highwaters(*partitions)",
+           ("tests/integration/app/repairs/test_whole_transactions.py::"
+            "test_a_changelog_ends_where_the_broker_says[repaired]",)),
     Mutant("what is acknowledged is lost when a store stops", STORE,
            "        self.give_up()\n        await super().stop()\n", "        await super().stop()\n",
            (f"{OVER}::test_what_is_acknowledged_is_written_before_a_store_stops",)),

@@ -41,6 +41,11 @@ class Outputs:
         times.extend(bytes(max(0, number + 1 - len(times))))
         times[number] = min(255, times[number] + 1)
 
+    def times(self, customer: str, number: int) -> int:
+        """How often that one was seen."""
+        times = self.seen[customer]
+        return times[number] if number < len(times) else 0
+
     def missing(self, amounts: Mapping[str, Sequence[int]]) -> int:
         """How many of the model's orders have no output."""
         return sum(len(sent) - sum(map(bool, self.seen[customer])) for customer, sent in amounts.items())

@@ -221,6 +221,20 @@ class RocksDBBase(Protocol):
     def _visible_items(self, db: Any) -> Iterator[tuple[bytes, bytes]]: ...
 
 
+class SetsBase(Protocol):
+    """``faust.tables.sets.ChangeloggedSetManager``."""
+
+    table: Any
+    storage: Any
+    ValueType: Any
+
+    def __getitem__(self, key: Any) -> Any: ...
+    def send_changelog_event(self, key: Any, operation: int, value: Any) -> None: ...
+    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Callable[[Any], Any],
+                              to_value: Callable[[Any], Any]) -> None: ...
+    def sync_from_storage(self) -> None: ...
+
+
 class RouterBase(Protocol):
     """``faust.app.router.Router``."""
 

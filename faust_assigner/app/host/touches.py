@@ -10,6 +10,7 @@ from typing import Final
 
 from faust_assigner.app.host.cooperation import COOPERATION
 from faust_assigner.app.host.reading import READS
+from faust_assigner.app.host.sets import SETS
 from faust_assigner.app.host.touch import Touch as Touch
 from faust_assigner.app.host.touch import rows_of
 from faust_assigner.app.host.troubles import TROUBLES
@@ -372,4 +373,4 @@ _AIOKAFKA: Final = (
 
 TOUCHES: Final[tuple[Touch, ...]] = (
     *_APP, *_CONSUMER, *_THREAD, *_TRANSACTIONS, *_TABLES, *_RECOVERY, *_ELSEWHERE, *_SERIALIZERS,
-    *_AIOKAFKA, *TROUBLES, *COOPERATION, *READS)
+    *_AIOKAFKA, *TROUBLES, *COOPERATION, *READS, *SETS)

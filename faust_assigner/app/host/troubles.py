@@ -16,6 +16,7 @@ _FULL = _RESTORE + "test_table_files.py::test_a_worker_works_again_after_its_dis
 _ROOM = _RESTORE + "test_table_files.py::test_a_worker_that_starts_on_a_full_disk_waits_for_room"
 _CORRUPT = (_RESTORE + "test_table_files.py::"
             "test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed")
+_ENDS = _REPAIRS + "test_whole_transactions.py::test_a_changelog_ends_where_the_broker_says"
 _PASSED = _REPAIRS + "test_replay_loop.py::test_the_last_readable_record_is_never_passed_over"
 _UNDECODED = (_REPAIRS + "test_replay_loop.py::"
               "test_records_that_do_not_decode_are_counted_named_and_kept")
@@ -123,6 +124,8 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "overridden: the last one has a few seconds", _GOODBYE),
         ("wait_empty", "async (self)", "repairs",
          "overridden: no stream is waited for that waits for a silent broker", _GOODBYE),
+        ("highwaters", "async (self, *partitions)", "repairs follow_up",
+         "overridden: the broker is asked under exactly_once, too", _ENDS),
         ("perform_seek", "async (self)", "repairs",
          "overridden: asked again while the broker is silent", _SILENT),
         ("callback", "set in __init__", "repairs",

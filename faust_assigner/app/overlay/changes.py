@@ -13,8 +13,9 @@ Until then readers see it over the file.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Set
+from heapq import heappop, heappush
+from itertools import islice, takewhile
 from typing import Protocol
 
 #: Bytes that a change takes besides its key and value: the objects that hold it, and its record's.
@@ -126,8 +127,7 @@ class Overlay:
         limit = min((change.offset for change in self._pending
                      if change.offset is not None and not change.counts and change.offset != NO_RECORD),
                     default=None)
-        first = self._pending[0]
-        ready = [first] if first.offset == NO_RECORD else []
+        ready = list(takewhile(lambda change: change.counts and change.offset == NO_RECORD, self._pending))
         for change in sorted((change for change in self._pending if change.counts), key=_in_the_log):
             offset = _in_the_log(change)[0]
             if offset == NO_RECORD:
@@ -151,14 +151,14 @@ class Overlay:
         if not self._pending:
             self._mixed = False
 
-    def drop(self, transaction: Transaction | None = None) -> int:
-        """Forget what ``transaction`` changed, or everything: readers see what was before; how many."""
-        gone = {change.number for change in self._pending
+    def drop(self, transaction: Transaction | None = None) -> set[bytes]:
+        """Forget what ``transaction`` changed, or everything: readers see what was before; of these keys."""
+        gone = {change.number: change.key for change in self._pending
                 if transaction is None or change.transaction is transaction}
-        self._remove(gone)
-        return len(gone)
+        self._remove(gone.keys())
+        return set(gone.values())
 
-    def _remove(self, numbers: set[int]) -> None:
+    def _remove(self, numbers: Set[int]) -> None:
         if not numbers:
             return
         before, self._pending, self._latest = self._pending, deque(), {}
@@ -211,6 +211,53 @@ class Overlay:
         for name, new in changed[place:]:
             if new is not None:
                 yield name, new
+
+
+class ReadBack(Overlay):
+    """Changes of a partition that others write, too: each is over the file until it is read back.
+
+    Nothing is ever ``ready()`` to be written by itself. Each change costs O(log n).
+    """
+
+    def __init__(self, usage: Usage) -> None:
+        super().__init__(usage)
+        #: Numbers of those pending that the file does not have.
+        self._open: set[int] = set()
+        #: Those whose offset is known, a heap; what is not open is passed over.
+        self._known: list[tuple[int, int, Change]] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def put(self, key: bytes, value: bytes | None, transaction: Transaction | None = None) -> Change:
+        """A change was made."""
+        change = super().put(key, value, transaction)
+        self._open.add(change.number)
+        return change
+
+    def acknowledge(self, change: Change, offset: int) -> None:
+        """The change's record is in the changelog at ``offset``."""
+        super().acknowledge(change, offset)
+        heappush(self._known, (offset, change.number, change))
+
+    def ready(self) -> list[Change]:
+        """Nothing."""
+        return []
+
+    def read(self, offset: int) -> None:
+        """The file has all of the changelog up to ``offset``, what was changed here included."""
+        while self._known and self._known[0][0] <= offset:
+            _, number, change = heappop(self._known)
+            if number in self._open:
+                self._open.remove(number)
+                self._forget(change)
+        while self._pending and self._pending[0].number not in self._open:
+            self._pending.popleft()
+
+    def _remove(self, numbers: Set[int]) -> None:
+        self._pending = deque(change for change in self._pending if change.number in self._open)
+        super()._remove(numbers)
+        self._open -= numbers
 
 
 def _line(change: Change) -> str:

@@ -10,21 +10,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import rocksdict
 from faust.streams import current_event
 from faust.types import TP
 
-from faust_assigner.app.overlay.changes import NO_RECORD, Change, Overlay, Usage
+from faust_assigner.app.overlay.changes import NO_RECORD, Change, Overlay, ReadBack, Usage
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import RocksDBBase as Store
 else:
     Store = object
 
-#: Where a changelog record that is under way has its change.
+#: Where a changelog record that is under way has its change, and the partition whose rows it changes.
 _CHANGE = "_faust_assigner_change"
+
+
+class Landing(Enum):
+    """How a change of this worker comes into a file, by who else writes its changelog."""
+
+    #: Nobody: with its own offset.
+    OWN = "own"
+    #: Others; all of it is read here: together with theirs, when it is read back.
+    READ_BACK = "read back"
+    #: Others, and it may be read elsewhere: as in stock where its record is processed, without an offset.
+    APART = "apart"
 
 
 class OverlaidStore(Store):
@@ -34,6 +46,7 @@ class OverlaidStore(Store):
     """
 
     usage: Usage | None = None
+    landing = Landing.OWN
 
     #: Whether the producer runs in a thread of its own.
     in_other_thread = False
@@ -58,24 +71,29 @@ class OverlaidStore(Store):
         """
         if self.table.data is self:
             message = record.message
-            self._change(message.partition, message.key, message.value, record)
+            self._change(self._place_of(record), message.key, message.value, record)
             self._made = message.key
         else:
             self._sent = record
+
+    def _place_of(self, record: Any) -> int:
+        """The partition whose row it changes."""
+        event = current_event() if self.landing is Landing.APART else None
+        return int((event or record).message.partition)
 
     def _is_made(self, key: bytes, value: bytes | None) -> bool:
         """Whether the change has been made with its record, or is now."""
         made, self._made = self._made, None
         record, self._sent = self._sent, None
         if record is not None:
-            self._change(record.message.partition, key, value, record)
+            self._change(self._place_of(record), key, value, record)
         return made == key or record is not None
 
     def _set(self, key: bytes, value: bytes | None) -> None:
         if self._is_made(key, value):
             return
         event = current_event()
-        if event is not None and self.overlays.get(event.message.partition):
+        if event is not None and self._waits(event.message.partition):
             self._change(event.message.partition, key, value, None)
         else:
             super()._set(key, value)
@@ -85,10 +103,14 @@ class OverlaidStore(Store):
         if self._is_made(key, None):
             return
         for partition in self._partitions_of(key):
-            if self.overlays.get(partition):
+            if self._waits(partition):
                 self._change(partition, key, None, None)
             else:
                 self._db_for_partition(partition).delete(key)
+
+    def _waits(self, partition: int) -> bool:
+        """Whether a change without a record has to wait for those before it."""
+        return bool(self.overlays.get(partition)) and self.landing is not Landing.READ_BACK
 
     def _change(self, partition: int, key: bytes, value: bytes | None, record: Any) -> None:
         overlay = self._overlay_of(partition)
@@ -102,14 +124,15 @@ class OverlaidStore(Store):
         if record is None:
             overlay.acknowledge(change, NO_RECORD)
         else:
-            setattr(record, _CHANGE, change)
+            setattr(record, _CHANGE, (partition, change))
 
     def _overlay_of(self, partition: int) -> Overlay:
         if self.usage is None:
             raise RuntimeError("a store without an overlay was asked for one")
         overlay = self.overlays.get(partition)
         if overlay is None:
-            overlay = self.overlays[partition] = Overlay(self.usage)
+            kind = ReadBack if self.landing is Landing.READ_BACK else Overlay
+            overlay = self.overlays[partition] = kind(self.usage)
         return overlay
 
     def _share(self) -> Any:
@@ -126,10 +149,11 @@ class OverlaidStore(Store):
             self._arrived(record)
 
     def _arrived(self, record: Any) -> None:
-        change: Change | None = getattr(record, _CHANGE, None)
-        if change is not None:
-            partition = record.message.partition
-            self._overlay_of(partition).acknowledge(change, record.result().offset)
+        made: tuple[int, Change] | None = getattr(record, _CHANGE, None)
+        if made is not None:
+            partition, change = made
+            offset = NO_RECORD if self.landing is Landing.APART else record.result().offset
+            self._overlay_of(partition).acknowledge(change, offset)
             if change.counts:
                 self.land_soon(partition)
 
@@ -147,6 +171,9 @@ class OverlaidStore(Store):
     def land(self, partition: int) -> None:
         """Write what counts, with the changelog offset, unless the file is not to be written now."""
         overlay = self.overlays.get(partition)
+        if isinstance(overlay, ReadBack):
+            # Of what was read before its answer came.
+            overlay.read(_offset_in(self._db_for_partition(partition), self.offset_key))
         if overlay is None or not overlay.lands:
             return
         changes = overlay.ready()
@@ -185,8 +212,9 @@ class OverlaidStore(Store):
 
     def drop(self, partition: int, share: Any = None) -> None:
         """What has not landed never does, or what the transaction of ``share`` changed."""
-        if partition in self.overlays:
-            self.overlays[partition].drop(share)
+        gone = self.overlays[partition].drop(share) if partition in self.overlays else None
+        if gone and self.table.data is not self:
+            self.table.data.dropped(partition, gone)
 
     def give_up(self, partitions: Iterable[int] | None = None) -> None:
         """The partitions, or all, are let go: what counts lands, the rest is dropped."""
@@ -224,6 +252,8 @@ class OverlaidStore(Store):
             ends[message.partition] = max(message.offset, ends.get(message.partition, NO_RECORD))
         for partition, changed in sorted(rows.items()):
             _write(self._db_for_partition(partition), changed, (self.offset_key, ends[partition]))
+            if isinstance(overlay := self.overlays.get(partition), ReadBack):
+                overlay.read(ends[partition])
 
     # -- readers
 
@@ -247,6 +277,11 @@ class OverlaidStore(Store):
                 self._key_index[key] = partition
                 return value
         return None
+
+    def file_row(self, partition: int, key: bytes) -> bytes | None:
+        """The row in the file, whatever waits over it."""
+        found: bytes | None = self._db_for_partition(partition).get(key)
+        return found
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
         """The row as this worker sees it, in one partition."""

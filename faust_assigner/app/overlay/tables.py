@@ -9,7 +9,7 @@ from typing import Any
 from faust.types import TP
 
 from faust_assigner.app.overlay.changes import Usage
-from faust_assigner.app.overlay.store import OverlaidStore
+from faust_assigner.app.overlay.store import Landing, OverlaidStore
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
@@ -28,21 +28,25 @@ def usage_of(app: Any) -> Usage:
 def begin(table: Any, store: OverlaidStore) -> None:
     """Let ``store``, just made for ``table``, hold changes back where that is possible.
 
-    Under ``exactly_once`` whatever the setting says: a row would keep what an aborted transaction did. Not
-    for a table with ``use_partitioner``, whose changes go to partitions that others write, nor with
-    ``synchronize_all_active_partitions``, which is read from its changelog where it is owned, too.
+    Under ``exactly_once`` whatever the setting says: a row would keep what an aborted transaction did.
     """
     app = table.app
     wanted = app.in_transaction or read_or_default(app, OVERLAY)
-    shared = table.use_partitioner or table.synchronize_all_active_partitions
-    if wanted and store.use_rocksdict and not store.read_only and not shared:
+    if wanted and store.use_rocksdict and not store.read_only:
+        if table.use_partitioner or table.synchronize_all_active_partitions:
+            store.landing = Landing.READ_BACK if table.is_global else Landing.APART
         store.usage, store.in_other_thread = usage_of(app), app.conf.producer_threaded
-        table.send_changelog = partial(_send, store, table.send_changelog)
+        table.send_changelog = partial(_send, table, store, table.send_changelog)
         table._on_changelog_sent = store.arrived
 
 
-def _send(store: OverlaidStore, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    record = send(*args, **kwargs)
+def _send(table: Any, store: OverlaidStore, send: Callable[..., Any], partition: int | None, key: Any,
+          *args: Any, **kwargs: Any) -> Any:
+    if partition is None:
+        # Stock asks the producer, which knows no topic that it has not sent to; with transactions never.
+        raw, _ = table.changelog_topic.prepare_key(key, table.key_serializer)
+        partition = table.app.consumer.key_partition(table.changelog_topic.get_topic_name(), raw)
+    record = send(partition, key, *args, **kwargs)
     store.sent(record)
     return record
 

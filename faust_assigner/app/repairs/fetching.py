@@ -204,6 +204,15 @@ class SteadyPartitions(KnownPartitions):
         thread.seek_to_committed = partial(seek_to_committed, thread, thread.seek_to_committed)
         return thread
 
+    async def highwaters(self, *partitions: Any) -> Mapping[Any, int]:
+        """Where ``partitions`` end, committed, by the broker.
+
+        Under ``exactly_once`` stock says how far it has read, before the first fetch that they are empty.
+        """
+        thread = self._thread
+        ends: Mapping[Any, int] = await thread.call_thread(thread._ensure_consumer().end_offsets, partitions)
+        return ends
+
     async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
         # The fetcher asks for more only once it has handed over the batch before.
         self.fetch_rounds += 1

@@ -19,10 +19,12 @@ from typing import Any
 from faust import stores
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.streams import current_event
+from faust.tables.sets import SetTable
 from faust.types import TP
 from mode import get_logger
 
 from faust_assigner.app.overlay import tables as overlay
+from faust_assigner.app.overlay.sets import WholeSets
 from faust_assigner.app.overlay.store import OverlaidStore
 from faust_assigner.app.reads.scope import ScopedStore
 from faust_assigner.app.repairs.fetching import mixed
@@ -170,6 +172,11 @@ class CarefulStore(OverlaidStore):
         with self._watched(lambda: [partition]):
             return super().row_of(partition, key)
 
+    def file_row(self, partition: int, key: bytes) -> bytes | None:
+        """The row in the file."""
+        with self._watched(lambda: [partition]):
+            return super().file_row(partition, key)
+
     def _set(self, key: bytes, value: bytes | None) -> None:
         with self._watched(self._here):
             super()._set(key, value)
@@ -222,6 +229,12 @@ def store_of(table: Any) -> Any:
 def take_care_of(table: Any) -> None:
     """Have the table make a careful store where it makes a RocksDB one; before it makes any."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
+    if isinstance(table, SetTable):
+        table._new_store = partial(_whole, table, table._new_store)
+
+
+def _whole(table: Any, make: Callable[[], Any]) -> Any:
+    return mixed(WholeSets, into=type(make()))(table)
 
 
 def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:

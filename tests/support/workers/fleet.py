@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,14 +136,16 @@ class Fleet(Processes[Worker]):
         return max((worker.generation for worker in self.workers.values()), default=-1)
 
     def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0,
-               timeout_s: float = 120.0) -> None:
+               timeout_s: float = 120.0, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Wait until ``workers`` are at rest in a generation later than ``after``, every partition flowing.
 
-        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago.
+        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago. ``meanwhile`` is
+        called again and again.
         """
         deadline, calm, since = time.monotonic() + timeout_s, -1, time.time()
         while time.monotonic() < deadline:
             time.sleep(0.05)
+            meanwhile()
             living, generation = self.living(), self.generation()
             if len(living) != workers or generation <= after or generation != calm or not self.at_rest():
                 calm, since = generation, time.time()

@@ -1,7 +1,8 @@
 """A worker that changes rows as fast as it can; ``ROWS_*`` tells it how.
 
 Each number is added to its key's row of ``sums``, a row that comes to a multiple of 7 is deleted, and each
-number is counted in a window of ``counts``.
+number is counted in a window of ``counts`` and, in a table of all workers, under another key of ``shared``.
+Its key's set in ``seen`` gains one of five elements, and loses another.
 """
 
 from __future__ import annotations
@@ -35,16 +36,23 @@ numbers = app.topic(f"{APP_ID}-numbers", key_type=str, value_type=int, partition
 sums = app.Table("sums", key_type=str, value_type=int, partitions=PARTITIONS, default=int)
 counts = app.Table("counts", key_type=str, value_type=int, partitions=PARTITIONS,
                    default=int).tumbling(3600.0)
+shared = app.GlobalTable("shared", key_type=str, value_type=int, partitions=PARTITIONS, default=int,
+                         use_partitioner=True)
+seen = app.SetTable("seen", key_type=str, value_type=int, partitions=PARTITIONS)
 
 
 @app.agent(numbers)
 async def add(stream: Any) -> None:
-    """One record in, two or three changes of tables."""
+    """One record in, some changes of tables."""
     async for key, value in stream.items():
         sums[key] += value
         if sums[key] % 7 == 0:
             del sums[key]
         counts[key] += 1
+        shared[f"all-{key}"] += 1
+        turn = value // 50  # of a key, which comes with every fiftieth number
+        seen[key].add(turn % 5)
+        seen[key].discard((turn + 2) % 5)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,12 @@ pytestmark = pytest.mark.timeout(60)
 class Sets(CooperativeWorker):
     """Remembers the offsets of one partition in a set."""
 
+    store: str
+
     def declare(self) -> None:
         """A table of sets beside the counts."""
-        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions)
+        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions,
+                                      store=self.store)
         self.more.append(self.seen)
 
     async def count(self, orders: Any) -> None:
@@ -29,9 +32,21 @@ class Sets(CooperativeWorker):
             self.processed.append((event.message.partition, event.message.offset))
 
 
-async def test_sets_of_kept_partitions_stay_whole() -> None:
+    def in_file(self) -> set[int]:
+        """What the row of partition 0 holds."""
+        row = self.seen.data.storage.file_row(0, b'"all"')
+        return set(json.loads(row or b"[]"))
+
+
+IN_MEMORY, IN_ROCKSDB = "memory:///", "rocksdb:seen"
+
+
+@pytest.mark.parametrize("store", [IN_MEMORY, IN_ROCKSDB])
+async def test_sets_of_kept_partitions_stay_whole(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of sets reads all of its storage again when a partition comes."""
+    monkeypatch.setattr(Sets, "store", store, raising=False)
     worker = Sets(partitions=2)
+    worker.app._create_directories()
     async with running(worker):
         worker.start_rounds()
         await worker.rebalance([0])
@@ -44,6 +59,15 @@ async def test_sets_of_kept_partitions_stay_whole() -> None:
         worker.send_orders(6, partition=1)
         assert await worker.until(lambda: len(worker.of(1)) == 6)
         assert sorted(worker.seen["all"]) == list(range(12))
+        await worker.give([1])
+        log = log_of(worker.seen, 0)
+        worker.logs.append(log, b'[1, "all"]', b"100")
+        worker.logs.append(log, b'[2, "all"]', b"0")
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        assert sorted(worker.seen["all"]) == [*range(1, 12), 100]
+        if store == IN_ROCKSDB:
+            assert worker.in_file() == {*range(1, 12), 100}
 
 
 class Windows(CooperativeWorker):
@@ -134,3 +158,42 @@ async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> 
             await worker.give(actives, standbys)
             assert await worker.until(lambda: worker.at_rest)
         assert {key: worker.counts[key] for key in worker.counts} == {f"key-{n}": 7 for n in range(5)}
+
+
+class ByAll(CooperativeWorker):
+    """Writes a global table that others write, too: every partition of it is owned and followed here."""
+
+    def declare(self) -> None:
+        """In RocksDB."""
+        self.prices = self.app.GlobalTable(
+            "prices", key_type=str, value_type=int, partitions=self.partitions, store="rocksdb:prices",
+            synchronize_all_active_partitions=True)
+        self.shared.append(self.prices)
+
+    def roles(self, actives: Any, standbys: Any) -> Any:
+        """All of the table's partitions are standbys, too."""
+        owns, follows = super().roles(actives, standbys)
+        return owns, follows | {log_of(self.prices, p) for p in range(self.partitions)}
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for event in orders.events():
+            self.prices[f"price-{event.message.offset}"] = event.message.offset
+            self.processed.append((event.message.partition, event.message.offset))
+
+
+async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
+    """At a first start, and after a round."""
+    worker = ByAll(partitions=2)
+    worker.app._create_directories()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.at_rest)
+        store = worker.prices.data
+        for given, sent in (([0], 5), ([0, 1], 10)):
+            await worker.give(given)
+            worker.send_orders(5)
+            assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
+            assert await worker.until(lambda: not any(store.overlays.values()))
+            assert store.file_row(0, b'"price-%d"' % (sent - 1)) == b"%d" % (sent - 1)

@@ -26,6 +26,10 @@ OFFSET = b"__faust\0offset__"
 PARTITIONS = range(2)
 KEYS = 50
 TABLES = ("sums", "counts")
+#: Its files are behind by what is being read.
+SHARED = "shared"
+#: Its changelog has operations.
+SETS = "seen"
 
 
 class Killed:
@@ -36,7 +40,10 @@ class Killed:
         self.guarantee = guarantee
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
-        for made in self.admin.create_topics([NewTopic(f"{self.app_id}-numbers", 2, 1)]).values():
+        # The table's too: Faust asks where a key goes before it has heard of a topic that it has just made.
+        topics = [NewTopic(f"{self.app_id}-numbers", 2, 1),
+                  NewTopic(f"{self.app_id}-{SHARED}-changelog", 2, 1, config={"cleanup.policy": "compact"})]
+        for made in self.admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
         self.sent = 0
@@ -125,9 +132,9 @@ class Killed:
 
 
 def is_its_changelog(it: Killed) -> Iterator[int]:
-    """Each file is its changelog folded up to its offset; yields how many records it lacks."""
-    held = 0
-    for table in TABLES:
+    """Each file is its changelog folded up to its offset; yields how many records ``TABLES`` lack."""
+    held = dict.fromkeys((*TABLES, SETS), 0)
+    for table in (*TABLES, SHARED):
         for partition in PARTITIONS:
             offset, rows = it.file(table, partition)
             log, folded = it.changelog(table, partition), dict[bytes, bytes]()
@@ -137,9 +144,19 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
                 else:
                     folded[key] = value
             assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
-            held += len(rows)
-            yield sum(at > offset for at, _, _ in log)
-    assert held, "no file has a row"
+            if table in TABLES:
+                held[table] += len(rows)
+                yield sum(at > offset for at, _, _ in log)
+    for partition in PARTITIONS:
+        offset, rows = it.file(SETS, partition)
+        sets: dict[bytes, set[int]] = {}
+        for _, key, value in (record for record in it.changelog(SETS, partition) if record[0] <= offset):
+            operation, name = json.loads(key)
+            change = set.add if operation == 1 else set.discard
+            change(sets.setdefault(json.dumps(name).encode(), set()), json.loads(value or b""))
+        assert {key: set(json.loads(row)) for key, row in rows.items()} == sets, f"{SETS}-{partition}"
+        held[SETS] += len(rows)
+    assert all(held.values()), f"no file has a row: {held}"
 
 
 def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
@@ -183,10 +200,11 @@ def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
         it.start()
         model = Counter(f'"k{number % KEYS}"' for number in range(it.sent))
         deadline = time.monotonic() + 120.0
-        while (counted := counts(it)) != model:
-            assert sum(counted.values()) <= it.sent, it.log()
-            assert time.monotonic() < deadline, it.log()
-            time.sleep(1.0)
+        for counter in (counts, shared):
+            while (counted := counter(it)) != model:
+                assert sum(counted.values()) <= it.sent, it.log()
+                assert time.monotonic() < deadline, it.log()
+                time.sleep(1.0)
     finally:
         it.kill()
 
@@ -199,3 +217,10 @@ def counts(it: Killed) -> Counter[str]:
     for (_, key), value in latest.items():
         found[json.loads(key)[0]] += int(value or b"0")
     return found
+
+
+def shared(it: Killed) -> Counter[str]:
+    """The same of the table that every worker has."""
+    latest = {key: value for partition in PARTITIONS for _, key, value in it.changelog(SHARED, partition)}
+    return Counter({json.loads(key).removeprefix("all-"): int(value or b"0")
+                    for key, value in latest.items()})

@@ -10,10 +10,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from faust.types import TP
 
 from tests.support.workers.passing_on import PassingOn
 from tests.support.workers.passing_on import cluster as cluster
-from tests.support.workers.virtual import running
+from tests.support.workers.virtual import VirtualConsumer, running
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
 both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
@@ -103,3 +104,23 @@ async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -
         await worker.rebalance([0])
         assert producers.keys() == before.keys()
         assert all((producers[name] is before[name]) != lost for name in before)
+
+
+@both
+async def test_a_changelog_ends_where_the_broker_says(
+        repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer knows ends that it has read: stock takes a changelog for empty before that.
+
+    A table in memory comes up without its rows, and with one in a file the worker ends: ConsistencyError.
+    """
+    read: dict[Any, int] = {}
+    monkeypatch.setattr(VirtualConsumer, "last_stable_offset", lambda _, tp: read.get(TP(*tp)), raising=False)
+    worker = PassingOn(repaired=repaired)
+    worker.send_changelog(5)
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        assert len(worker.counts) == (5 if repaired else 0)
+        read[worker.changelog()] = 3
+        assert await worker.app.consumer.highwaters(worker.changelog()) == {
+            worker.changelog(): 5 if repaired else 3}

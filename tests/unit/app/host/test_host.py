@@ -136,6 +136,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.stores import rocksdb
     from faust.tables.base import Collection
     from faust.tables.recovery import Recovery
+    from faust.tables.sets import ChangeloggedSetManager
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
 
@@ -145,7 +146,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
             "Watched": (TableManager,), "ChecksTopics": (TableManager,),
             "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
-            "OverlaidStore": (rocksdb.Store,),
+            "OverlaidStore": (rocksdb.Store,), "WholeSets": (ChangeloggedSetManager,),
             "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
             "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
             "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
@@ -173,7 +174,8 @@ def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
     hosts = {bases.ConsumerBase: HOSTS["SteadyPartitions"], bases.TransactionsBase: HOSTS["OwnTransactions"],
              bases.TablesBase: HOSTS["SteadyTables"], bases.RecoveryBase: HOSTS["SteadyRecovery"],
-             bases.RocksDBBase: HOSTS["CarefulStore"], bases.RouterBase: HOSTS["CarefulRouter"]}
+             bases.RocksDBBase: HOSTS["CarefulStore"], bases.RouterBase: HOSTS["CarefulRouter"],
+             bases.SetsBase: HOSTS["WholeSets"]}
     for protocol, (host,) in hosts.items():
         for name, said in vars(protocol).items():
             if inspect.isfunction(said) and not name.startswith(("__", "_proto", "_no_init")):

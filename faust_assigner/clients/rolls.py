@@ -1,0 +1,76 @@
+"""Which workers of a Faust app make its rebalances stop everybody, and which roll comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.client import CoordinationType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from faust_assigner.clients.groups import GroupNotFound, client_of, described
+from faust_assigner.wire.join import decode_join
+
+#: What a worker is: able to go on through a rebalance, told not to, stock Faust, or no worker of Faust.
+COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
+#: Before which roll it is, or None where nothing is to be done.
+NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without FAUST_ASSIGNER_COOPERATIVE=0"}
+#: The name of a round in which everybody goes on.
+NAME = "faust-cooperative"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A member of the group, and its kind by what it said when it joined last."""
+
+    member_id: str
+    client_id: str
+    host: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rolls:
+    """The name of the last round, and all members by id."""
+
+    chosen: str
+    workers: Sequence[Worker]
+
+    @property
+    def advice(self) -> Sequence[str]:
+        """What comes next, a line for each kind of worker; upwards first, then back."""
+        kinds = {kind: sum(worker.kind == kind for worker in self.workers)
+                 for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)}
+        if kinds[COOPERATIVE] == len(self.workers):
+            then = "" if self.chosen == NAME else " from the next one on"
+            return (f"rebalances stop nobody{then}",
+                    "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first")
+        up = tuple(f"{kinds[kind]} {kind}: {what}" for kind, what in NEXT.items() if kinds[kind])
+        back = ("back to stock: roll the cooperative ones with FAUST_ASSIGNER_COOPERATIVE=0 first"
+                if kinds[COOPERATIVE] else "back to stock: one roll")
+        return ("rebalances stop everybody", *up, back)
+
+
+async def rolls(connection: Mapping[str, Any], group_id: str) -> Rolls:
+    """Of a classic group; raises as :func:`~faust_assigner.clients.groups.describe_group` does."""
+    async with client_of(connection) as client:
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
+        group = await described(client, node, group_id)
+    if not group.members:
+        raise GroupNotFound(f"no members of a classic group {group_id!r}")
+    workers = (Worker(member_id=member.member_id, client_id=member.client_id, host=member.client_host,
+                      kind=kind_of(member.member_metadata)) for member in group.members)
+    return Rolls(chosen=group.protocol_data, workers=tuple(sorted(workers, key=lambda w: w.member_id)))
+
+
+def kind_of(metadata: bytes) -> str:
+    """By a member's own words, which a stranger may have written."""
+    try:
+        said = ConsumerProtocolMemberMetadata.decode(metadata)
+        data = decode_join(said.user_data, said.subscription)
+    except Exception:  # refused, or no consumer's metadata at all
+        return STRANGER
+    if not data.is_ours:
+        return STOCK
+    return COOPERATIVE if data.cooperative else EAGER

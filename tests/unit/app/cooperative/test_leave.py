@@ -1,0 +1,109 @@
+"""How long a worker that is stopped waits for others to take over, and when it does not ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.cooperative.coordinator import COOPERATIVE, EAGER, CooperativeCoordinator, Membership
+from faust_assigner.app.cooperative.leave import hand_over, stop
+
+
+class Coordinator(CooperativeCoordinator):
+    """Notes that a round was asked for."""
+
+    def __init__(self, assignor: Any, instance_id: str | None, chosen: str) -> None:
+        self._group_instance_id, self.asked = instance_id, 0
+        self.membership = Membership(None, assignor, None, chosen=chosen)  # type: ignore[arg-type]
+
+    def request_rejoin(self) -> None:
+        """Count it."""
+        self.asked += 1
+
+
+class Stopped:
+    """A worker that was told to stop; ``answer()`` is the group's to its round."""
+
+    def __init__(self, *, instance_id: str | None = None, chosen: str = COOPERATIVE) -> None:
+        self.actives: set[Any] = {"some"}
+        self.acts: list[str] = []
+        self.assignor = SimpleNamespace(leaves=False, assigned_actives=lambda: self.actives)
+        self.coordinator = Coordinator(self.assignor, instance_id, chosen)
+        client = SimpleNamespace(_coordinator=self.coordinator)
+        thread = SimpleNamespace(should_stop=False, _consumer=client, call_thread=self._call)
+        self.consumer = SimpleNamespace(left=asyncio.Event(), _thread=thread, leave_group=self._leave)
+        self.app = SimpleNamespace(
+            _consumer=self.consumer, _crash_reason=None, assignor=self.assignor,
+            tables=SimpleNamespace(recovery=SimpleNamespace(is_flowing=True)),
+            _default_options={})
+
+    async def _call(self, function: Any, *args: Any) -> Any:
+        return await function(*args)
+
+    async def _leave(self) -> None:
+        self.acts.append("leave")
+
+    async def stop_consumer(self) -> None:
+        """As Faust does."""
+        self.acts.append("stop")
+
+    def answer(self, *actives: str) -> None:
+        """The round that gives everything away, but for ``actives``."""
+        self.actives = set(actives)
+        self.consumer.left.set()
+
+
+async def test_it_leaves_once_everything_was_given_away() -> None:
+    """Before that it goes on, and says that it leaves."""
+    it = Stopped()
+    leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
+    await asyncio.sleep(0.01)
+    assert (it.coordinator.asked, it.assignor.leaves, it.acts) == (1, True, [])
+    it.answer()
+    assert await leaving
+    assert (it.assignor.leaves, it.acts) == (False, ["leave"])
+
+
+async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """After the time that was set, with a line that says so."""
+    it = Stopped()
+    assert not await hand_over(it.app, 0.05)
+    assert (it.assignor.leaves, it.acts) == (False, [])
+    assert ["did not take over within" in record.message for record in caplog.records] == [True]
+
+
+async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong, Faust's own stop follows."""
+    it = Stopped()
+    monkeypatch.setattr(it.coordinator, "request_rejoin", None)
+    async with asyncio.timeout(20.0):
+        await stop(it.app, it.stop_consumer)
+    assert it.acts == ["stop"]
+
+
+async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
+    """Nobody else subscribes to it: nobody is waited for."""
+    it = Stopped()
+    leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
+    await asyncio.sleep(0.01)
+    it.answer("some")
+    assert not await leaving
+    assert it.acts == []
+
+
+@pytest.mark.parametrize("it", [{"instance_id": "one"}, {"chosen": EAGER}], ids=["static", "eager"])
+async def test_who_is_expected_back_or_would_stop_everybody_asks_for_no_round(it: dict[str, Any]) -> None:
+    """A static member's partitions wait for it; an eager round stops all of them."""
+    stopped = Stopped(**it)
+    assert not await hand_over(stopped.app, 30.0)
+    assert (stopped.coordinator.asked, stopped.assignor.leaves) == (0, False)
+
+
+async def test_no_time_is_no_hand_over() -> None:
+    """The setting is 0."""
+    it = Stopped()
+    assert not await hand_over(it.app, 0.0)
+    assert it.coordinator.asked == 0

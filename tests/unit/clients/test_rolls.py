@@ -1,0 +1,50 @@
+"""What kind of worker a member is, and which roll comes next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from faust_assigner.clients.rolls import COOPERATIVE, EAGER, NAME, STOCK, STRANGER, Rolls, Worker, kind_of
+from faust_assigner.wire.join import JoinData, encode_join
+
+BACK = "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first"
+BACK_FROM_MIXED = "back to stock: roll the cooperative ones with FAUST_ASSIGNER_COOPERATIVE=0 first"
+
+
+def metadata(user_data: bytes) -> bytes:
+    """As a member sends it."""
+    encoded: bytes = ConsumerProtocolMemberMetadata(0, ["orders"], user_data).encode()
+    return encoded
+
+
+@pytest.mark.parametrize(("said", "kind"), [
+    (metadata(encode_join(JoinData("http://a", {}, cooperative=True), ("orders",))), COOPERATIVE),
+    (metadata(encode_join(JoinData("http://a", {}), ("orders",))), EAGER),
+    (metadata(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "http://a",
+                          "changelog_distribution": {}}).encode()), STOCK),
+    (metadata(b""), STRANGER), (b"", STRANGER), (b"\xff" * 20, STRANGER),
+], ids=["cooperative", "setting off", "stock", "another consumer", "nothing", "junk"])
+def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
+    """In the metadata of its last join."""
+    assert kind_of(said) == kind
+
+
+@pytest.mark.parametrize(("kinds", "chosen", "advice"), [
+    ((COOPERATIVE, COOPERATIVE), NAME, ("rebalances stop nobody", BACK)),
+    ((COOPERATIVE, COOPERATIVE), "faust", ("rebalances stop nobody from the next one on", BACK)),
+    ((COOPERATIVE, EAGER, STOCK, STOCK), "faust", (
+        "rebalances stop everybody", "2 stock: roll them to this assignor",
+        "1 eager: roll them without FAUST_ASSIGNER_COOPERATIVE=0", BACK_FROM_MIXED)),
+    ((EAGER, EAGER), "faust", (
+        "rebalances stop everybody", "2 eager: roll them without FAUST_ASSIGNER_COOPERATIVE=0",
+        "back to stock: one roll")),
+])
+def test_the_next_roll_is_named_in_both_directions(kinds: Sequence[str], chosen: str,
+                                                   advice: Sequence[str]) -> None:
+    """Up in one, back in two."""
+    workers = [Worker(member_id=f"m{n}", client_id="c", host="h", kind=kind) for n, kind in enumerate(kinds)]
+    assert Rolls(chosen=chosen, workers=workers).advice == advice
