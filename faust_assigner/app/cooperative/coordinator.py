@@ -22,7 +22,7 @@ from aiokafka.util import create_future, create_task
 from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
-from faust_assigner.app.cooperative.fetcher import PromptFetcher
+from faust_assigner.app.cooperative.fetcher import make_prompt
 
 logger = get_logger(__name__)
 
@@ -315,5 +315,5 @@ def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
     coordinator.membership = Membership(consumer._fetcher, assignor, listener)
     coordinator.__class__ = CooperativeCoordinator
     assignor.cooperative = True
-    consumer._fetcher.__class__ = PromptFetcher
+    make_prompt(consumer._fetcher)
     coordinator.membership.watching = create_task(coordinator._watch())
