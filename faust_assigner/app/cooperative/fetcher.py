@@ -56,6 +56,18 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
 
+    async def fetched_records(self, partitions: Any, timeout: float = 0,
+                              max_records: int | None = None) -> dict[Any, list[Any]]:
+        """Records that were fetched; a partition of which some are left is the last in the next turn.
+
+        aiokafka begins each turn with it, until it has been emptied.
+        """
+        found: dict[Any, list[Any]] = await super().fetched_records(partitions, timeout, max_records)
+        for tp in found:
+            if tp in self._records:
+                self._records.move_to_end(tp)
+        return found
+
     def wake(self) -> None:
         """Look again what there is to fetch. On the consumer's thread."""
         self._notify(self._wait_consume_future)

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 
@@ -20,38 +21,48 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Watched:
-    """A member's requests to brokers, of which some kind may wait."""
+    """A member's requests about partitions, of which one kind may have to wait."""
 
     def __init__(self, member: Member) -> None:
-        self.fetched: set[int] = set()
-        self.asked: set[int] = set()
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.asked: list[tuple[type, set[int]]] = []
+        self.held: type | None = None
+        self.may_go = asyncio.Event()
         self._send = member.consumer._client.send
         member.consumer._client.send = self.send
 
     async def send(self, node: Any, request: Any, **more: Any) -> Any:
-        """Note the partitions; hold back questions for offsets."""
-        if isinstance(request, FetchRequest):
-            self.fetched |= numbers_of(request)
-        if isinstance(request, OffsetRequest):
-            self.asked |= numbers_of(request)
-            await self.may_answer.wait()
+        """Note what it names."""
+        if isinstance(request, FetchRequest | OffsetRequest):
+            self.asked.append((type(request), {part[0] for _, parts in request._topics for part in parts}))
+        elif isinstance(request, OffsetFetchRequest):
+            self.asked.append((type(request), {part for _, parts in request._partitions for part in parts}))
+        if isinstance(request, self.held or ()):
+            await self.may_go.wait()
         return await self._send(node, request, **more)
 
-
-def numbers_of(request: Any) -> set[int]:
-    """The partitions it names."""
-    return {partition[0] for _, partitions in request._topics for partition in partitions}
+    def of(self, kind: type) -> list[set[int]]:
+        """The partitions that each request of a kind has named."""
+        return [numbers for request, numbers in self.asked if request is kind]
 
 
 @contextlib.asynccontextmanager
-async def owner(**settings: Any) -> AsyncIterator[tuple[Plan, Member]]:
+async def owner() -> AsyncIterator[tuple[Plan, Member, Watched]]:
     """A member that owns 0 and 1 and reads them, of four partitions with a steady load."""
     plan = Plan({"a": {0, 1}})
-    async with group(plan, "a", **settings) as (broker, (member,)), load(broker):
+    async with group(plan, "a") as (broker, (member,)), load(broker):
         await until(lambda: member.offsets(0) and member.offsets(1), "records")
-        yield plan, member
+        watched = Watched(member)
+        try:
+            yield plan, member, watched
+        finally:
+            watched.may_go.set()
+
+
+async def give(plan: Plan, member: Member, wanted: set[int]) -> None:
+    """A round that gives it ``wanted``."""
+    plan.wanted = {"a": wanted}
+    member.coordinator.request_rejoin()
+    await until(lambda: member.owned == wanted, "the round")
 
 
 async def flows(member: Member, partition: int) -> None:
@@ -60,45 +71,28 @@ async def flows(member: Member, partition: int) -> None:
     await until(lambda: len(member.offsets(partition)) > seen + 20, "records of what is kept")
 
 
-async def test_what_is_kept_flows_while_committed_offsets_of_what_is_gained_are_asked_for() -> None:
+@pytest.mark.parametrize("question", [OffsetFetchRequest, OffsetRequest],
+                         ids=["what is committed", "where the log begins"])
+async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: type) -> None:
     """aiokafka fetches nothing from a broker as long as one of its partitions has no position."""
-    async with owner() as (plan, member):
-        real, asked, may_answer = member.coordinator._do_fetch_commit_offsets, list[Any](), asyncio.Event()
-
-        async def late(tps: Any) -> Any:
-            asked.append(sorted(tp.partition for tp in tps))
-            await may_answer.wait()
-            return await real(tps)
-
-        member.coordinator._do_fetch_commit_offsets = late
-        plan.wanted = {"a": {0, 1, 2, 3}}
-        member.coordinator.request_rejoin()
-        await until(lambda: asked, "the question")
+    async with owner() as (plan, member, watched):
+        watched.held = question
+        await give(plan, member, {0, 1, 2, 3})
+        await until(lambda: watched.of(question), "the question")
         await flows(member, 0)
         await flows(member, 1)
-        may_answer.set()
-        await until(lambda: member.offsets(2) and member.offsets(3), "records of what is gained")
-        assert asked == [[2, 3]], "one request for all"
-        assert member.offsets(2)[:20] == list(range(len(member.offsets(2)[:20])))
-
-
-async def test_what_is_kept_flows_while_the_beginnings_of_what_is_gained_are_asked_for() -> None:
-    """Of partitions that nobody has committed: the same node is asked twice."""
-    async with owner() as (plan, member):
-        watched = Watched(member)
-        watched.may_answer.clear()
-        plan.wanted = {"a": {0, 1, 2}}
-        member.coordinator.request_rejoin()
-        await until(lambda: 2 in watched.asked, "the question")
-        await flows(member, 0)
-        assert 2 not in watched.fetched
-        watched.may_answer.set()
+        watched.may_go.set()
         await flows(member, 2)
+        await flows(member, 3)
+        assert watched.of(OffsetFetchRequest) == [{2, 3}], "one request for all"
+        for partition in range(4):
+            offsets = member.offsets(partition)
+            assert offsets == list(range(len(offsets)))
 
 
 async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
     """aiokafka waits with the next fetch for as long as it was told, 0.1 s of each time."""
-    async with owner() as (_, member):
+    async with owner() as (_, member, _):
         member.reading.cancel()
         await asyncio.gather(member.reading, return_exceptions=True)
         member.consumer._fetcher._prefetch_backoff = 3600.0
@@ -111,17 +105,36 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
         assert taken == list(range(taken[0], taken[0] + len(taken)))
 
 
+async def test_a_backlog_that_is_taken_in_parts_lets_the_others_have_their_turns() -> None:
+    """aiokafka hands out what was fetched first until nothing of it is left."""
+    plan = Plan({"a": {0, 1}})
+    async with group(plan, "a") as (broker, (member,)):
+        member.reading.cancel()
+        await asyncio.gather(member.reading, return_exceptions=True)
+        records, consumer = member.consumer._fetcher._records, member.consumer
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        await producer.start()
+        try:
+            for partition, count in ((1, 100), (0, 30)):
+                for _ in range(count):
+                    await producer.send(TOPIC, b"x", partition=partition)
+                await producer.flush()
+                await until(lambda p=partition: TopicPartition(TOPIC, p) in records, "a fetch")
+        finally:
+            await producer.stop()
+        turns = [await consumer.getmany(max_records=10) for _ in range(6)]
+        assert [[tp.partition for tp in turn] for turn in turns] == [[1], [0]] * 3
+
+
 async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed() -> None:
     """A cold changelog of a megabyte beside what is kept would come first."""
-    async with owner() as (plan, member):
-        watched, paused, fetcher = Watched(member), {2, 3}, member.consumer._fetcher
+    async with owner() as (plan, member, watched):
+        paused, fetcher = {2, 3}, member.consumer._fetcher
         fetcher.is_wanted = lambda tp: tp.partition not in paused
-        plan.wanted = {"a": {0, 1, 2, 3}}
-        member.coordinator.request_rejoin()
-        await until(lambda: member.owned == {0, 1, 2, 3}, "the round")
+        await give(plan, member, {0, 1, 2, 3})
         member.consumer.seek(TopicPartition(TOPIC, 3), 0)
         await flows(member, 0)
-        assert (watched.fetched, watched.asked) == ({0, 1}, set())
+        assert all(numbers <= {0, 1} for _, numbers in watched.asked)
         paused.clear()
         fetcher.wake()
         await flows(member, 2)
@@ -131,17 +144,14 @@ async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resum
 
 async def test_a_partition_that_comes_back_while_it_is_looked_up_is_looked_up_anew() -> None:
     """What was asked for its former stay answers nothing now."""
-    async with owner() as (plan, member):
-        watched = Watched(member)
-        watched.may_answer.clear()
+    async with owner() as (plan, member, watched):
+        watched.held = OffsetRequest
         for wanted in ({0, 1, 2}, {0, 1}, {0, 1, 2}):
-            watched.asked.clear()
-            plan.wanted = {"a": wanted}
-            member.coordinator.request_rejoin()
-            await until(lambda wanted=wanted: member.owned == wanted, "the round")  # type: ignore[misc]
+            before = len(watched.of(OffsetRequest))
+            await give(plan, member, wanted)
             if 2 in wanted:
-                await until(lambda: 2 in watched.asked, "the question")
-        watched.may_answer.set()
+                await until(lambda n=before: len(watched.of(OffsetRequest)) > n, "it")  # type: ignore[misc]
+        watched.may_go.set()
         await flows(member, 2)
         await flows(member, 0)
         assert not member.consumer._fetcher._looked_up
