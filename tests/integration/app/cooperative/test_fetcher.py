@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from tests.integration.app.cooperative.test_coordinator import group, load
+from tests.integration.app.cooperative.test_handing_over import worker_of
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
+from tests.support.workers.virtual import VirtualThread
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -155,3 +158,30 @@ async def test_a_partition_that_comes_back_while_it_is_looked_up_is_looked_up_an
         await flows(member, 2)
         await flows(member, 0)
         assert not member.consumer._fetcher._looked_up
+
+
+async def test_what_a_worker_resumes_is_fetched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetcher looks again when something is wanted; a changelog that is restored never is."""
+    async with worker_of([0]) as worker:
+        consumer, seen = worker.app.consumer, list[set[Any]]()
+
+        def wake() -> None:
+            seen.append({tp for tp in worker.consumer.positions if consumer.is_wanted(tp)})
+
+        monkeypatch.setattr(consumer, "fetcher", SimpleNamespace(wake=wake))
+        await worker.give([0, 1], standbys=[2])
+        assert await worker.until(lambda: worker.at_rest)
+        assert await worker.until(
+            lambda: seen[-1] == {worker.source(0), worker.source(1), worker.changelog(2)})
+        assert all(worker.source(0) in wanted for wanted in seen), "what is kept"
+
+
+async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
+    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust would, five minutes after the start and every few seconds from then on."""
+    missed: list[Any] = []
+    monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
+    async with worker_of([0]) as worker:
+        for tp in worker.consumer.positions:
+            worker.app.consumer.verify_event_path(0.0, tp)
+        assert missed == [worker.source(0)]
