@@ -136,6 +136,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         return None if subscription is None else subscription.assignment
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
+        # Here it would hold up fetches: a database is opened for each partition that has only files.
+        await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
         try:
             joined: bool = await super()._do_rejoin_group(subscription)

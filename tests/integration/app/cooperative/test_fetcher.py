@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +92,26 @@ async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: ty
         for partition in range(4):
             offsets = member.offsets(partition)
             assert offsets == list(range(len(offsets)))
+
+
+async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files() -> None:
+    """It opens a database for each partition that has only files; then it says what it has seen."""
+    async with owner() as (plan, member, _):
+        looks, may_go, told = threading.Event(), threading.Event(), len(plan.rounds)
+
+        def look(topics: Any) -> None:
+            looks.set()
+            may_go.wait(30)
+
+        member.assignor.look_at_files = look  # type: ignore[method-assign]
+        member.coordinator.request_rejoin()
+        try:
+            await until(looks.is_set, "the look")
+            await flows(member, 0)
+            assert len(plan.rounds) == told
+        finally:
+            may_go.set()
+        await until(lambda: len(plan.rounds) > told, "the round")
 
 
 async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
