@@ -242,7 +242,7 @@ class ByState(Follows):
 
     async def _open_copies(self, fresh: Collection[Any]) -> None:
         """Open what is to be followed from now on, and note how far it has come."""
-        await self._open(fresh, breath=1.0)
+        await self._open(fresh, breath=3.0)
         for tp in sorted(fresh):
             self.add_standby(self.tables._changelogs[tp.topic], tp)
         self._taken = frozenset(fresh)

@@ -31,7 +31,7 @@ else:
 STANDBY_BATCH = 200
 #: Records of sources handed over between two looks for others: a backlog, say of partitions that were taken
 #: over, is not in the way of a partition that has one record now and then.
-LIVE_BATCH = 100
+LIVE_BATCH = 50
 
 
 def mixed(*mixins: type, into: type) -> type:
