@@ -101,7 +101,7 @@ async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files()
 
         def look(topics: Any) -> None:
             looks.set()
-            may_go.wait(30)
+            may_go.wait(10)
 
         member.assignor.look_at_files = look  # type: ignore[method-assign]
         member.coordinator.request_rejoin()
