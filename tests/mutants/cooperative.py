@@ -98,7 +98,7 @@ MUTANTS = (
            (PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordination",)),
     Mutant("what is kept stands still while what is gained is looked up", FETCHER,
            "        self._look_up(assignment, wanted)\n", "",
-           (FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up",)),
+           (FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up[committed]",)),
     Mutant("records that nobody takes hold up the next fetch", FETCHER,
            "if tp not in self._records and self.is_wanted(tp)]", "if self.is_wanted(tp)]",
            (FETCHED + "records_that_nobody_takes_hold_up_no_other_partition",)),

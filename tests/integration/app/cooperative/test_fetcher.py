@@ -72,11 +72,11 @@ async def give(plan: Plan, member: Member, wanted: set[int]) -> None:
 async def flows(member: Member, partition: int) -> None:
     """Wait for more of it."""
     seen = len(member.offsets(partition))
-    await until(lambda: len(member.offsets(partition)) > seen + 20, "records of what is kept")
+    await until(lambda: len(member.offsets(partition)) > seen + 20, "records", seconds=10)
 
 
 @pytest.mark.parametrize("question", [OffsetFetchRequest, OffsetRequest],
-                         ids=["what is committed", "where the log begins"])
+                         ids=["committed", "beginnings"])
 async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: type) -> None:
     """aiokafka fetches nothing from a broker as long as one of its partitions has no position."""
     async with owner() as (plan, member, watched):
