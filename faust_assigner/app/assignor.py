@@ -116,11 +116,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """What this member says when it joins."""
-        memory, wanted = self._memory, sorted(topics)
+        wanted = sorted(topics)
         try:
-            data = said_by(self.app, memory, facts_of(self.app), wanted, self._memory_file.former,
-                           by_topic(self.overdue), holds=self.holds, leaves=self.leaves,
-                           cooperative=self.cooperative)
+            data = self._say(wanted)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
             self._claimed = data
         except Exception:
@@ -129,6 +127,18 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             self._claimed = None
             packed = fallback.plain_metadata(self.app)
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
+
+    def look_at_files(self, topics: Collection[str]) -> None:
+        """Read what ``metadata()`` is about to need from disk; in any thread, it changes nothing."""
+        try:
+            self._say(sorted(topics))
+        except Exception as exc:
+            logger.debug("Files could not be looked at: %r", exc)  # metadata() says it
+
+    def _say(self, topics: Collection[str]) -> JoinData:
+        return said_by(self.app, self._memory, facts_of(self.app), topics, self._memory_file.former,
+                       by_topic(self.overdue), holds=self.holds, leaves=self.leaves,
+                       cooperative=self.cooperative)
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take this member's part of a round."""

@@ -8,6 +8,7 @@ COORDINATOR = "faust_assigner/app/cooperative/coordinator.py"
 HANDING = "faust_assigner/app/cooperative/handing_over.py"
 BY_STATE = "faust_assigner/app/cooperative/by_state.py"
 ORDER = "faust_assigner/app/cooperative/order.py"
+FETCHER = "faust_assigner/app/cooperative/fetcher.py"
 INSTALL = "faust_assigner/app/cooperative/install.py"
 MEMBER = "faust_assigner/app/round/member.py"
 TWO_PHASE = "faust_assigner/app/round/two_phase.py"
@@ -17,6 +18,7 @@ HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
 PROMISED = "tests/unit/app/round/test_promised.py::test_"
 BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
+FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -115,4 +117,28 @@ MUTANTS = (
            "        await asyncio.sleep(0)\n        await super()._stop_heartbeat_task()\n",
            "        await super()._stop_heartbeat_task()\n",
            (PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordination",)),
+    Mutant("what is kept stands still while what is gained is looked up", FETCHER,
+           "        self._look_up(assignment, wanted)\n", "",
+           (FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up[committed]",)),
+    Mutant("records that nobody takes hold up the next fetch", FETCHER,
+           "if tp not in self._records and self.is_wanted(tp)]", "if self.is_wanted(tp)]",
+           (FETCHED + "records_that_nobody_takes_hold_up_no_other_partition",)),
+    Mutant("what is paused is fetched beside what flows", FETCHER,
+           "if tp not in self._records and self.is_wanted(tp)]", "if tp not in self._records]",
+           (FETCHED + "what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed",)),
+    Mutant("a backlog has every turn until it is done", FETCHER,
+           "                self._records.move_to_end(tp)\n", "                pass\n",
+           (FETCHED + "a_backlog_that_is_taken_in_parts_lets_the_others_have_their_turns",)),
+    Mutant("what is resumed waits for the fetcher's next look", HANDING,
+           "        super().resume_partitions(tps)\n        self._wake_fetcher()\n",
+           "        super().resume_partitions(tps)\n",
+           (FETCHED + "what_a_worker_resumes_is_fetched_at_once",)),
+    Mutant("fetches wait while a member that joins opens its files", COORDINATOR,
+           "await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)",
+           "self.membership.assignor.look_at_files(subscription.topics)",
+           (FETCHED + "what_is_kept_flows_while_a_member_that_joins_looks_at_its_files",)),
+    Mutant("what is taken over waits for the files of copies", BY_STATE,
+           "        await self._open(pending)\n", "        await self._open(pending | fresh)\n",
+           ("tests/integration/app/cooperative/test_taking_on.py::"
+            "test_what_is_taken_over_flows_before_the_files_of_copies_are_open",)),
 )

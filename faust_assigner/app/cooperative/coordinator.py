@@ -22,7 +22,7 @@ from aiokafka.util import create_future, create_task
 from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
-from faust_assigner.app.cooperative.fetcher import PromptFetcher
+from faust_assigner.app.cooperative.fetcher import make_prompt
 
 logger = get_logger(__name__)
 
@@ -136,6 +136,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         return None if subscription is None else subscription.assignment
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
+        # Here it would hold up fetches: a database is opened for each partition that has only files.
+        await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
         try:
             joined: bool = await super()._do_rejoin_group(subscription)
@@ -315,5 +317,5 @@ def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
     coordinator.membership = Membership(consumer._fetcher, assignor, listener)
     coordinator.__class__ = CooperativeCoordinator
     assignor.cooperative = True
-    consumer._fetcher.__class__ = PromptFetcher
+    make_prompt(consumer._fetcher)
     coordinator.membership.watching = create_task(coordinator._watch())

@@ -1,23 +1,79 @@
-"""aiokafka's fetcher, except that a live partition does not wait for the idle ones.
+"""aiokafka's fetcher, except that a live partition does not wait for any other.
 
-There is one fetch in flight for each broker, and the broker holds it until some partition named in it has
-records: up to 1.5 s with Faust. A partition that was left out because its last records were not taken yet, or
-that is sought, resumed or gained meanwhile, stands still for as long.
+There is one fetch in flight for each broker. aiokafka sends none while some partition of that broker has no
+position yet (each is asked for in turn, on the connection on which the next round is waited for), nor within
+a tenth of a second of records that nobody has taken. And the broker holds a fetch until some partition named
+in it has records: up to 1.5 s with Faust. So what a worker keeps stands still whenever it gains something.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.util import create_task
 
 #: Milliseconds that a broker may hold a fetch: while a partition is left out of it, and while none is.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
 class PromptFetcher(Fetcher):  # type: ignore[misc]
-    """A fetcher that lets brokers hold a fetch for a moment only. Cost: ten requests a second when idle."""
+    """A fetcher that asks for what lacks records, whatever the others do.
+
+    Brokers hold a fetch for a moment only. Cost: ten requests a second when idle.
+    """
+
+    #: Whether records of a partition are taken at present; what is paused is neither looked up nor fetched.
+    is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
+    #: Whether partitions are about to be resumed.
+    is_hurried: Callable[[], bool] = staticmethod(lambda: False)
+    #: States of partitions whose positions are being looked up.
+    _looked_up: set[Any]
 
     def _get_actions_per_node(self, assignment: Any) -> Any:
-        self._fetch_max_wait_ms = WAIT_MS if self._records else IDLE_WAIT_MS
-        return super()._get_actions_per_node(assignment)
+        """What to send now: of each partition on its own merits."""
+        wanted = [tp for tp in assignment.tps if tp not in self._records and self.is_wanted(tp)]
+        self._look_up(assignment, wanted)
+        shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
+        is_whole = not (self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records)))
+        self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
+        return super()._get_actions_per_node(SimpleNamespace(tps=shown, state_value=assignment.state_value))
+
+    def _look_up(self, assignment: Any, tps: list[Any]) -> None:
+        """Begin to look for the positions that ``tps`` lack, beside the fetches; all at once.
+
+        aiokafka asks the group for everything that is waited for in one request: hence a task for each.
+        """
+        for tp in tps:
+            state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
+            if state.has_valid_position or state in self._looked_up or node in (None, -1):
+                continue
+            self._looked_up.add(state)
+            task = create_task(self._update_fetch_positions(assignment, node, [tp]))
+            task.add_done_callback(lambda _, state=state: self._looked_up.discard(state))
+            # The fetcher waits for these as for its fetches.
+            self._pending_tasks.add(task)
+
+    async def fetched_records(self, partitions: Any, timeout: float = 0,
+                              max_records: int | None = None) -> dict[Any, list[Any]]:
+        """Records that were fetched; a partition of which some are left is the last in the next turn.
+
+        aiokafka begins each turn with it, until it has been emptied.
+        """
+        found: dict[Any, list[Any]] = await super().fetched_records(partitions, timeout, max_records)
+        for tp in found:
+            if tp in self._records:
+                self._records.move_to_end(tp)
+        return found
+
+    def wake(self) -> None:
+        """Look again what there is to fetch. On the consumer's thread."""
+        self._notify(self._wait_consume_future)
+
+
+def make_prompt(fetcher: Any) -> None:
+    """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
+    fetcher._looked_up = set()
+    fetcher.__class__ = PromptFetcher

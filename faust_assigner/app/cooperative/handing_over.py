@@ -6,7 +6,8 @@ Mixed into the app's own consumer, after the repairs; all but ``ThreadListener``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from faust.transport.consumer import ensure_TPset
 from mode import get_logger
 
 from faust_assigner.app.cooperative.coordinator import take_over
+from faust_assigner.app.cooperative.fetcher import PromptFetcher
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import rest
 
@@ -46,6 +48,10 @@ class ThreadListener:
         """Whether the first recovery of this generation is over."""
         return bool(self._thread.app.tables.recovery.is_flowing)
 
+    def is_taking_on(self) -> bool:
+        """Whether partitions are about to be resumed."""
+        return bool(self._thread.app.tables.recovery.is_taking_on)
+
     async def let_go(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``."""
         await self._tell(self._thread.consumer.let_go, ensure_TPset(revoked))
@@ -75,6 +81,8 @@ class HandsOver(Consumer):
     _delivering: Any = None
     #: Partitions whose records are finished and committed before they go.
     leaving: frozenset[Any] = frozenset()
+    #: Once the client has started.
+    fetcher: PromptFetcher | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Set when a worker that leaves need not wait any longer for a round.
@@ -88,7 +96,35 @@ class HandsOver(Consumer):
         thread = super()._new_consumer_thread()
         # The driver names its thread class in code, so this one instance is told.
         thread._create_worker_consumer = partial(_create, thread, thread._create_worker_consumer)
+        thread.verify_event_path = partial(self._verify, thread.verify_event_path)
         return thread
+
+    def _verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
+        """Complain of a partition whose records do not come; what is paused is not fetched."""
+        if self.is_wanted(tp):
+            verify(now, tp)
+
+    # -- what the fetcher asks, and what it is told
+
+    def is_wanted(self, tp: Any) -> bool:
+        """Whether records of ``tp`` are passed on, now or once a queue has room; asked from any thread."""
+        return tp not in self._paused_partitions and (
+            tp in self._active_partitions or tp in self._buffered_partitions)
+
+    def _set_active_tps(self, tps: set[Any]) -> set[Any]:
+        active = super()._set_active_tps(tps)
+        self._wake_fetcher()  # for a moment there were none
+        return active
+
+    def resume_partitions(self, tps: Iterable[Any]) -> None:
+        """Fetch from ``tps`` again, at once."""
+        super().resume_partitions(tps)
+        self._wake_fetcher()
+
+    def _wake_fetcher(self) -> None:
+        if self.fetcher is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+                self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
 
     async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
         found = await super()._getmany(active_partitions, timeout)
@@ -271,5 +307,8 @@ async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]
     await start()
     # Faust subscribes later, so the coordinator has not joined a group yet.
     if hasattr(consumer._coordinator, "ensure_active_group"):
-        take_over(consumer, thread.app.assignor, ThreadListener(thread))
+        listener, fetcher = ThreadListener(thread), consumer._fetcher
+        take_over(consumer, thread.app.assignor, listener)
+        fetcher.is_wanted, fetcher.is_hurried = thread.consumer.is_wanted, listener.is_taking_on
+        thread.consumer.fetcher = fetcher
         thread.app.flow_control.must_stand_still = consumer._coordinator.must_stand_still

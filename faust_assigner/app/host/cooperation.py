@@ -15,9 +15,13 @@ _TWICE = _PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordina
 _ASKED = _PLAYED + "a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody"
 _FLIGHT = _PLAYED + "a_fetch_in_flight_for_a_partition_that_went_ends_nothing"
 _IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
+_FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
+_LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
+_TURNS = _FETCHED + "a_backlog_that_is_taken_in_parts_lets_the_others_have_their_turns"
 _HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
+_PAUSED = _FETCHED + "nobody_complains_that_a_paused_partition_is_not_fetched"
 _FULL = _HANDS + "a_full_queue_lets_go_of_what_leaves"
 _LEAVE = ("tests/integration/app/cooperative/test_leave.py::"
           "test_a_worker_that_is_stopped_hands_over_before_it_leaves")
@@ -63,7 +67,16 @@ _CLIENT: Final = (
              ("_fetch_max_wait_ms", "set in __init__", "cooperative", "how long a broker may hold a fetch",
               _IDLE),
              ("_get_actions_per_node", "(self, assignment)", "cooperative",
-              "overridden: each fetch decides anew how long it may be held", _IDLE)),
+              "overridden: what lacks records is fetched, whatever the others do", _IDLE),
+             ("_update_fetch_positions", "async (self, assignment, node_id, tps)", "cooperative",
+              "looks positions up beside the fetches", _LOOKED_UP),
+             ("_pending_tasks", "set in __init__", "cooperative", "what the fetcher waits for besides",
+              _LOOKED_UP),
+             ("fetched_records", "async (self, partitions, timeout=, max_records=)", "cooperative",
+              "overridden: partitions take turns", _TURNS)),
+    *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
+             ("verify_event_path", "(self, now, tp)", "cooperative",
+              "wrapped: what is paused is not fetched, and not missed", _PAUSED)),
     *rows_of("aiokafka.consumer.subscription_state:SubscriptionState",
              ("_notify_assignment_waiters", "(self)", "cooperative", "wakes who waits for an assignment",
               _FLOWS)),

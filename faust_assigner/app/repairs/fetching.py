@@ -29,6 +29,9 @@ else:
 
 #: Standby records handed over between two looks for records of sources; takes Faust about 50 ms.
 STANDBY_BATCH = 200
+#: Records of sources handed over between two looks for others: a backlog, say of partitions that were taken
+#: over, is not in the way of a partition that has one record now and then.
+LIVE_BATCH = 50
 
 
 def mixed(*mixins: type, into: type) -> type:
@@ -97,19 +100,22 @@ class Wanted(Collection[Any]):
 async def _fetch_fairly(app: Any, fetch: Callable[..., Any], active: Collection[Any] | None,
                         timeout: float | None = None,
                         max_records: int | None = None) -> Mapping[Any, list[Any]]:
-    """Records of sources before those of standbys, of which a batch holds only so many.
+    """Records of sources before those of standbys; a batch holds only so many of each.
 
-    Stock hands over all that standbys have waiting, 100,000 records after a failover, before it looks
-    for a record of a source again.
+    Stock hands over all that waits, 100,000 records of standbys after a failover, before it looks for a
+    record of another partition again.
     """
-    if active is None or app.in_recovery or not app.tables.changelog_topics:
+    if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
         everything: Mapping[Any, list[Any]] = await fetch(wanted, timeout=timeout, max_records=max_records)
         return everything
     changelogs = app.tables.changelog_topics
-    few = min(STANDBY_BATCH, max_records or STANDBY_BATCH)
-    live = await fetch(Wanted(active, but_not=changelogs), timeout=0, max_records=max_records)
-    copies = await fetch(Wanted(active, only=changelogs), timeout=0, max_records=few)
+    few, some = (min(most, max_records or most) for most in (LIVE_BATCH, STANDBY_BATCH))
+    if not changelogs:
+        alone: Mapping[Any, list[Any]] = await fetch(Wanted(active), timeout=timeout, max_records=few)
+        return alone
+    live = await fetch(Wanted(active, but_not=changelogs), timeout=0, max_records=few)
+    copies = await fetch(Wanted(active, only=changelogs), timeout=0, max_records=some)
     if not live and not copies:
         live = await fetch(Wanted(active), timeout=timeout, max_records=few)
     return {**live, **copies}

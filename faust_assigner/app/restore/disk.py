@@ -90,15 +90,20 @@ def _is_written(database: os.DirEntry[str]) -> bool:
     return False
 
 
+#: Path -> how the files of a database looked when it was read, and what it said.
+Read = dict[Path, tuple[object, int | None]]
+
+
 def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], *,
-                   budget_s: float = READ_BUDGET_S) -> dict[int, int]:
+                   budget_s: float = READ_BUDGET_S, read: Read | None = None) -> dict[int, int]:
     """Partition -> the changelog offset that Faust keeps inside each database; without it, left out.
 
     ``open_`` opens one for reading only, beside whoever has it open; what cannot be read counts as far
-    behind.
-    Cost: some milliseconds each, up to ``budget_s`` in all.
+    behind. What was ``read`` before is not opened again as long as its files look the same.
+    Cost: some milliseconds each, up to ``budget_s`` in all; a listing for one that was read before.
     """
     found: dict[int, int] = {}
+    read = {} if read is None else read
     until = time.monotonic() + budget_s
     for partition, path in sorted(databases.items()):
         if time.monotonic() > until:
@@ -106,13 +111,23 @@ def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], 
                            "count as far behind", len(found), len(databases), budget_s)
             break
         try:
-            offset = _stored_offset(open_(path))
+            look = _look_of(path)
+            if path not in read or read[path][0] != look:
+                read[path] = look, _stored_offset(open_(path))
+            offset = read[path][1]
         except Exception as exc:  # rocksdict raises RocksDB's words as plain exceptions
             logger.debug("%s does not say how far it has come: %s", path, exc)
             continue
         if offset is not None:
             found[partition] = offset
     return found
+
+
+def _look_of(database: Path) -> object:
+    """Names, sizes and times of what holds rows: whoever reads a database writes its diary, ``LOG``."""
+    with os.scandir(database) as files:
+        return sorted((file.name, (found := file.stat()).st_size, found.st_mtime_ns) for file in files
+                      if file.name.endswith((".log", ".sst")) or file.name.startswith("MANIFEST"))
 
 
 def _stored_offset(database: Any) -> int | None:

@@ -1,6 +1,7 @@
 """How far this member's state has come: of each table partition it holds, the offset up to which it was read.
 
-Asked for when the member joins, on the consumer's thread. What is open is asked; of files that no process has
+Asked for when the member joins, on the consumer's thread, and before that in a thread of its own, so that
+reading files holds up nobody. What is open is asked; of files that no process has
 open yet the offset inside is read without a lock (:mod:`faust_assigner.app.restore.disk`).
 """
 
@@ -23,6 +24,9 @@ logger = get_logger(__name__)
 
 Found = dict[str, dict[int, int]]
 
+#: Where a store has what its files said when they were closed.
+_READ = "_faust_assigner_read"
+
 
 def positions_of(app: Any, held: Mapping[str, Collection[int]],
                  owned: Mapping[str, Collection[int]] | None = None) -> Found:
@@ -42,7 +46,8 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
         here = _opened(store, topic)
         closed = {p: store.partition_path(p) for p in held[topic] if p not in here}
         here.update(stored_offsets(partial(_for_reading, store),
-                                   {p: path for p, path in closed.items() if path.exists()}))
+                                   {p: path for p, path in closed.items() if path.exists()},
+                                   read=vars(store).setdefault(_READ, {})))
         # What is applied is on disk a little later; what was written by an owner is on disk at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):

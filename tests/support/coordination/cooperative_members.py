@@ -43,6 +43,9 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self.holds = False
         self.given: set[TopicPartition] = set()
 
+    def look_at_files(self, topics: Collection[str]) -> None:
+        """There are none."""
+
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """Who joins, and what it holds."""
         said = {"name": self.member, "held": [tp.partition for tp in self.given] if self.holds else []}

@@ -12,6 +12,7 @@ import pytest
 from faust import Event
 from faust.types.tuples import ConsumerMessage
 
+from faust_assigner.app.repairs.fetching import LIVE_BATCH
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
@@ -54,6 +55,24 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
             end = committed + 10 * (round_ + 1)
             # Stock has by then sought what was committed: some may come again, none may be missing.
             assert await worker.until(lambda end=end: {*range(first, end)} == {*worker.offsets}), round_
+
+
+async def test_a_backlog_is_handed_over_in_parts() -> None:
+    """Behind all of it at once a record of another partition would wait until the last has been done."""
+    worker = Worker(repaired=True, partitions=2)
+    worker.send_orders(1_000)
+    async with running(worker):
+        getmany, batches = worker.app.consumer._getmany, list[int]()
+
+        async def counted(**limits: Any) -> Any:
+            found = await getmany(**limits)
+            batches.append(len(found.get(worker.source(), ())))
+            return found
+
+        worker.app.consumer._getmany = counted
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: worker.offsets == list(range(1_000)))
+        assert max(batches) <= LIVE_BATCH
 
 
 async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(

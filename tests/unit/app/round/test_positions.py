@@ -12,7 +12,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from faust_assigner.app.restore import disk
-from faust_assigner.app.round import member
+from faust_assigner.app.round import member, positions
 from faust_assigner.app.round.positions import positions_of
 from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.join import JoinData, decode_join
@@ -65,6 +65,26 @@ def test_a_file_that_somebody_has_open_is_read_all_the_same(tmp_path: Path) -> N
     assert positions_of(app, {LOG: {0}}) == {LOG: {0: 42}}
     database[b"more"] = b"1"
     database.close()
+
+
+def test_closed_files_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening takes milliseconds in which no thread gets on; what was written since is read anew."""
+    app, opened = rocksdb_app(tmp_path), list[str]()
+    open_ = positions._for_reading
+
+    def counted(store: Any, path: Path) -> Any:
+        opened.append(path.name)
+        return open_(store, path)
+
+    monkeypatch.setattr(positions, "_for_reading", counted)
+    write(app, 0, 41)
+    write(app, 1, 41)
+    for _ in range(3):
+        assert positions_of(app, {LOG: {0, 1}}) == {LOG: {0: 42, 1: 42}}
+    assert sorted(opened) == ["totals-0.db", "totals-1.db"]
+    write(app, 1, 57)
+    assert positions_of(app, {LOG: {0, 1}}) == {LOG: {0: 42, 1: 58}}
+    assert len(opened) == 3
 
 
 def test_a_file_that_cannot_be_read_counts_as_far_behind(tmp_path: Path) -> None:

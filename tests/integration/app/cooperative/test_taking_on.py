@@ -1,0 +1,39 @@
+"""In which order a worker takes on what it gains, on logs in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.integration.app.cooperative.test_handing_over import worker_of
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() -> None:
+    """Nobody waits for a copy; then it is followed all the same."""
+    async with worker_of([0]) as worker:
+        recovery, may_open, waiting = worker.app.tables.recovery, asyncio.Event(), list[int]()
+        open_ = recovery._open
+
+        async def late(tps: Any, **how: Any) -> None:
+            if any(tp.partition == 2 for tp in tps):
+                waiting.append(2)
+                await may_open.wait()
+            await open_(tps, **how)
+
+        recovery._open = late
+        worker.send_changelog(20, partition=1)
+        worker.send_changelog(20, partition=2)
+        worker.send_orders(3, partition=1)
+        await worker.give([0, 1], standbys=[2])
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
+        assert await worker.until(lambda: waiting)
+        assert not worker.at_rest
+        worker.send_orders(3)
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
+        may_open.set()
+        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(2)) == 19)
+        assert worker.at_rest
