@@ -36,7 +36,7 @@ from rich.table import Table
 from benchmarks.broker_load import api_versions
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.clients.raw_client import RawClient, batch, one_record
 
 LOAD_S = 5.0
 MEMBERS, READERS, LOADERS = 1_000, 4, 2

@@ -31,7 +31,7 @@ from benchmarks import group_attacks
 from benchmarks.broker_target import HERE, LIMIT_S, Target, felt
 from benchmarks.broker_widest import worst_wait
 from faust_assigner.testing.kafka import KafkaServer, kafka_server
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 
 Attack = Callable[[Target], str]
 

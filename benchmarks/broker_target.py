@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.raw_client import RawClient, batch
+from tests.support.clients.raw_client import RawClient, batch
 
 HERE = Path(__file__).parents[1]
 LIMIT_S = 25.0

@@ -8,7 +8,7 @@ import gzip
 from typing import Any
 
 from benchmarks.broker_target import Bystander, Target, answer_bytes
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 
 TOPICS, WIDE = 10, 10_000
 NOBODY = {"group_id": "beating", "generation_id": 1, "member_id": "m"}

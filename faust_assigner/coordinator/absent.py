@@ -1,4 +1,4 @@
-"""The answer to a request about a group that does not exist."""
+"""What is answered without asking a group: none has that id, or no group could serve that join."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from faust_assigner.coordinator.events import (
     LeaveGroup,
     SyncGroup,
 )
+from faust_assigner.coordinator.states import GroupLimits
 
 
 def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
@@ -43,3 +44,22 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
             return fx.DeleteReply(event.token, Code.GROUP_ID_NOT_FOUND)
         case _:
             raise CoordinatorBug(f"{event} has nobody to answer")
+
+
+def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """What can be said about a JoinGroup before looking for its group; NONE when nothing is wrong."""
+    if not group_id:
+        return Code.INVALID_GROUP_ID
+    if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
+        return Code.INVALID_SESSION_TIMEOUT
+    return Code.NONE
+
+
+def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """The same, and what nobody's group can serve."""
+    error = refuse_join_itself(event, limits, group_id)
+    if error is not Code.NONE:
+        return error
+    if not event.protocol_type or not event.protocols:
+        return Code.INCONSISTENT_GROUP_PROTOCOL
+    return Code.NONE

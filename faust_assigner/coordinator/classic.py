@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.absent import answer_absent, refuse_join
 from faust_assigner.coordinator.classic_change import ClassicChange
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
@@ -36,7 +36,6 @@ from faust_assigner.coordinator.events import (
     Tick,
 )
 from faust_assigner.coordinator.members import Member
-from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS
 from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 from faust_assigner.coordinator.timers import Purpose

@@ -10,7 +10,7 @@ from tests.mutants import Mutant
 _MEMBERS = "faust_assigner/coordinator/members.py"
 _ROUNDS = "faust_assigner/coordinator/rounds.py"
 _CLASSIC = "faust_assigner/coordinator/classic.py"
-_REFUSALS = "faust_assigner/coordinator/refusals.py"
+_ABSENT = "faust_assigner/coordinator/absent.py"
 
 _SIMULATOR = "tests/property/machines/test_classic_machine.py::test_random_interleavings_keep_every_promise"
 _UNIT = "tests/unit/coordinator/test_classic_"
@@ -225,12 +225,12 @@ _PHASES = (
 )
 
 _JOINS = (
-    bug(_REFUSALS, "any session timeout is accepted",
+    bug(_ABSENT, "any session timeout is accepted",
         "    if not limits.min_session_timeout_ms <= event.session_timeout_ms <= "
         "limits.max_session_timeout_ms:\n",
         "    if False:\n",
         f"{_JOIN}a_session_timeout_outside_the_brokers_bounds_is_refused"),
-    bug(_REFUSALS, "a member without protocols is let in",
+    bug(_ABSENT, "a member without protocols is let in",
         "    if not event.protocol_type or not event.protocols:\n", "    if not event.protocol_type:\n"),
     bug(_CLASSIC, "a full group takes one more",
         "        return member_id in self.roster or len(self.roster) < self.limits.max_size\n",

@@ -12,7 +12,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.turns import SLICE_S, Turns
-from tests.support.raw_client import request_frame
+from tests.support.clients.raw_client import request_frame
 
 STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, however fast the machine is
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.cooperative.databases import close_all, open_for_streams
 from faust_assigner.app.cooperative.following import Follows
 from faust_assigner.app.cooperative.order import chunks, ready_sources
 from faust_assigner.app.overlay import tables as overlay
@@ -196,7 +197,7 @@ class ByState(Follows):
             store = store_of(table)
             if gone and is_writable(store):
                 databases = [store._dbs.pop(tp.partition, None) for tp in sorted(gone)]
-                await asyncio.to_thread(_close_all, databases)
+                await asyncio.to_thread(close_all, databases)
             elif gone:
                 await table.on_rebalance(set(), gone, set(), self.app.consumer_generation_id)
 
@@ -259,7 +260,7 @@ class ByState(Follows):
             if is_writable(store) and tp.partition not in store._dbs:
                 began = monotonic()
                 try:
-                    await self._in_thread(_open, store, tp.partition)
+                    await self._in_thread(open_for_streams, store, tp.partition)
                 except Exception as error:
                     logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
                 await asyncio.sleep(breath * (monotonic() - began))
@@ -384,21 +385,3 @@ class TablesByState(TableManager):
         """Everything is given up."""
         self.recovery.stop_taking_on()
         super().on_partitions_revoked(revoked)
-
-
-def _open(store: Any, partition: int) -> None:
-    """In a thread, to its end: a database that nobody knows of would lock out the next one.
-
-    Noted where streams run, before anybody goes on who has waited for this: they look through all of them.
-    """
-    database = store._open_for_partition(partition)
-    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)
-
-
-def _close_all(databases: Iterable[Any]) -> None:
-    for database in databases:
-        if database is not None:
-            try:
-                database.close()
-            except Exception as error:
-                logger.warning("A database did not close: %s", error)

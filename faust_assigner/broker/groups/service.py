@@ -22,7 +22,7 @@ from faust_assigner.broker.storage import group_records, group_store
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.store import Store, StoreFailed, prefix_range
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent
+from faust_assigner.coordinator.absent import answer_absent, refuse_join
 from faust_assigner.coordinator.assignors import GroupSpec, Target, compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup, GroupLimits
@@ -44,7 +44,6 @@ from faust_assigner.coordinator.events import (
 )
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import GroupRecord, Kind, Record
-from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.unknown import answer_unknown

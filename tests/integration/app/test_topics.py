@@ -12,7 +12,7 @@ from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 from faust_assigner.app.repairs.topics import refuse_patterns
 from faust_assigner.testing.broker import broker_process
-from tests.support.topics import create_topics
+from tests.support.clients.topics import create_topics
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 from tests.support.workers.virtual import Worker, running

@@ -14,7 +14,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.raw_client import RawClient, batch
+from tests.support.clients.raw_client import RawClient, batch
 
 Script = Callable[[str], list[Any]]
 NOT_YET = (3, 5, 6, 14, 15, 16)  # leaders and coordinators that a fresh Kafka is still starting

@@ -16,7 +16,7 @@ from aiokafka.codec import lz4_encode, snappy_encode
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.raw_client import RawClient, _varint, batch
+from tests.support.clients.raw_client import RawClient, _varint, batch
 
 YEAR_5000_MS = 95_617_584_000_000
 NOT_YET = (3, 5, 6)

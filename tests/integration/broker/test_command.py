@@ -12,7 +12,7 @@ import pytest
 
 from faust_assigner.broker.settings import Settings
 from faust_assigner.testing.broker import BrokerProcess, broker_process
-from tests.support.raw_client import RawClient, batch
+from tests.support.clients.raw_client import RawClient, batch
 
 pytestmark = pytest.mark.processes
 

@@ -9,7 +9,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import SETTINGS, KafkaServer
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 Described = dict[str, tuple[Any, ...]]

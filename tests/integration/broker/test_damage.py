@@ -13,7 +13,7 @@ from faust_assigner.broker.storage.recovery import StoreDamaged
 from faust_assigner.broker.storage.store import RocksStore
 from faust_assigner.testing.broker import BrokerProcess, BrokerUnavailable
 from tests.integration.broker.test_restart import create, read_all
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.clients.raw_client import RawClient, batch, one_record
 
 RECORDS = 500
 ACCEPT = "log.recovery.accept.loss=true"

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.storage import store
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.clients.raw_client import RawClient, batch, one_record
 
 STORAGE_ERROR = 56
 VALUE = random.Random(1).randbytes(100_000)

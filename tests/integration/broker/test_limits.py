@@ -13,7 +13,7 @@ from contextlib import ExitStack
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.raw_client import RawClient, batch, one_record, request_frame
+from tests.support.clients.raw_client import RawClient, batch, one_record, request_frame
 
 METADATA, API_VERSIONS = 3, 18
 

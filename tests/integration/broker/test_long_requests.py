@@ -15,7 +15,7 @@ import pytest
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.raw_client import RawClient, batch, request_frame
+from tests.support.clients.raw_client import RawClient, batch, request_frame
 
 METADATA, LIST_OFFSETS, FETCH, HEARTBEAT, DESCRIBE_GROUPS, OFFSET_FETCH = 3, 2, 1, 12, 15, 9
 DESCRIBE_CONFIGS, OFFSET_COMMIT, FIND_COORDINATOR = 32, 8, 10

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.broker.conftest import Scene
+from tests.support.clients.raw_client import RawClient
 from tests.support.coordination.librdkafka_members import until
-from tests.support.raw_client import RawClient
 
 NOT_ASKED = -(2**31)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, ACT, SHOW_CONFIGS, ALTER_CONFIGS, WRITE_ONCE = (

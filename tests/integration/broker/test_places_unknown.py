@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 COMMIT, LIST_GROUPS, OFFSET_DELETE, LEAVE = 8, 16, 47, 13
 UNKNOWN_PLACE, TOO_LARGE, UNKNOWN_MEMBER, UNKNOWN_ID = 3, 12, 25, 100

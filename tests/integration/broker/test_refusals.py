@@ -16,7 +16,7 @@ from faust_assigner.broker.answers import encode_response
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.storage.journal import LINES_PER_INTERVAL
 from faust_assigner.testing.broker import broker_process
-from tests.support.raw_client import RawClient, request_frame
+from tests.support.clients.raw_client import RawClient, request_frame
 
 JOIN_GROUP, HEARTBEAT, LIST_GROUPS, DESCRIBE_GROUPS, METADATA = 11, 12, 16, 15, 3
 VERSIONS = [(a.key, v) for a in api.APIS.values() for v in range(a.low, a.high + 1)]

@@ -8,7 +8,7 @@ import pytest
 
 from faust_assigner.testing.kafka import SETTINGS
 from tests.integration.broker.conftest import Scene
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 ME = int(SETTINGS["node.id"])
 INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT = 37, 39

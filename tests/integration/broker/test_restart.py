@@ -21,7 +21,7 @@ from faust_assigner.broker.storage import witness
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.clients.raw_client import RawClient, batch, one_record
 
 KILLS = 3
 

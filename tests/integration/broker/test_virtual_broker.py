@@ -11,8 +11,8 @@ import pytest
 
 from faust_assigner.testing.virtual_broker import VirtualBroker
 from tests.integration.broker.conftest import Scene
+from tests.support.clients.raw_client import RawClient
 from tests.support.coordination.librdkafka_members import Cluster, until
-from tests.support.raw_client import RawClient
 
 SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 200,

@@ -19,8 +19,8 @@ from faust_assigner.clients import (
     RedundantAssignor,
     StickyAssignor,
 )
+from tests.support.clients.topics import create_topics
 from tests.support.coordination.aiokafka_members import die
-from tests.support.topics import create_topics
 
 DEADLINE_S = 60.0
 Owned = set[tuple[str, int]]

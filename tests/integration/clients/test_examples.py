@@ -16,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from examples.single_writer.reader import Turns
-from tests.support.topics import create_topics
+from tests.support.clients.topics import create_topics
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 60.0
@@ -153,8 +153,8 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     bootstrap, fence = broker
     topic, ice = f"written-{uuid.uuid4().hex[:8]}", tmp_path / "ice"
     asyncio.run(create(bootstrap, topic))
-    crowd = processes("tests.support.frozen_writer", step, "--ice", str(ice), "--bootstrap", bootstrap,
-                      "--topic", topic, "--fence", fence, "--group", topic, "--session", "6")
+    crowd = processes("tests.support.clients.frozen_writer", step, "--ice", str(ice), "--bootstrap",
+                      bootstrap, "--topic", topic, "--fence", fence, "--group", topic, "--session", "6")
     for name in "ab":
         crowd.start(name)
     crowd.until("both are in the group", lambda: all("generation" in crowd.said(name) for name in "ab"))

@@ -37,7 +37,7 @@ from tests.support.assigning.proofs import (
     without_compares,
 )
 from tests.support.assigning.wiretap import Tap, taps
-from tests.support.tcp_proxy import Proxy, proxy_to
+from tests.support.clients.tcp_proxy import Proxy, proxy_to
 
 TTL_S = 3.0
 DEBOUNCE_S = 0.2

@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.served.test_secure import CANARY, Keys
 from tests.support.assigning.instances import QUICK, ROOT, Consumer, Instance, consumers, instances, settled
-from tests.support.tcp_proxy import proxy_to
+from tests.support.clients.tcp_proxy import proxy_to
 
 pytestmark = pytest.mark.processes
 

@@ -25,7 +25,7 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
 )
 from faust_assigner.coordinator.offsets import Committed
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 from tests.support.stores import MortalStore
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)

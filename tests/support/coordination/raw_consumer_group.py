@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 NOT_YET = (14, 15, 16)  # a coordinator that is still starting
 GROUP_RESOURCE = 32

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaProducer
 
-from tests.support.topics import create_topics
+from tests.support.clients.topics import create_topics
 
 CUSTOMERS_PER_PARTITION = 4
 

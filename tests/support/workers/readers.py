@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.partitioner import DefaultPartitioner
 
-from tests.support.topics import create_topics
+from tests.support.clients.topics import create_topics
 
 ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 30.0

@@ -14,8 +14,8 @@ from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import JoinGroup, LeaveGroup, Leaver, Protocol, SyncGroup
 from faust_assigner.coordinator.timers import Purpose
+from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
-from tests.support.raw_client import batch
 
 API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
 

@@ -13,8 +13,8 @@ from kio.serial import entity_reader
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, frames, in_hall
-from tests.support.raw_client import batch
 
 PRODUCE, API_VERSIONS = 0, 18
 

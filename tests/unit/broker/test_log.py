@@ -23,7 +23,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 
 TOPIC = uuid.UUID(int=1).bytes
 

@@ -18,7 +18,7 @@ from faust_assigner.broker.topics import Catalogue, Refused
 from faust_assigner.broker.wire import _without
 from faust_assigner.coordinator.events import JoinGroup, Protocol, SyncGroup
 from faust_assigner.errors import ConfigError
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 
 
 def catalogue(store: MemoryStore | None = None) -> Catalogue:

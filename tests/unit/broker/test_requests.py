@@ -12,8 +12,8 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from faust_assigner.broker.api.consumer_groups import _calm
+from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
-from tests.support.raw_client import batch, one_record
 
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
 JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44

@@ -21,7 +21,7 @@ from faust_assigner.broker.storage.recovery import StoreDamaged, refuse_empty_af
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.unpacking import TooMuch, unpack
 from faust_assigner.broker.storage.witness import Witness
-from tests.support.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, one_record
 
 TOPIC = bytes(16)
 GZIP, SNAPPY = 1, 2

@@ -20,8 +20,8 @@ from faust_assigner.broker import answers, wire
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
 from faust_assigner.broker.wire import MalformedFrame, NullArray, decode_request, entity_shape, read_header
+from tests.support.clients.raw_client import request_frame
 from tests.support.examples import examples
-from tests.support.raw_client import request_frame
 from tests.support.work import instructions
 
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.low, api.high + 1)]

@@ -10,9 +10,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.app.repairs.leader_guard import guard_leader, readable
+from tests.support.clients.topics import create_topics
 from tests.support.coordination.aiokafka_members import die
 from tests.support.faust_group import make_app
-from tests.support.topics import create_topics
 
 
 class Evil:

@@ -6,7 +6,7 @@ import datetime
 import uuid
 from typing import Any
 
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, COMMITTED = 0, 1, 2, 3, 8, 9
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 
 @pytest.fixture

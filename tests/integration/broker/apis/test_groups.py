@@ -13,7 +13,7 @@ from tests.integration.broker.apis.calls import (
     commit,
     milliseconds,
 )
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 
 @pytest.mark.parametrize("version", range(2, 10))

@@ -20,7 +20,7 @@ from tests.integration.broker.apis.calls import (
     fetch,
     topic_id,
 )
-from tests.support.raw_client import RawClient, batch, one_record
+from tests.support.clients.raw_client import RawClient, batch, one_record
 
 
 def test_offsets_and_acks(client: RawClient) -> None:

@@ -9,7 +9,7 @@ from tests.integration.broker.apis.calls import (
     METADATA,
     topic_id,
 )
-from tests.support.raw_client import RawClient, batch
+from tests.support.clients.raw_client import RawClient, batch
 
 
 def test_metadata_creates_topics_only_where_asked_and_allowed(client: RawClient) -> None:

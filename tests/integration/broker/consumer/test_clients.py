@@ -7,8 +7,8 @@ import time
 from aiokafka import AIOKafkaConsumer
 
 from tests.integration.broker.conftest import Scene
+from tests.support.clients.raw_client import RawClient
 from tests.support.coordination.librdkafka_members import Member, until
-from tests.support.raw_client import RawClient
 
 
 def test_members_join_one_by_one_and_leave(scene: Scene) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.groups import service
+from tests.support.clients.raw_client import RawClient
 from tests.support.coordination.raw_consumer_group import ConsumerScript
-from tests.support.raw_client import RawClient
 
 
 def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:

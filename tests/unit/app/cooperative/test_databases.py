@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.cooperative.by_state import _open
+from faust_assigner.app.cooperative.databases import open_for_streams
 from faust_assigner.app.round.positions import _opened
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -43,7 +43,7 @@ async def test_a_database_opened_in_a_thread_is_noted_by_the_streams_own(it: Mad
     store = it.tables["counts"].data
     it.app.loop = asyncio.get_running_loop()
     databases = store._dbs = Seen()
-    await asyncio.to_thread(_open, store, 1)
+    await asyncio.to_thread(open_for_streams, store, 1)
     assert (set(databases), databases.threads) == ({1}, {threading.get_ident()})
 
 
