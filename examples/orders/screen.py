@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from examples.orders.demo import Result
 
 
-LEGEND = """cold: the new owner held nothing of the partition's state. Ours copies what a newcomer is to get ahead of
-it, but for changelogs of up to 100 records, as at this join. Stood still: the longest time without progress around each event. A repeat is an
-order done twice (at-least-once) that the table recognised; a lost one never reached the table."""
+LEGEND = """cold: the new owner held nothing of the partition's state. Ours copies ahead what a newcomer is to
+get, unless its changelog has no more than 100 records, as at this join. Stood still: the longest
+time without progress around each event. A repeat is an order done twice (at-least-once) that the
+table recognised; a lost one never reached the table."""
 
 
 class Screen:
