@@ -324,15 +324,16 @@ def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[Any, Any]]:
 def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
     """A third answer to unchanged members equals the second.
 
-    Where the second leaves tasks away from their target, later ones may bring some there: another of the same
-    owner's, for one, of which a copy was begun meanwhile that has nothing to read. Each such has fewer left.
+    Where the second leaves tasks away from their target, the copies that it places may show a better one: a
+    copy that has nothing to read is moved onto at once, and two that wait may be exchanged where that needs a
+    warm-up less. Each such answer leaves less to do.
     """
     members = carried(case.members, plan)
     last = planner(members)
     while True:
         members = carried(members, last)
         now = planner(members)
-        if _off_target(now) >= _off_target(last):
+        if _left(now) >= _left(last):
             break
         last = now
     for name, was, now_ in zip(case.ids, _named(last, case.ids), _named(now, case.ids), strict=True):
@@ -342,9 +343,15 @@ def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]
             yield Violation("A6", f"the standbys of {name} moved again although nothing changed")
 
 
-def _off_target(plan: Answer) -> int:
-    target, owner = getattr(plan, "target", ()), getattr(plan, "owner", ())
-    return sum(int(np.count_nonzero(here != there)) for here, there in zip(owner, target, strict=True))
+def _left(plan: Answer) -> tuple[int, int]:
+    """How many tasks are not at their target, and of how many of these that one has no standby."""
+    off = lacking = 0
+    for owner, target, standby in zip(*(getattr(plan, name, ()) for name in ("owner", "target", "standby")),
+                                      strict=True):
+        away = owner != target
+        off += int(np.count_nonzero(away))
+        lacking += int(np.count_nonzero(away & ~(standby == target[:, None]).any(axis=1)))
+    return off, lacking
 
 
 def _ignores_order(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:

@@ -17,6 +17,7 @@ def test_random_lives_break_no_promise() -> None:
     assert played == rounds
 
 
-def test_a_task_may_move_again_where_others_are_on_their_way() -> None:
-    """In this life a warm-up begins and another task's copy has nothing to read: that one goes first."""
-    assert live("3002:42", 21) == (21, [])
+@pytest.mark.parametrize(("life", "rounds"), [("3002:42", 21), ("3002:914", 121)])
+def test_what_waits_may_be_exchanged_for_what_is_nearer(life: str, rounds: int) -> None:
+    """A copy placed meanwhile has nothing to read; two that wait need a warm-up less the other way round."""
+    assert live(life, rounds) == (rounds, [])
