@@ -346,11 +346,11 @@ def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]
 def _left(plan: Answer) -> tuple[int, int]:
     """How many tasks are not at their target, and of how many of these that one has no standby."""
     off = lacking = 0
-    for owner, target, standby in zip(*(getattr(plan, name, ()) for name in ("owner", "target", "standby")),
-                                      strict=True):
-        away = owner != target
+    told: Any = plan
+    for g, target in enumerate(getattr(plan, "target", ())):
+        away = told.owner[g] != target
         off += int(np.count_nonzero(away))
-        lacking += int(np.count_nonzero(away & ~(standby == target[:, None]).any(axis=1)))
+        lacking += int(np.count_nonzero(away & ~(told.standby[g] == target[:, None]).any(axis=1)))
     return off, lacking
 
 
