@@ -37,14 +37,14 @@ class WarmupPolicy:
     """How work waits for state.
 
     A member no more than ``acceptable_recovery_lag`` records behind has caught up, unless it holds nothing of
-    a log of more than ``acceptable_from_nothing``: to open and fill a table anew takes far longer than to
-    read on in one. At most ``max_per_member`` warm-ups on one member and ``max_per_group`` in all, so that
+    a log of more than ``acceptable_from_nothing``: to open and fill a table anew takes longer than to read on
+    in one. At most ``max_per_member`` warm-ups on one member and ``max_per_group`` in all, so that
     restoring does not take the brokers' time from processing; both at least 1. There is no clock here: for
     how long one waits, is for the members to say (``Member.overdue``).
     """
 
     acceptable_recovery_lag: int = 10_000
-    acceptable_from_nothing: int = 100
+    acceptable_from_nothing: int = 10_000
     max_per_member: int = 32
     max_per_group: int = 256
 

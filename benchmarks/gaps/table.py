@@ -11,7 +11,7 @@ CONTROL = "nothing"
 KEPT_BEYOND_S = 0.1
 MOVED_S = 1.0
 WARM_JOIN_S = 0.5
-#: A task may move to who holds nothing while its changelog is no longer: our own default.
+#: A task may move to who holds nothing while its changelog is no longer.
 COLD_RECORDS = 100
 #: Somebody dies without a word: moved partitions wait for the session, and records may be done again.
 DEATHS = ("SIGKILL", "bounce", "static bounce")

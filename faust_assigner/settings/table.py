@@ -44,6 +44,10 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
     "a worker with a copy no further behind has caught up: so much is replayed while a partition moves",
     "app/round/warming.py")
+ACCEPTABLE_FROM_NOTHING: Final = Setting(
+    "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING", whole("0 or more records", least=0), 10_000, "records",
+    "the same for a worker that holds nothing of the table: less, and newcomers wait for a follow-up round "
+    "rather than open and fill short tables while their partitions stand still", "app/round/warming.py")
 MAX_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_WARMUPS", whole("a number above 0", least=1), 32, "replicas",
     "warm-ups that one worker restores at a time, beyond its standbys", "app/round/warming.py")
@@ -139,7 +143,8 @@ CACHE: Final = Setting(
     "where jars, a Kafka and Faust's own tests are kept once fetched", "maven.py", is_keyword=False)
 
 SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG, MAX_WARMUPS,
-    MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO, STALE_READS, FORWARD_S, REPAIRS, COOPERATIVE,
-    OVERLAY, OVERLAY_BYTES, LEAVE_S, SNAPSHOTS, BATCHED_REPLAY, RESTORE_SHARE, WEIGHTS, WEIGHTS_MODE,
-    WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER, LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)
+    RACK, CAPACITY, GROUP_RECORD_BYTES, FOLLOW_UP_S, WARMUPS, ACCEPTABLE_RECOVERY_LAG,
+    ACCEPTABLE_FROM_NOTHING, MAX_WARMUPS, MAX_GROUP_WARMUPS, WARMUP_DEADLINE_S, URLS, CREDENTIALS_TO,
+    STALE_READS, FORWARD_S, REPAIRS, COOPERATIVE, OVERLAY, OVERLAY_BYTES, LEAVE_S, SNAPSHOTS,
+    BATCHED_REPLAY, RESTORE_SHARE, WEIGHTS, WEIGHTS_MODE, WEIGHTS_MAX_AGE, WEIGHTS_CLAMP, LEDGER,
+    LEDGER_FILE_BYTES, LEDGER_BYTES, LEDGER_SAMPLE_S, DEPLOY, CACHE)

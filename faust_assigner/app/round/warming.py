@@ -15,5 +15,6 @@ def policy_of(app: Any) -> WarmupPolicy | None:
         return None
     return WarmupPolicy(
         acceptable_recovery_lag=read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG),
+        acceptable_from_nothing=read_or_default(app, table.ACCEPTABLE_FROM_NOTHING),
         max_per_member=read_or_default(app, table.MAX_WARMUPS),
         max_per_group=read_or_default(app, table.MAX_GROUP_WARMUPS))

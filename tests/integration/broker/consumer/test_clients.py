@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from aiokafka import AIOKafkaConsumer
 
 from tests.integration.broker.conftest import Scene
@@ -80,27 +78,21 @@ def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
 
 
 def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
-    """Classic members are replaced one by one, and back again; the group's type follows, offsets stay."""
+    """Classic members are replaced one by one, and back again; the group's type follows, offsets stay.
+
+    Not cooperative-sticky: librdkafka's sometimes puts user data into an assignment, and a real Kafka does
+    not upgrade such a group.
+    """
     scene.cluster.create(scene.topic, 6, 5)
     classic = {
         "group.protocol": "classic",
-        "partition.assignment.strategy": "cooperative-sticky",
+        "partition.assignment.strategy": "range",
         "session.timeout.ms": 10_000,
         "heartbeat.interval.ms": 500,
     }
     one, two = scene.start("one", **classic), scene.start("two", **classic)
     scene.await_shares([3, 3], one, two)
     assert scene.cluster.group(scene.group).type.name == "CLASSIC"
-    # A conversion amid librdkafka's second round of joining leaves Kafka 4.3.1 stuck.
-    seen = [(-1, time.monotonic())]
-
-    def is_settled() -> bool:
-        moves, now = len(scene.ledger.moves), time.monotonic()
-        if moves != seen[-1][0] or scene.cluster.group(scene.group).state.name != "STABLE":
-            seen.append((moves, now))
-        return now - seen[-1][1] > 3
-
-    until(is_settled, "a settled group")
     until(lambda: len(one.seen) + len(two.seen) >= 30, "all records")
     new = scene.start("new")
     scene.await_shares([2, 2, 2], one, two, new)
