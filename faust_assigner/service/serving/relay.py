@@ -31,10 +31,18 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
         assigned = {owned.at: owned for owned in gained.get(name, ())}
         unassigned = sorted(set(lost.get(name, ())) - assigned.keys())
         yield name, Assignment(tuple(assigned[at] for at in sorted(assigned)), tuple(unassigned))
-    yield from others
+    yield from ((name, command) for name, command in others if not _is_over(view, command))
     if any(change.kind == "bases" for change in changes):
         # Every epoch is another one: everybody is told its own anew.
         yield from ((name, _full(view, name)) for name in sorted(view.consumers))
+
+
+def _is_over(view: View, command: Command) -> bool:
+    """Whether it asks for a release that is not wanted any more, by a later one of the same changes."""
+    if not isinstance(command, Release):
+        return False
+    entry = view.handoffs.get(command.at)
+    return entry is None or entry.kv.create_revision != command.handoff_id
 
 
 def _owned(view: View, assigned: Assigned) -> Owned:

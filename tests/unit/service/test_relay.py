@@ -95,6 +95,14 @@ def test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on() -> None:
     assert isinstance(told["new"], AbortWarm)
 
 
+def test_what_ended_in_the_same_breath_asks_nobody_to_release() -> None:
+    """Told after what gives it back, the owner would let go of its own for good."""
+    view = given(STRICT)
+    epoch = view.assignments[AT].value.epoch
+    told = happens(view, stored(replace(STRICT, phase=Phase.READY)), (ALL.handoff(AT), None))
+    assert [command for name, command in told if name == "old"] == [Assignment((Owned(AT, epoch),))]
+
+
 def test_one_handoff_in_place_of_another_ends_the_first_and_begins_the_second() -> None:
     """As after a listing that jumped over what was in between."""
     view = given(HANDOFF)
