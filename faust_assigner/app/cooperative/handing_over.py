@@ -108,8 +108,7 @@ class HandsOver(Consumer):
 
     def is_wanted(self, tp: Any) -> bool:
         """Whether records of ``tp`` are passed on, now or once a queue has room; asked from any thread."""
-        return tp not in self._paused_partitions and (
-            tp in self._active_partitions or tp in self._buffered_partitions)
+        return tp not in self._paused_partitions and self._flows(tp)
 
     def _set_active_tps(self, tps: set[Any]) -> set[Any]:
         active = super()._set_active_tps(tps)

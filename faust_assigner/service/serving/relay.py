@@ -31,18 +31,10 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
         assigned = {owned.at: owned for owned in gained.get(name, ())}
         unassigned = sorted(set(lost.get(name, ())) - assigned.keys())
         yield name, Assignment(tuple(assigned[at] for at in sorted(assigned)), tuple(unassigned))
-    yield from ((name, command) for name, command in others if not _is_over(view, command))
+    yield from others
     if any(change.kind == "bases" for change in changes):
         # Every epoch is another one: everybody is told its own anew.
         yield from ((name, _full(view, name)) for name in sorted(view.consumers))
-
-
-def _is_over(view: View, command: Command) -> bool:
-    """Whether it asks for a release that is not wanted any more, by a later one of the same changes."""
-    if not isinstance(command, Release):
-        return False
-    entry = view.handoffs.get(command.at)
-    return entry is None or entry.kv.create_revision != command.handoff_id
 
 
 def _owned(view: View, assigned: Assigned) -> Owned:
@@ -72,7 +64,9 @@ def _handoff(
     if before is not None and (after is None or after.kv.create_revision != before.kv.create_revision):
         yield from _ended(view, before, gained, lost)
         before = None
-    if after is not None:
+    current = view.handoffs.get(change.name)
+    # What ended or went on in the same breath asks for nothing: an owner would let go of what it has back.
+    if after is not None and current is not None and current.kv == after.kv:
         known = state_of(before.value) if before else None
         if known is not state_of(after.value):
             yield from _asked(after)
