@@ -10,14 +10,12 @@ from aiokafka.client import CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.clients.groups import GroupNotFound, client_of, described
-from faust_assigner.wire.join import decode_join
+from faust_assigner.wire import join
 
 #: What a worker is: able to go on through a rebalance, told not to, stock Faust, or no worker of Faust.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
 #: Before which roll it is, or None where nothing is to be done.
 NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without FAUST_ASSIGNER_COOPERATIVE=0"}
-#: The name of a round in which everybody goes on.
-NAME = "faust-cooperative"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,7 @@ class Rolls:
         kinds = {kind: sum(worker.kind == kind for worker in self.workers)
                  for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)}
         if kinds[COOPERATIVE] == len(self.workers):
-            then = "" if self.chosen == NAME else " from the next one on"
+            then = "" if self.chosen == join.COOPERATIVE else " from the next one on"
             return (f"rebalances stop nobody{then}",
                     "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first")
         up = tuple(f"{kinds[kind]} {kind}: {what}" for kind, what in NEXT.items() if kinds[kind])
@@ -68,7 +66,7 @@ def kind_of(metadata: bytes) -> str:
     """By a member's own words, which a stranger may have written."""
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
-        data = decode_join(said.user_data, said.subscription)
+        data = join.decode_join(said.user_data, said.subscription)
     except Exception:  # refused, or no consumer's metadata at all
         return STRANGER
     if not data.is_ours:

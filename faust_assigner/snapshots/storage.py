@@ -88,9 +88,10 @@ class LocalStorage:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), \
                 os.scandir(self.root / folder) as found:
             for item in found:
-                status = item.stat()
-                entries.append(Entry(item.name, item.is_dir(), status.st_size,
-                                     round(status.st_mtime * 1000)))
+                with contextlib.suppress(FileNotFoundError):  # one that goes meanwhile hides no other
+                    status = item.stat()
+                    entries.append(Entry(item.name, item.is_dir(), status.st_size,
+                                         round(status.st_mtime * 1000)))
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:

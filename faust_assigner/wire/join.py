@@ -37,6 +37,8 @@ KEY = "faust_assigner"
 VERSION = 1
 #: The version of a member that has no such key.
 STOCK = 0
+#: The protocols that members offer, the preferred first: rounds in which all go on, and stock's name.
+COOPERATIVE, EAGER = "faust-cooperative", "faust"
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
 _GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE, _FORMER = range(8, 13)

@@ -23,12 +23,9 @@ from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
 from faust_assigner.app.cooperative.fetcher import make_prompt
+from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 logger = get_logger(__name__)
-
-#: What members offer, the preferred name first. A round is held under the first name that all offer; what a
-#: member does before the next one follows the name of the last.
-COOPERATIVE, EAGER = "faust-cooperative", "faust"
 
 #: The generation in which the present task commits; None where it does something else.
 _COMMITTING: ContextVar[int | None] = ContextVar("committing", default=None)

@@ -19,6 +19,7 @@ from faust_assigner.app.cooperative.coordinator import take_over
 from faust_assigner.app.cooperative.fetcher import PromptFetcher
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import rest
+from faust_assigner.app.repairs.fetching import seek_committed
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Consumer
@@ -243,7 +244,7 @@ class HandsOver(Consumer):
     async def seek_some(self, tps: set[Any]) -> None:
         """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
         offsets = await self._thread.call_thread(
-            _seek_committed, self._thread._ensure_consumer(), tps, self.first_read)
+            seek_committed, self._thread._ensure_consumer(), self.first_read, tps)
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:
@@ -265,21 +266,6 @@ class HandsOver(Consumer):
         app.flow_control.suspend()
         self.pause_partitions(self.assignment())
         app.flow_control.clear()
-
-
-async def _seek_committed(consumer: Any, tps: Collection[Any],
-                          first_read: Mapping[Any, int]) -> dict[Any, int | None]:
-    """On the consumer's thread."""
-    wanted = sorted(tp for tp in tps if tp in consumer.assignment())
-    found = await consumer._coordinator.fetch_committed_offsets(wanted)
-    offsets: dict[Any, int | None] = dict.fromkeys(wanted)
-    for tp in (tp for tp in wanted if tp in consumer.assignment()):
-        if tp in found and found[tp].offset >= 0:
-            offsets[tp] = found[tp].offset
-        start = first_read.get(tp) if offsets[tp] is None else offsets[tp]
-        if start is not None:
-            consumer.seek(tp, start)
-    return offsets
 
 
 def drop(queue: Any, tps: Collection[Any]) -> None:

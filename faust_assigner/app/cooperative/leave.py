@@ -15,9 +15,10 @@ from typing import Any
 
 from mode import get_logger
 
-from faust_assigner.app.cooperative.coordinator import COOPERATIVE, CooperativeCoordinator
+from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import LEAVE_S
+from faust_assigner.wire.join import COOPERATIVE
 
 logger = get_logger(__name__)
 

@@ -144,23 +144,29 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
     leaves one without a commit behind what was read and dropped.
     """
     consumer = thread._ensure_consumer()
-    fetch = getattr(consumer._coordinator, "fetch_committed_offsets", None)
-    if fetch is None:
+    if not hasattr(consumer._coordinator, "fetch_committed_offsets"):
         offsets: Mapping[Any, int | None] = await one_by_one()
         return offsets
 
-    async def seek() -> Mapping[Any, int | None]:
-        tps = sorted(consumer.assignment())
-        found = await fetch(tps)
-        committed = {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else None for tp in tps}
-        for tp, offset in committed.items():
-            start = thread.consumer.first_read.get(tp) if offset is None else offset
-            if start is not None:
-                consumer.seek(tp, start)
-        return committed
-
-    sought: Mapping[Any, int | None] = await thread.call_thread(seek)
+    sought: Mapping[Any, int | None] = await thread.call_thread(
+        seek_committed, consumer, thread.consumer.first_read)
     return sought
+
+
+async def seek_committed(consumer: Any, first_read: Mapping[Any, int],
+                         tps: Collection[Any] | None = None) -> dict[Any, int | None]:
+    """Seek ``tps``, or all that is assigned, and return what is committed; on the consumer's thread."""
+    assigned = consumer.assignment()
+    wanted = sorted(assigned if tps is None else assigned & set(tps))
+    found = await consumer._coordinator.fetch_committed_offsets(wanted)
+    offsets: dict[Any, int | None] = dict.fromkeys(wanted)
+    for tp in (tp for tp in wanted if tp in consumer.assignment()):
+        if tp in found and found[tp].offset >= 0:
+            offsets[tp] = found[tp].offset
+        start = first_read.get(tp) if offsets[tp] is None else offsets[tp]
+        if start is not None:
+            consumer.seek(tp, start)
+    return offsets
 
 
 class KnownPartitions(Consumer):

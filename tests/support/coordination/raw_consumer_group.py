@@ -8,10 +8,12 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.testing.kafka import SETTINGS, KafkaServer
 from tests.support.clients.raw_client import RawClient
 
 NOT_YET = (14, 15, 16)  # a coordinator that is still starting
@@ -20,6 +22,7 @@ SETTLED_AFTER = 3  # calm heartbeats in a row
 PATIENCE = 60  # heartbeats until a member must be settled
 TOLD_AFTER_S = 0.3  # Kafka tells its coordinator later; another epoch if it comes in between
 Told = tuple[Any, ...]
+Story: TypeAlias = "Callable[[ConsumerScript], None]"
 
 
 def span(value: int) -> datetime.timedelta:
@@ -330,3 +333,21 @@ class ConsumerScript:
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": named, "configs": [change]}
         answer = self.client.call(44, 1, resources=[resource], validate_only=not keep).responses[0]
         self.log.append((f"{name}={value}", int(answer.error_code), answer.error_message))
+
+
+def assert_same(story: Story, kafka: KafkaServer) -> None:
+    """Play ``story`` on ``kafka`` and on ours, set up alike: both say the same, line by line."""
+    settings = {
+        **{name: value for name, value in SETTINGS.items() if name.startswith("group.")},
+        "group.consumer.assignors": "uniform,range",
+        "group.consumer.min.session.timeout.ms": 45_000,
+    }
+    group, told = f"group-{uuid.uuid4().hex[:8]}", []
+    with EmbeddedBroker(settings=settings) as broker:
+        for bootstrap in (kafka.bootstrap, broker.bootstrap):
+            with ConsumerScript(bootstrap, group) as script:
+                story(script)
+                told.append(script.log)
+    theirs, ours = told
+    assert [line for line in ours if line not in theirs] == [line for line in theirs if line not in ours]
+    assert ours == theirs

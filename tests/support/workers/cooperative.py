@@ -97,12 +97,19 @@ def log_of(table: Any, partition: int) -> TP:
 
 
 @contextlib.asynccontextmanager
-async def worker_of(actives: list[int], partitions: int = 4,
-                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
-    """A worker that owns ``actives``, at rest."""
-    worker = CooperativeWorker(partitions=partitions, **settings)
+async def owning(worker: CooperativeWorker, actives: Iterable[int]) -> AsyncIterator[None]:
+    """``worker`` runs, owns ``actives`` and is at rest."""
     async with running(worker):
         worker.start_rounds()
         await worker.rebalance(actives)
         assert await worker.until(lambda: worker.at_rest)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def worker_of(actives: list[int], partitions: int = 4,
+                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
+    """A worker that owns ``actives``, at rest."""
+    worker = CooperativeWorker(partitions=partitions, **settings)
+    async with owning(worker, actives):
         yield worker

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from faust_assigner.clients.rolls import COOPERATIVE, EAGER, NAME, STOCK, STRANGER, Rolls, Worker, kind_of
+from faust_assigner.clients.rolls import COOPERATIVE, EAGER, STOCK, STRANGER, Rolls, Worker, kind_of
+from faust_assigner.wire import join
 from faust_assigner.wire.join import JoinData, encode_join
 
 BACK = "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first"
@@ -34,7 +35,7 @@ def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kinds", "chosen", "advice"), [
-    ((COOPERATIVE, COOPERATIVE), NAME, ("rebalances stop nobody", BACK)),
+    ((COOPERATIVE, COOPERATIVE), join.COOPERATIVE, ("rebalances stop nobody", BACK)),
     ((COOPERATIVE, COOPERATIVE), "faust", ("rebalances stop nobody from the next one on", BACK)),
     ((COOPERATIVE, EAGER, STOCK, STOCK), "faust", (
         "rebalances stop everybody", "2 stock: roll them to this assignor",

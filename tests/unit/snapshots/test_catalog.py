@@ -230,3 +230,12 @@ def test_a_local_write_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Mo
         storage.write("a/manifest.json", b"new")
     assert storage.read("a/manifest.json") == b"old"
     assert [entry.name for entry in storage.list("a")] == ["manifest.json"]
+
+
+def test_a_file_that_goes_while_a_folder_is_listed_hides_no_other(tmp_path: Path) -> None:
+    """As a draft that is renamed right then; a link to nowhere has no size either."""
+    kept = [f"{number}" for number in range(20)]
+    for name in kept:
+        (tmp_path / name).touch()
+        (tmp_path / f"gone-{name}").symlink_to(tmp_path / "nowhere")
+    assert [entry.name for entry in open_storage(tmp_path).list(".")] == sorted(kept)

@@ -12,7 +12,7 @@ from faust.types import TP
 
 from faust_assigner.app.restore.table_files import keep_uncommitted
 from tests.integration.app.cooperative.test_handing_over import worker_of
-from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.cooperative import CooperativeWorker, owning
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
@@ -36,10 +36,7 @@ class Waiting(CooperativeWorker):
 async def test_what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit() -> None:
     """The rest of the batch, fetched before it went, does not pass for all that lies before it."""
     worker = Waiting(partitions=2, stream_buffer_maxsize=4)
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0, 1]):
         worker.send_orders(20)
         worker.send_orders(20, partition=1)
         assert await worker.until(lambda: worker.source(0) in worker.app.consumer._buffered_partitions)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.cooperative import CooperativeWorker, worker_of
+from tests.support.workers.cooperative import CooperativeWorker, owning, worker_of
 from tests.support.workers.virtual import running
 
 pytestmark = pytest.mark.timeout(60)
@@ -120,10 +120,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
     """Nothing waits for the records that it lacks: they will not come before the round is over."""
     worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)
     worker.within = within
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0, 1]):
         worker.send_orders(7, partition=1)
         assert await worker.until(lambda: len(worker.app.consumer._unacked_messages) == 7)
         await asyncio.sleep(0.5)
@@ -159,10 +156,7 @@ class Concurrent(CooperativeWorker):
 async def test_all_records_under_way_are_waited_for() -> None:
     """With concurrency there are several."""
     worker = Concurrent(partitions=2)
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0, 1]):
         worker.delay_s = 0.01
         worker.send_orders(30, partition=1)
         assert await worker.until(lambda: len(worker.of(1)) > 6)

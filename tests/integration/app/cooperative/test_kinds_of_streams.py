@@ -7,7 +7,7 @@ from typing import Any
 
 from faust.types import TP
 
-from tests.support.workers.cooperative import CooperativeWorker, log_of
+from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
 
@@ -93,10 +93,7 @@ class Joined(Streams):
 async def test_a_join_goes_on_with_what_is_kept_and_with_what_the_last_owner_wrote() -> None:
     """Both topics and the table of a partition go and come together."""
     worker = Joined(partitions=2)
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0, 1]):
         for partition in (0, 1):
             worker.send("clicks", partition, [partition + 7])
         assert await worker.until(lambda: sorted(worker.clicked) == [7, 8])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.cooperative import CooperativeWorker, log_of
+from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
 pytestmark = pytest.mark.timeout(60)
@@ -47,10 +47,7 @@ async def test_sets_of_kept_partitions_stay_whole(store: str, monkeypatch: pytes
     monkeypatch.setattr(Sets, "store", store, raising=False)
     worker = Sets(partitions=2)
     worker.app._create_directories()
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0]):
         worker.send_orders(6)
         assert await worker.until(lambda: len(worker.of(0)) == 6)
         worker.send_orders(6)
@@ -126,10 +123,7 @@ async def test_a_global_table_is_read_to_its_end_before_what_writes_it_flows() -
     """What the last owner of a partition wrote is there; what others write arrives."""
     worker = Shared(partitions=2)
     worker.found = []
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0]):
         log = log_of(worker.prices, 1)
         worker.logs.append(log, json.dumps("early").encode(), b"1")
         assert await worker.until(lambda: worker.prices.get("early") == 1)
@@ -186,10 +180,7 @@ async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
     """At a first start, and after a round."""
     worker = ByAll(partitions=2)
     worker.app._create_directories()
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0]):
         store = worker.prices.data
         for given, sent in (([0], 5), ([0, 1], 10)):
             await worker.give(given)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.cooperative import CooperativeWorker, owning
 from tests.support.workers.passing_on import PassingOn, cluster  # noqa: F401
-from tests.support.workers.virtual import running
 
 
 class Passing(CooperativeWorker, PassingOn):
@@ -31,10 +30,7 @@ class Passing(CooperativeWorker, PassingOn):
 async def test_a_round_ends_what_goes_and_begins_what_comes() -> None:
     """The producer of what is kept is the same throughout, in a transaction; each order is passed on once."""
     worker = Passing(partitions=2)
-    async with running(worker):
-        worker.start_rounds()
-        await worker.rebalance([0, 1])
-        assert await worker.until(lambda: worker.at_rest)
+    async with owning(worker, [0, 1]):
         worker.delay_s = 0.005
         for partition in (0, 1):
             worker.send_orders(30, partition)

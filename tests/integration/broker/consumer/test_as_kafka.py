@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
-
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.testing.kafka import SETTINGS, KafkaServer
-from tests.support.coordination.raw_consumer_group import ConsumerScript, span
-
-Story = Callable[[ConsumerScript], None]
-SAME_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("group.")}
+from faust_assigner.testing.kafka import KafkaServer
+from tests.support.coordination.raw_consumer_group import ConsumerScript, Story, assert_same, span
 
 
 def malformed_heartbeats(s: ConsumerScript) -> None:
@@ -285,18 +278,4 @@ STORIES = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_ours_answers_as_kafka_does(story: Story, kafka: KafkaServer) -> None:
     """Line by line: error, epoch, interval, assignment, and what administrators are shown."""
-    settings = {
-        **SAME_SETTINGS,
-        "group.consumer.assignors": "uniform,range",
-        "group.consumer.min.session.timeout.ms": 45_000,
-    }
-    with EmbeddedBroker(settings=settings) as broker:
-        group = f"group-{uuid.uuid4().hex[:8]}"
-        told = []
-        for bootstrap in (kafka.bootstrap, broker.bootstrap):
-            with ConsumerScript(bootstrap, group) as script:
-                story(script)
-                told.append(script.log)
-    theirs, ours = told
-    assert [line for line in ours if line not in theirs] == [line for line in theirs if line not in ours]
-    assert ours == theirs
+    assert_same(story, kafka)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.coordinator.protocol import write_assignment
-from faust_assigner.testing.kafka import SETTINGS, KafkaServer
+from faust_assigner.testing.kafka import KafkaServer
 from tests.property.consumer_sim.clients import subscription
-from tests.support.coordination.raw_consumer_group import ConsumerScript, span
-
-Story = Callable[[ConsumerScript], None]
-SAME_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startswith("group.")}
+from tests.support.coordination.raw_consumer_group import ConsumerScript, Story, assert_same, span
 
 
 def joining(s: ConsumerScript, group: str = "", *, metadata: bytes = b"", **changes: Any) -> dict[str, Any]:
@@ -232,17 +227,4 @@ STORIES = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_ours_refuses_as_kafka_does(story: Story, kafka: KafkaServer) -> None:
     """Line by line."""
-    settings = {
-        **SAME_SETTINGS,
-        "group.consumer.assignors": "uniform,range",
-        "group.consumer.min.session.timeout.ms": 45_000,
-    }
-    with EmbeddedBroker(settings=settings) as broker:
-        group, told = f"group-{uuid.uuid4().hex[:8]}", []
-        for bootstrap in (kafka.bootstrap, broker.bootstrap):
-            with ConsumerScript(bootstrap, group) as script:
-                story(script)
-                told.append(script.log)
-    theirs, ours = told
-    assert [line for line in ours if line not in theirs] == [line for line in theirs if line not in ours]
-    assert ours == theirs
+    assert_same(story, kafka)
