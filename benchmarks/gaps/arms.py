@@ -17,8 +17,6 @@ from tests.support.workers.fleet import Fleet, Worker
 
 #: Follow-up rounds, which let warm partitions move, come sooner than by default: events end sooner.
 FOLLOW_UP_S = 3.0
-#: Records that a newcomer may have to read while its partition stands still: joins are warm.
-FROM_NOTHING = 100
 COMMIT_S = 1.0
 SOURCES = Path(__file__).with_name("java")
 
@@ -46,7 +44,6 @@ class Arm:
 #: In the order in which they are played: what a budget cuts off is the last.
 ARMS = {arm.name: arm for arm in (
     Arm("cooperative", settings={"faust_assigner_cooperative": True,
-                                 "faust_assigner_acceptable_from_nothing": FROM_NOTHING,
                                  "faust_assigner_follow_up_s": FOLLOW_UP_S}),
     Arm("streams", java=True),
     Arm("eager", settings={"faust_assigner_cooperative": False, "faust_assigner_follow_up_s": FOLLOW_UP_S}),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -65,9 +66,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = Memory()
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
+        self.read_to: Mapping[TP, int] = {}  # of copies that have caught up, since then
         self.overdue: frozenset[TP] = frozenset()
         self._claimed: JoinData | None = None  # what was said when this member joined
         self.holds = False  # whether what is owned is processed while the next round goes on
+        self.stops_nobody = False  # whether it was so in the last one
         self.leaves = False  # whether it is to be given away in it
         self.cooperative = False  # whether such rounds are offered to the others
         self._active_tps: set[TP] = set()
@@ -164,6 +167,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = memory
         awaited = memory.answer.awaited if memory.answer is not None else {}
         self.awaited = Awaited(memory.generation, frozenset(_tps(awaited)), memory.group_ids)
+        self.read_to = {}
         self._keep(memory)
         try:
             logger.info("%s", findings.taken(memory, self._claimed, facts_of(self.app)))
@@ -205,7 +209,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return LeaderView(
             str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
             memory.directory, memory.generation, self._weights(),
-            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), policy_of(self.app),
+            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), partial(policy_of, self.app),
             settings.read_or_default(self.app, table.STALE_READS) > 0)
 
     def _weights(self) -> Any:

@@ -32,10 +32,10 @@ GROUP_RECORD_BYTES: Final = Setting(
     "FAUST_ASSIGNER_GROUP_RECORD_BYTES", whole("0 or more bytes", least=0), _RECORD_BYTES, "bytes",
     "what the brokers take as one group's record; beyond it the directory of owners is left out",
     "app/assignor.py")
-FOLLOW_UP_S: Final = Setting(
-    "FAUST_ASSIGNER_FOLLOW_UP_S", number("0 or more seconds", least=0.0), 30.0, "seconds",
-    "least time between a round and one that a worker asks for to bring promoted tasks home; 0 asks for none",
-    "app/round/follow_up.py")
+FOLLOW_UP_S: Final = Setting[float | None](
+    "FAUST_ASSIGNER_FOLLOW_UP_S", number("0 or more seconds", least=0.0), None, "seconds",
+    "least time between a round and one that a worker asks for to bring tasks to where their state is warm; "
+    "0 asks for none", "app/round/follow_up.py", "5 after a cooperative round, 30 after one that stopped all")
 WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_WARMUPS", SWITCH, True, "",
     "whether a living owner keeps a table's partition until the worker it belongs to has caught up; the "
@@ -44,10 +44,11 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
     "a worker with a copy no further behind has caught up: so much is replayed while a partition moves",
     "app/round/warming.py")
-ACCEPTABLE_FROM_NOTHING: Final = Setting(
-    "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING", whole("0 or more records", least=0), 10_000, "records",
+ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
+    "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING", whole("0 or more records", least=0), None, "records",
     "the same for a worker that holds nothing of the table: less, and newcomers wait for a follow-up round "
-    "rather than open and fill short tables while their partitions stand still", "app/round/warming.py")
+    "rather than open and fill short tables while their partitions stand still", "app/round/warming.py",
+    "100 in a cooperative round, else as for a worker with a copy")
 MAX_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_WARMUPS", whole("a number above 0", least=1), 32, "replicas",
     "warm-ups that one worker restores at a time, beyond its standbys", "app/round/warming.py")

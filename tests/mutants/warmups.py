@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         story="a round is asked for in vain because a task's small changelog has caught up",
         file=_FOLLOW_UP,
-        old="done = awaited.whole(await self._caught_up(awaited))",
-        new="done = await self._caught_up(awaited)",
+        old="done = awaited.whole(frozenset(read))",
+        new="done = frozenset(read)",
         red=(f"{_ASKS}a_part_of_a_tasks_state_is_not_what_is_waited_for",),
     ),
     Mutant(
@@ -31,7 +31,7 @@ MUTANTS = (
         file=_WARMUP,
         old="near: Bools = ((lag <= self.policy.acceptable_recovery_lag)\n",
         new="near: Bools = ((lag >= 0)\n",
-        red=(_JOIN, _SHORT),
+        red=(_SHORT,),
     ),
     Mutant(
         story="exactly as far behind as is acceptable is too far",
@@ -240,9 +240,40 @@ MUTANTS = (
     Mutant(
         story="work waits, and nobody asks for the round that ends it",
         file="faust_assigner/app/round/warming.py",
-        old=" or read_or_default(app, table.FOLLOW_UP_S) <= 0:\n",
+        old=" or read_or_default(app, table.FOLLOW_UP_S) == 0:\n",
         new=":\n",
         red=("tests/unit/app/round/test_warming.py::test_without_warm_ups_all_move_at_once",),
+    ),
+    Mutant(
+        story="in eager rounds newcomers stand idle for half a minute beside tables of 100 rows",
+        file="faust_assigner/app/round/warming.py",
+        old="SHORT if is_cooperative else lag",
+        new="SHORT",
+        red=("tests/unit/app/round/test_warming.py::"
+             "test_newcomers_wait_for_short_tables_where_the_next_round_is_near[said0-100-10000]",),
+    ),
+    Mutant(
+        story="the leader takes its own word for all members'",
+        file="faust_assigner/app/round/leader.py",
+        old="view.warmups(all(j.data.cooperative for j in said))",
+        new="view.warmups(any(j.data.cooperative for j in said))",
+        red=("tests/unit/app/round/test_warming.py::"
+             "test_a_round_is_cooperative_where_all_offer_it[False-False]",),
+    ),
+    Mutant(
+        story="what is warm waits as long where rounds stop nobody",
+        file="faust_assigner/app/cooperative/coordinator.py",
+        old="        member.assignor.stops_nobody = protocol == COOPERATIVE\n",
+        new="",
+        red=("tests/integration/app/cooperative/test_coordinator.py::"
+             "test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_next_time",),
+    ),
+    Mutant(
+        story="a copy of a log without a record in it never counts as caught up",
+        file=_POSITIONS,
+        old="                here[tp.partition] = max(here.get(tp.partition, -1), position - 1)\n",
+        new="                pass\n",
+        red=(f"{_SAID}a_copy_has_come_as_far_as_it_was_when_a_round_was_asked_for",),
     ),
     Mutant(
         story="what others owned before a stop is forgotten when a worker starts late",

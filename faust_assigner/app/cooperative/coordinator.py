@@ -154,6 +154,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._end_round()
         member = self.membership
         member.chosen = protocol
+        member.assignor.stops_nobody = protocol == COOPERATIVE
         if member.lost and not member.gave_up:
             # The coordinator was silent for too long before it answered: nothing flows any more.
             member.gave_up = True

@@ -2,9 +2,10 @@
 
 It was promoted away from there, or its owner kept it until its state had moved. The leader tells each member
 which of its standbys are awaited. This service of the worker compares them with the ends of their changelogs,
-as the broker knows them, and when all have caught up asks for one round. A round stops the whole group for a
-moment, so one is never asked for within ``FAUST_ASSIGNER_FOLLOW_UP_S`` of the last, whoever caused that, nor
-twice for one assignment; where the last one that was asked for changed nothing, one waits twice as long.
+as the broker knows them, and when all have caught up asks for one round. An eager round stops the whole group
+for a moment, a cooperative one costs requests: none is asked for within ``FAUST_ASSIGNER_FOLLOW_UP_S`` of the
+last, whoever caused that, by default less after a cooperative one; nor twice for one assignment. Where
+the last one that was asked for changed nothing, one waits twice as long.
 
 With warm-ups a round moves only what has caught up. So where some have and others take long, a round is asked
 for after a while, and one that is not done by ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the leader is
@@ -28,6 +29,9 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks.
 LOOK_INTERVAL_S = 1.0
+#: Seconds between a round and one that is asked for, where nothing else is set: after one in which everybody
+#: went on, and after one that stopped all.
+COOPERATIVE_S, EAGER_S = 5.0, 30.0
 MARK = "_faust_assigner_follow_up"
 #: After so many cool-downs those that have caught up no longer wait for the others.
 PATIENCE = 4
@@ -66,11 +70,12 @@ def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
 class FollowUp(Service):  # type: ignore[misc]
     """Watches one worker's awaited standbys; started after the first recovery, ends with the app.
 
-    ``deadline_s`` is how long one of them is waited for; None without warm-ups, when a round moves all of
+    ``cool_down_s`` None depends on what the last round was. ``deadline_s`` is how long one of them is waited
+    for; None without warm-ups, when a round moves all of
     them, caught up or not, and is therefore asked for when all have.
     """
 
-    def __init__(self, app: Any, cool_down_s: float, *, deadline_s: float | None = None,
+    def __init__(self, app: Any, cool_down_s: float | None, *, deadline_s: float | None = None,
                  **kwargs: Any) -> None:
         self.app = app
         self.cool_down_s = cool_down_s
@@ -97,16 +102,23 @@ class FollowUp(Service):  # type: ignore[misc]
         awaited: Awaited = self.app.assignor.awaited
         if awaited is not self._seen:
             self._begin(awaited, now)
-        waited, cool_down_s = now - self._since, self.cool_down_s * self._slower
+        waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
         if self._asked or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
-        done = awaited.whole(await self._caught_up(awaited))
+        read = await self._caught_up(awaited)
+        done = awaited.whole(frozenset(read))
         late = self._late(awaited.tps - done, now)
         enough = done == awaited.tps or bool(late) or (
             self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
             self._asked = True
+            self.app.assignor.read_to = {tp: read[tp] for tp in done}
             await self._ask(awaited, done, late)
+
+    def _cool_down_s(self) -> float:
+        if self.cool_down_s is not None:
+            return self.cool_down_s
+        return COOPERATIVE_S if self.app.assignor.stops_nobody else EAGER_S
 
     def _begin(self, awaited: Awaited, now: float) -> None:
         """Another assignment; what it goes on to wait for has been waited for since it first was."""
@@ -126,13 +138,16 @@ class FollowUp(Service):  # type: ignore[misc]
         return not (self.app.rebalancing or recovery.in_recovery or self.app.should_stop
                     or getattr(recovery, "is_taking_on", False))
 
-    async def _caught_up(self, awaited: Awaited) -> frozenset[TP]:
-        """Those that have all that their changelog held at the last look: the end itself runs away."""
+    async def _caught_up(self, awaited: Awaited) -> Mapping[TP, int]:
+        """Those that have all that their changelog held at the last look: the end itself runs away.
+
+        Each with the offset up to which it has been read.
+        """
         before = self._ends
         read = {tp: await self._read_to(tp) for tp in sorted(awaited.tps)}
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
         ends = {tp: before.get(tp) for tp in awaited.tps}
-        return frozenset(tp for tp, end in ends.items() if end is not None and read[tp] >= end)
+        return {tp: read[tp] for tp, end in ends.items() if end is not None and read[tp] >= end}
 
     async def _read_to(self, tp: TP) -> int:
         """The offset up to which ``tp`` has been read; what is no record at the end is read as well."""
@@ -170,7 +185,7 @@ def install(app: Any) -> FollowUp | None:
     """Add the service to ``app``, to be called before that starts; None where the setting is 0."""
     cool_down_s = settings.read_or_default(app, FOLLOW_UP_S)
     present: FollowUp | None = getattr(app, MARK, None)
-    if present is not None or cool_down_s <= 0:
+    if present is not None or cool_down_s == 0:
         return present
     warming = settings.read_or_default(app, WARMUPS)
     service = FollowUp(app, cool_down_s,

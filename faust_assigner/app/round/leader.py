@@ -32,12 +32,17 @@ logger = get_logger(__name__)
 PROTOCOL_VERSION = 4
 
 
+def no_warmups(is_cooperative: bool) -> WarmupPolicy | None:
+    """All moves at once."""
+
+
 @dataclass(frozen=True)
 class LeaderView:
     """What the leader knows beside what members say.
 
     ``generation`` is Kafka's number of the round being formed, -1 when the consumer cannot tell.
     ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
+    ``warmups``: how work waits for state, by whether everybody goes on through this round.
     ``names_standbys``: members are told who has copies, where that fits.
     """
 
@@ -49,7 +54,7 @@ class LeaderView:
     last_generation: int = -1
     weights: Any = None
     record_bytes: int = 1_000_000
-    warmups: WarmupPolicy | None = None
+    warmups: Callable[[bool], WarmupPolicy | None] = no_warmups
     names_standbys: bool = False
 
 
@@ -113,7 +118,8 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
         view.weights, _previous_ids(said), {**refused, **claimed.refused},
         {j.member_id: j.data.software for j in said},
-        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(), warmups=view.warmups)
+        weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(),
+        warmups=view.warmups(all(j.data.cooperative for j in said)))
     started = perf_counter()
     found, placement, failure, is_second = _place(inputs, staying)
     now = step(placement, said)

@@ -35,7 +35,8 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
     ``held`` is what this member says that it owns, keeps warm or has files of. Of what is ``owned`` the end
     of the log is told as far as it is known: while it is restored that is further than the state is. Tables
     kept in memory are replayed whenever they change hands, so that nothing is won by waiting for them: they
-    say nothing.
+    say nothing. Of copies that had caught up when a round was asked for it is at least what was read then,
+    though there be no record in it, as of transactions that were aborted.
     """
     recovery = app.tables.recovery
     found: Found = {}
@@ -56,6 +57,9 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
         for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):
             if tp.topic == topic:
                 here[tp.partition] = max(here.get(tp.partition, -1), offset)
+        for tp, position in app.assignor.read_to.items():
+            if tp.topic == topic:
+                here[tp.partition] = max(here.get(tp.partition, -1), position - 1)
         for p in (owned or {}).get(topic, ()):
             here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))
         if here := {p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]}:

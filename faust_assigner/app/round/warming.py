@@ -8,13 +8,19 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings import table
 from faust_assigner.warmup import WarmupPolicy
 
+#: Where a follow-up round comes soon and stops nobody: newcomers take over what they would read in no time.
+SHORT = 100
 
-def policy_of(app: Any) -> WarmupPolicy | None:
+
+def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
     """None where they are off, or where nobody would ask for the round that ends the waiting."""
-    if not read_or_default(app, table.WARMUPS) or read_or_default(app, table.FOLLOW_UP_S) <= 0:
+    if not read_or_default(app, table.WARMUPS) or read_or_default(app, table.FOLLOW_UP_S) == 0:
         return None
+    lag = read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG)
+    from_nothing = read_or_default(app, table.ACCEPTABLE_FROM_NOTHING)
+    if from_nothing is None:
+        from_nothing = SHORT if is_cooperative else lag
     return WarmupPolicy(
-        acceptable_recovery_lag=read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG),
-        acceptable_from_nothing=read_or_default(app, table.ACCEPTABLE_FROM_NOTHING),
+        acceptable_recovery_lag=lag, acceptable_from_nothing=from_nothing,
         max_per_member=read_or_default(app, table.MAX_WARMUPS),
         max_per_group=read_or_default(app, table.MAX_GROUP_WARMUPS))

@@ -80,7 +80,7 @@ class Group:
         self.before = {name: worker.processed for name, worker in self.workers.items()}
         metadata = {name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
                     for name, worker in self.workers.items()}
-        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=self.warmups)
+        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=lambda _: self.warmups)
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
             self._take(name, found.answers[name])

@@ -377,6 +377,7 @@ async def test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_nex
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members):
         (a,) = members
+        assert a.assignor.stops_nobody
         plan.wanted = {"a": {0, 1}, "b": {2, 3}}
         b = Member(broker, "b", plan)
         await b.consumer.start()  # and nobody takes over: as of stock, or with the setting off
@@ -385,6 +386,7 @@ async def test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_nex
         members.append(b)
         await until(lambda: ("assigned", frozenset({0, 1})) in a.told, "the second round")
         assert a.coordinator.membership.chosen == "faust"
+        assert not a.assignor.stops_nobody
         assert [what for what, _ in a.told[-4:] if what != "gained"] == ["let go", "given up", "assigned"]
         assert ("let go", frozenset({2, 3})) in a.told
         await until(lambda: b.owned == {2, 3}, "the hand-over")

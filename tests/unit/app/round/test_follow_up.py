@@ -50,7 +50,8 @@ class App:
         self.tables = SimpleNamespace(
             recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
             changelog_queue=asyncio.Queue())
-        self.assignor = SimpleNamespace(awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter())
+        self.assignor = SimpleNamespace(
+            awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter(), stops_nobody=False)
 
     async def highwaters(self, *tps: TP) -> dict[TP, int]:
         """As the broker knows them."""
@@ -61,7 +62,7 @@ class App:
         return self.positions[tp]
 
 
-def service(app: App, cool_down_s: float = 30.0) -> FollowUp:
+def service(app: App, cool_down_s: float | None = 30.0) -> FollowUp:
     """The service of ``app``, not started: the test looks."""
     return FollowUp(app, cool_down_s)
 
@@ -80,6 +81,24 @@ async def test_one_round_is_asked_for_once_all_have_caught_up(caplog: pytest.Log
     assert await looks(service(app), 0, 31, 32, 33, 34, 99) == 1
     assert app.assignor.counters == {"follow_ups": 1}
     assert len([r for r in caplog.records if "follow-up round after generation 7" in r.getMessage()]) == 1
+
+
+@pytest.mark.parametrize(("stops_nobody", "least_s"), [(True, 5), (False, 30)])
+async def test_by_default_one_waits_less_where_rounds_stop_nobody(stops_nobody: bool, least_s: float) -> None:
+    """What the last round was, counts."""
+    app = App({A: 10}, {A: 9})
+    app.assignor.stops_nobody = stops_nobody
+    watch = service(app, None)
+    assert await looks(watch, 0, least_s - 2, least_s - 1) == 0
+    assert await looks(watch, least_s, least_s + 1) == 1
+
+
+async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> None:
+    """The leader would not believe a copy of a log that ends with what is no record."""
+    app = App({A: 10, B: 7}, {A: None, B: 6})
+    app.positions[A] = 10
+    assert await looks(service(app), 0, 31, 32) == 1
+    assert app.assignor.read_to == {A: 10, B: 7}
 
 
 async def test_one_that_is_behind_holds_the_round_back() -> None:
@@ -222,12 +241,12 @@ def test_it_is_installed_with_the_app() -> None:
     assert len(app._extra_services) == 1
 
 
-@pytest.mark.parametrize(("said", "taken"), [(None, 30.0), ("5", 5.0), (0, None), ("0", None), ("-1", 30.0),
-                                             ("soon", 30.0), ("inf", 30.0), ("nan", 30.0)])
-def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: float | None) -> None:
+@pytest.mark.parametrize(("said", "taken"), [(None, [None]), ("5", [5.0]), (0, []), ("0", []), ("-1", [None]),
+                                             ("soon", [None]), ("inf", [None]), ("nan", [None])])
+def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[float | None]) -> None:
     """What is no number of seconds is said, and the default taken."""
     app = configured(faust_assigner_follow_up_s=said)
-    assert [s.cool_down_s for s in app._extra_services] == [taken] * (taken is not None)
+    assert [s.cool_down_s for s in app._extra_services] == taken
 
 
 # -- with warm-ups

@@ -57,6 +57,14 @@ def test_what_this_member_does_not_hold_is_not_told(tmp_path: Path) -> None:
     assert positions_of(app, {LOG: set()}) == {}
 
 
+def test_a_copy_has_come_as_far_as_it_was_when_a_round_was_asked_for(tmp_path: Path) -> None:
+    """Of a log in which there is no record, nothing else says that it was read; only what is held is told."""
+    app = rocksdb_app(tmp_path)
+    write(app, 0, 41)
+    app.assignor.read_to = {TP(LOG, 0): 40, TP(LOG, 1): 500, TP(LOG, 2): 9, TP("other", 1): 7}
+    assert positions_of(app, {LOG: {0, 1}}) == {LOG: {0: 42, 1: 500}}
+
+
 def test_a_file_that_somebody_has_open_is_read_all_the_same(tmp_path: Path) -> None:
     """And its owner can go on writing."""
     app = rocksdb_app(tmp_path)

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust.types import TP
 
+from faust_assigner.app.round.leader import LeaderView, decide
+from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.app.round.warming import policy_of
 from faust_assigner.warmup import WarmupPolicy
-from faust_assigner.wire.join import decode_join
+from faust_assigner.wire.join import JoinData, decode_join, encode_join
 from tests.support.faust_group import StockAssignor, WireGroup, make_app
 
 LOG = "shop-totals-changelog"
@@ -169,7 +172,29 @@ def test_the_leader_says_who_waits_and_what_warms_up(tmp_path: Path,
 
 def test_the_policy_is_as_the_app_is_set() -> None:
     """By keyword; wrong values are said and the default taken."""
-    assert policy_of(make_app("http://w")) == WarmupPolicy()
+    assert policy_of(make_app("http://w"), False) == WarmupPolicy()
     app = make_app("http://w", faust_assigner_acceptable_recovery_lag="5", faust_assigner_max_warmups=3,
                    faust_assigner_max_group_warmups=0)
-    assert policy_of(app) == WarmupPolicy(acceptable_recovery_lag=5, max_per_member=3)
+    assert policy_of(app, False) == WarmupPolicy(
+        acceptable_recovery_lag=5, acceptable_from_nothing=5, max_per_member=3)
+
+
+@pytest.mark.parametrize(("said", "cooperative", "eager"), [({}, 100, 10_000), (
+    {"faust_assigner_acceptable_from_nothing": "7"}, 7, 7)])
+def test_newcomers_wait_for_short_tables_where_the_next_round_is_near(
+        said: dict[str, str], cooperative: int, eager: int) -> None:
+    """By default; what is set counts in both kinds of rounds."""
+    app = make_app("http://w", **said)
+    found = [policy_of(app, is_cooperative) for is_cooperative in (True, False)]
+    assert [policy.acceptable_from_nothing for policy in found if policy] == [cooperative, eager]
+
+
+@pytest.mark.parametrize(("others", "expected"), [(True, True), (False, False)])
+def test_a_round_is_cooperative_where_all_offer_it(others: bool, expected: bool) -> None:
+    """Of the leader's own word alone it is not known."""
+    asked: list[bool] = []
+    said = {name: ConsumerProtocolMemberMetadata(
+        4, ["orders"], encode_join(JoinData(f"http://{name}", {}, cooperative=offers), ("orders",)))
+        for name, offers in (("a", True), ("b", others))}
+    decide(LeaderView("shop", TableFacts(), 1, 1, warmups=asked.append), lambda _: range(4), said)
+    assert asked == [expected]
