@@ -8,7 +8,7 @@ in it has records: up to 1.5 s with Faust. So what a worker keeps stands still w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,18 @@ from aiokafka.util import create_task
 
 #: Milliseconds that a broker may hold a fetch: while a partition is left out of it, and while none is.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
+
+
+class Share(Container[Any]):
+    """Of ``partitions``, where None means all, those that are among ``only`` or not among ``but_not``."""
+
+    def __init__(self, partitions: Container[Any] | None, *, only: Collection[Any] | None = None,
+                 but_not: Collection[Any] = ()) -> None:
+        self.partitions, self.only, self.but_not = partitions, only, but_not
+
+    def __contains__(self, tp: object) -> bool:
+        return (tp not in self.but_not and (self.only is None or tp in self.only)
+                and (not self.partitions or tp in self.partitions))
 
 
 class PromptFetcher(Fetcher):  # type: ignore[misc]
@@ -31,6 +43,8 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
     #: States of partitions whose positions are being looked up.
     _looked_up: set[Any]
+    #: Partitions of which the last turn has left nothing.
+    _emptied: set[Any]
 
     def _get_actions_per_node(self, assignment: Any) -> Any:
         """What to send now: of each partition on its own merits."""
@@ -58,14 +72,23 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
     async def fetched_records(self, partitions: Any, timeout: float = 0,
                               max_records: int | None = None) -> dict[Any, list[Any]]:
-        """Records that were fetched; a partition of which some are left is the last in the next turn.
+        """Records that were fetched: up to half from partitions that keep up, the rest from backlogs in turn.
 
-        aiokafka begins each turn with it, until it has been emptied.
+        aiokafka begins each turn with what was fetched first, until that has been emptied. What was taken
+        over a moment ago counts as a backlog until it has been emptied once.
         """
-        found: dict[Any, list[Any]] = await super().fetched_records(partitions, timeout, max_records)
-        for tp in found:
-            if tp in self._records:
-                self._records.move_to_end(tp)
+        found: dict[Any, list[Any]] = {}
+        keep_up = self._emptied & self._records.keys()
+        if max_records and 0 < len(keep_up) < len(self._records):
+            found = await super().fetched_records(Share(partitions, only=keep_up), 0, (max_records + 1) // 2)
+            if rest := max_records - sum(map(len, found.values())):
+                found |= await super().fetched_records(Share(partitions, but_not=keep_up), 0, rest)
+        if not found:
+            found = await super().fetched_records(partitions, timeout, max_records)
+        left = [tp for tp in found if tp in self._records]
+        for tp in left:
+            self._records.move_to_end(tp)
+        self._emptied = (self._emptied | found.keys()).difference(left)
         return found
 
     def wake(self) -> None:
@@ -75,5 +98,5 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
 def make_prompt(fetcher: Any) -> None:
     """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
-    fetcher._looked_up = set()
+    fetcher._looked_up, fetcher._emptied = set(), set()
     fetcher.__class__ = PromptFetcher

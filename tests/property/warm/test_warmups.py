@@ -219,8 +219,8 @@ def test_ends_however_far_are_waited_for() -> None:
     holds = {topic: [0, 1] for topic in ("t", *logs)}
     members = [Member("a", list(holds), actives=holds, generation=1,
                       positions=dict.fromkeys(logs, dict.fromkeys([0, 1], far))),
-               Member("b", list(holds), standbys=dict.fromkeys(logs, [0, 1]), generation=1,
-                      positions=dict.fromkeys(logs, {0: 1, 1: 1}))]
+               Member("b", list(holds), standbys={log: [0, 1] for log in logs}, generation=1,
+                      positions={log: {0: 1, 1: 1} for log in logs})]
     made = plan(members, dict.fromkeys(holds, 2), replicas=1, changelogs=logs, warmups=WarmupPolicy())
     assert made.moves == 0
     assert {log: len(ps) for log, ps in made.awaited("b").items()} == dict.fromkeys(logs, 1)

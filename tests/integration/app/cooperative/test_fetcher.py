@@ -129,25 +129,39 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
         assert taken == list(range(taken[0], taken[0] + len(taken)))
 
 
-async def test_a_backlog_that_is_taken_in_parts_lets_the_others_have_their_turns() -> None:
+async def test_what_keeps_up_comes_first_and_backlogs_take_turns() -> None:
     """aiokafka hands out what was fetched first until nothing of it is left."""
-    plan = Plan({"a": {0, 1}})
+    plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, (member,)):
         member.reading.cancel()
         await asyncio.gather(member.reading, return_exceptions=True)
         records, consumer = member.consumer._fetcher._records, member.consumer
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
         await producer.start()
+
+        async def sent(partition: int, count: int) -> None:
+            for _ in range(count):
+                await producer.send(TOPIC, b"x", partition=partition)
+            await producer.flush()
+            await until(lambda: TopicPartition(TOPIC, partition) in records, "a fetch")
+
+        async def turn() -> dict[int, int]:
+            found = await consumer.getmany(max_records=10)
+            return {tp.partition: len(taken) for tp, taken in found.items()}
+
         try:
-            for partition, count in ((1, 100), (0, 30)):
-                for _ in range(count):
-                    await producer.send(TOPIC, b"x", partition=partition)
-                await producer.flush()
-                await until(lambda p=partition: TopicPartition(TOPIC, p) in records, "a fetch")
+            for kept in (0, 3):
+                await sent(kept, 1)
+                assert await turn() == {kept: 1}
+            for gained, count in ((1, 100), (2, 14)):
+                await sent(gained, count)
+            assert [await turn() for _ in range(2)] == [{1: 10}, {2: 10}]
+            await sent(3, 12)
+            await sent(0, 1)
+            assert await turn() == {3: 5, 1: 5}
+            assert [await turn() for _ in range(3)] == [{0: 1, 2: 4, 3: 5}, {1: 10}, {3: 2, 1: 8}]
         finally:
             await producer.stop()
-        turns = [await consumer.getmany(max_records=10) for _ in range(6)]
-        assert [[tp.partition for tp in turn] for turn in turns] == [[1], [0]] * 3
 
 
 async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed() -> None:
