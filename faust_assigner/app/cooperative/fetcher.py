@@ -2,15 +2,18 @@
 
 There is one fetch in flight for each broker. aiokafka sends none while some partition of that broker has no
 position yet (each is asked for in turn, on the connection on which the next round is waited for), nor within
-a tenth of a second of records that nobody has taken. And the broker holds a fetch until some partition named
-in it has records: up to 1.5 s with Faust. So what a worker keeps stands still whenever it gains something.
+a tenth of a second of records that nobody has taken; and one that ends while records are taken counts as in
+flight for another 0.2 s. The broker holds a fetch until some partition named in it has records: up to 1.5 s
+with Faust. So what a worker keeps stands still whenever it gains something.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Container
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.util import create_task
@@ -41,8 +44,9 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
     is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
-    #: States of partitions whose positions are being looked up.
+    #: States of partitions whose positions are being looked up, and the tasks that do it.
     _looked_up: set[Any]
+    _look_ups: WeakSet[Any]
     #: Partitions of which the last turn has left nothing.
     _emptied: set[Any]
 
@@ -53,6 +57,9 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
         is_whole = not (self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records)))
         self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
+        if len(self._in_flight) > len(self._pending_tasks - set(self._look_ups)):
+            # One of them has been dealt with, and is taken out of the books a step after this look.
+            asyncio.get_running_loop().call_soon(self.wake)
         return super()._get_actions_per_node(SimpleNamespace(tps=shown, state_value=assignment.state_value))
 
     def _look_up(self, assignment: Any, tps: list[Any]) -> None:
@@ -67,6 +74,7 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             self._looked_up.add(state)
             task = create_task(self._update_fetch_positions(assignment, node, [tp]))
             task.add_done_callback(lambda _, state=state: self._looked_up.discard(state))
+            self._look_ups.add(task)
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
 
@@ -98,5 +106,5 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
 def make_prompt(fetcher: Any) -> None:
     """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
-    fetcher._looked_up, fetcher._emptied = set(), set()
+    fetcher._looked_up, fetcher._look_ups, fetcher._emptied = set(), WeakSet(), set()
     fetcher.__class__ = PromptFetcher

@@ -129,6 +129,30 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
         assert taken == list(range(taken[0], taken[0] + len(taken)))
 
 
+async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next() -> None:
+    """aiokafka has dealt with it and looks what to send, and its books name it for one more step."""
+    async with owner() as (_, member, _):
+        fetcher, looks_again, loop = member.consumer._fetcher, list[bool](), asyncio.get_running_loop()
+        real, raced = fetcher._get_actions_per_node, False
+
+        def late(assignment: Any) -> Any:
+            nonlocal raced
+            raced = not (raced or fetcher._in_flight or fetcher._pending_tasks)
+            if not raced:
+                return real(assignment)
+            (node,) = member.consumer._client.cluster.brokers()
+            fetcher._in_flight.add(node.nodeId)
+            loop.call_soon(fetcher._in_flight.discard, node.nodeId)
+            found = real(assignment)
+            loop.call_soon(lambda woken=fetcher._wait_consume_future: looks_again.append(woken.done()))
+            return found
+
+        fetcher._get_actions_per_node = late
+        await flows(member, 0)
+        assert len(looks_again) > 5
+        assert all(looks_again)
+
+
 async def test_what_keeps_up_comes_first_and_backlogs_take_turns() -> None:
     """aiokafka hands out what was fetched first until nothing of it is left."""
     plan = Plan({"a": {0, 1, 2, 3}})
