@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 LEGEND = """cold: the new owner held nothing of the partition's state. Ours copies ahead what a newcomer is to
-get, unless its changelogs have 10,000 records at most, as at this join. Stood still: the longest
+get, unless its changelogs have 100 records at most, as at this join. Stood still: the longest
 time without progress around each event. A repeat is an order done twice (at-least-once) that the
 table recognised; a lost one never reached the table."""
 
