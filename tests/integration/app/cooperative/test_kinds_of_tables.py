@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.app.restore import recovery as restore
 from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
@@ -184,6 +185,30 @@ async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
         store = worker.prices.data
         for given, sent in (([0], 5), ([0, 1], 10)):
             await worker.give(given)
+            worker.send_orders(5)
+            assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
+            assert await worker.until(lambda: not any(store.overlays.values()))
+            assert store.file_row(0, b'"price-%d"' % (sent - 1)) == b"%d" % (sent - 1)
+
+
+class EagerByAll(ByAll):
+    """Its rounds stop everything."""
+
+    def install_more(self) -> None:
+        """Restoring, as with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
+        restore.install(self.app)
+        self.declare()
+
+
+async def test_what_is_written_by_all_is_read_back_in_eager_rounds_too() -> None:
+    """The file has it, and says how far it has come."""
+    worker = EagerByAll(partitions=2)
+    worker.app._create_directories()
+    async with running(worker):
+        store = worker.prices.data
+        for given, sent in (([0], 5), ([0, 1], 10)):
+            await worker.rebalance(given)
+            assert await worker.until(lambda: not (worker.app.rebalancing or worker.app.in_recovery))
             worker.send_orders(5)
             assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
             assert await worker.until(lambda: not any(store.overlays.values()))
