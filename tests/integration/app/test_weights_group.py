@@ -257,6 +257,7 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", str(path))
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_CLAMP", f"{WIDE.lowest}:{WIDE.highest}")
+    monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")  # what is to move moves at once
     with broker_process() as broker:
         Load(broker.bootstrap, "fleet", len(loads)).prepare(0)
         for name in ("counted", "weighted"):

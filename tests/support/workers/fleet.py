@@ -135,12 +135,12 @@ class Fleet(Processes[Worker]):
         """The highest any worker has seen."""
         return max((worker.generation for worker in self.workers.values()), default=-1)
 
-    def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0,
+    def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0, uneven_s: float = 0.0,
                timeout_s: float = 120.0, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Wait until ``workers`` are at rest in a generation later than ``after``, every partition flowing.
 
-        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago. ``meanwhile`` is
-        called again and again.
+        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago, or ``uneven_s``
+        where loads differ by more than one: a copy may be awaited. ``meanwhile`` is called again and again.
         """
         deadline, calm, since = time.monotonic() + timeout_s, -1, time.time()
         while time.monotonic() < deadline:
@@ -151,7 +151,9 @@ class Fleet(Processes[Worker]):
                 calm, since = generation, time.time()
                 continue
             flowing = {p for worker in living for at, p, _ in worker.orders[-2000:] if at > since}
-            if len(flowing) == self.partitions and time.time() - since >= quiet_s:
+            loads = [len(worker.actives) for worker in living]
+            enough_s = max(quiet_s, uneven_s) if max(loads) - min(loads) > 1 else quiet_s
+            if len(flowing) == self.partitions and time.time() - since >= enough_s:
                 return
         said = [f"{w.name} ({w.assignor}): generation {w.generation}, ready {w.ready}, {sorted(w.actives)}\n"
                 f"{w.log_tail()}" for w in self.living()]

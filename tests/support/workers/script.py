@@ -12,6 +12,8 @@ from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, Verdict, judge
 from tests.support.workers.measure import Event, State, measure, standstill
 
+#: A group of ours that is at rest and uneven waits for a copy; after so long it is taken for done.
+UNEVEN_S = 12.0
 #: Orders on each partition that wait when the first worker starts.
 WAITING = 40
 ALL_EVENTS = ("join", "SIGKILL", "restart with files", "SIGTERM")
@@ -103,7 +105,8 @@ class Script:
     def _play(self, name: str, act: Callable[[], None]) -> None:
         before, generation, since = self._state(), self.fleet.generation(), time.time()
         act()
-        self.fleet.settle(workers=len(self.fleet.living()), after=-1 if name == "nothing" else generation)
+        self.fleet.settle(workers=len(self.fleet.living()), after=-1 if name == "nothing" else generation,
+                          uneven_s=UNEVEN_S if self.fleet.assignor == "ours" else 0.0)
         until, after = time.time(), self._state()
         replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
         gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
