@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Collection, Container
 from types import SimpleNamespace
 from typing import Any
-from weakref import WeakSet
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.util import create_task
@@ -23,7 +22,7 @@ WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
 class Share(Container[Any]):
-    """Of ``partitions``, where None means all, those that are among ``only`` or not among ``but_not``."""
+    """Of ``partitions``, seen live, where None means all: those in ``only``, or those not in ``but_not``."""
 
     def __init__(self, partitions: Container[Any] | None, *, only: Collection[Any] | None = None,
                  but_not: Collection[Any] = ()) -> None:
@@ -44,9 +43,8 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
     is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
-    #: States of partitions whose positions are being looked up, and the tasks that do it.
-    _looked_up: set[Any]
-    _look_ups: WeakSet[Any]
+    #: State of a partition whose position is being looked up -> the task that does it.
+    _looked_up: dict[Any, Any]
     #: Partitions of which the last turn has left nothing.
     _emptied: set[Any]
 
@@ -57,7 +55,7 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
         is_whole = not (self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records)))
         self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
-        if len(self._in_flight) > len(self._pending_tasks - set(self._look_ups)):
+        if len(self._in_flight) > len(self._pending_tasks - set(self._looked_up.values())):
             # One of them has been dealt with, and is taken out of the books a step after this look.
             asyncio.get_running_loop().call_soon(self.wake)
         return super()._get_actions_per_node(SimpleNamespace(tps=shown, state_value=assignment.state_value))
@@ -71,10 +69,8 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
             if state.has_valid_position or state in self._looked_up or node in (None, -1):
                 continue
-            self._looked_up.add(state)
-            task = create_task(self._update_fetch_positions(assignment, node, [tp]))
-            task.add_done_callback(lambda _, state=state: self._looked_up.discard(state))
-            self._look_ups.add(task)
+            self._looked_up[state] = task = create_task(self._update_fetch_positions(assignment, node, [tp]))
+            task.add_done_callback(lambda _, state=state: self._looked_up.pop(state))
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
 
@@ -106,5 +102,5 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
 def make_prompt(fetcher: Any) -> None:
     """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
-    fetcher._looked_up, fetcher._look_ups, fetcher._emptied = set(), WeakSet(), set()
+    fetcher._looked_up, fetcher._emptied = {}, set()
     fetcher.__class__ = PromptFetcher
