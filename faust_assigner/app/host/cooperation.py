@@ -17,6 +17,7 @@ _FLIGHT = _PLAYED + "a_fetch_in_flight_for_a_partition_that_went_ends_nothing"
 _IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
 _FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 _LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
+_FOLLOWED = _FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next"
 _TURNS = _FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns"
 _HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
@@ -72,6 +73,8 @@ _CLIENT: Final = (
               "looks positions up beside the fetches", _LOOKED_UP),
              ("_pending_tasks", "set in __init__", "cooperative", "what the fetcher waits for besides",
               _LOOKED_UP),
+             ("_in_flight", "set in __init__", "cooperative", "nodes whose fetch has not been dealt with",
+              _FOLLOWED),
              ("fetched_records", "async (self, partitions, timeout=, max_records=)", "cooperative",
               "overridden: partitions take turns", _TURNS)),
     *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
