@@ -16,6 +16,7 @@ _SHORT = f"{_PROPERTY}who_is_near_takes_over_and_who_has_nothing_does_not"
 _WIRE = "tests/unit/wire/test_positions.py::test_"
 _ASKS = "tests/unit/app/round/test_follow_up.py::test_"
 _SAID = "tests/unit/app/round/test_positions.py::test_"
+_RULE = "tests/unit/app/round/test_two_phase.py::test_"
 _LATE = "tests/property/warm/test_late_starters.py::test_"
 
 MUTANTS = (
@@ -289,6 +290,20 @@ MUTANTS = (
         new="    return replace(member, actives=found.actives(member.member_id), former_actives={},\n",
         red=("tests/unit/app/round/test_next_round.py::"
              "test_what_members_owned_before_a_stop_counts_in_the_next_round_too",),
+    ),
+    Mutant(
+        story="a copy that the first round began is forgotten in the second",
+        file="faust_assigner/app/round/leader.py",
+        old="            found = _going_on(found, inputs)\n",
+        new="            pass\n",
+        red=(f"{_RULE}a_warm_up_that_the_first_round_began_goes_on_in_the_second[names13]",),
+    ),
+    Mutant(
+        story="the second round chooses another copy than that which the first one began",
+        file="faust_assigner/app/round/leader.py",
+        old="    if inputs.warmups is not None:\n        # Told",
+        new="    if inputs.warmups is not None and not follows:\n        # Told",
+        red=(f"{_RULE}a_warm_up_that_the_first_round_began_goes_on_in_the_second[names0]",),
     ),
     Mutant(
         story="late starters get any tasks that are warm",

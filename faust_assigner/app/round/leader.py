@@ -12,7 +12,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from mode import get_logger
 
 from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
-from faust_assigner.app.round.next_round import awaited
+from faust_assigner.app.round.next_round import awaited, going_on
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.placement import ByTopic, Placement, dealt, directory_of, of_plan, with_globals
 from faust_assigner.app.round.tables import TableFacts, agreed
@@ -121,11 +121,10 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(),
         warmups=view.warmups(all(j.data.cooperative for j in said)))
     started = perf_counter()
-    found, placement, failure, is_second = _place(inputs, staying)
+    found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
-    # What a further round would do is asked again in the second one.
-    off_target = {} if found is None or now.follows else _awaited(found, inputs, is_second)
+    off_target = {} if found is None else _awaited(found, inputs, now.follows)
     answers, oversize = _answer(
         view, generation, said, staying, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
@@ -147,15 +146,17 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
 
 
 def _place(inputs: DecisionInputs, said: Sequence[MemberClaims],
-           ) -> tuple[Plan | None, Placement, Exception | None, bool]:
-    """(the plan, its placement, what the planner raised, whether the round before planned it)."""
+           ) -> tuple[Plan | None, Placement, Exception | None]:
+    """(the plan, its placement, what the planner raised)."""
     try:
         anew = _plan(inputs, inputs.members)
         found = landed(anew, said)
-        return found, of_plan(found), None, found is not anew
+        if found is not anew and inputs.warmups is not None:
+            found = _going_on(found, inputs)
+        return found, of_plan(found), None
     except Exception as exc:  # any answer is better than a group without one
         return None, dealt(inputs.members, inputs.partitions, replicas=inputs.replicas,
-                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc, False
+                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc
 
 
 def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
@@ -164,10 +165,21 @@ def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
                 warmups=inputs.warmups)
 
 
-def _awaited(found: Plan, inputs: DecisionInputs, is_second: bool) -> dict[str, ByTopic]:
+def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
     # What a plan says of the round after it, it says of its own owners, not of those of the round before.
-    if inputs.warmups is not None and not is_second:
+    try:
+        return going_on(found, inputs.members, partial(_plan, inputs))
+    except Exception:  # this round stands without the next
+        logger.exception("What a follow-up round would do cannot be told; copies that were begun go on")
+        return found
+
+
+def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, ByTopic]:
+    if inputs.warmups is not None:
+        # Told in the first of two rounds as well: members repeat it, and it stays the target.
         return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
+    if follows:  # asked again in the second round
+        return {}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next

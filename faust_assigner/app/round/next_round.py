@@ -23,19 +23,48 @@ Planner: TypeAlias = Callable[[Sequence[Member]], Plan]
 def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, ByTopic]:
     """Member -> changelog -> partitions that come to it in the next round, out of its standbys of this one.
 
-    With warm-ups also those that come to it once its copy has caught up.
-
     Empty where nothing is off target, or where off target is as balanced, so that nothing would move.
     Cost: one plan more where something is off target; else O(tasks).
     """
-    stateful = found.layout.per_task(lambda group: group.is_stateful)
-    warming = found.flat_warmup != NOBODY
-    if not bool((stateful & (warming | (found.flat_owner != found.flat_target))).any()):
+    following = _following(found, members, plan)
+    if following is None:
         return {}
-    following = plan([_settled(member, found) for member in members])
-    to = np.where(following.flat_owner != found.flat_owner, following.flat_owner, following.flat_awaited)
-    to = np.where(warming & (to == NOBODY), found.flat_warmup, to)
-    return _by_member(found, to, stateful & (to != NOBODY) & _stands_by(found, to))
+    to = _moves(found, following)
+    return _by_member(found, to, (to != NOBODY) & (found.flat_standby == to[:, None]).any(axis=1))
+
+
+def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
+    """``found``, which only reaches the target of the round before, with the warm-ups that come after it.
+
+    Who is to get a task and does not stand by gets its copy now: a group without anybody who waits for a
+    copy would rest where it is. Cost: as :func:`awaited`.
+    """
+    following = _following(found, members, plan)
+    if following is None or following.onward is None:
+        return found
+    to = _moves(found, following)
+    to = np.where(to == NOBODY, following.flat_awaited, to)
+    stands_by = (found.flat_standby == to[:, None]).any(axis=1)
+    warmup = np.where(stands_by, NOBODY, to)
+    return replace(found, onward=replace(following.onward, warmup=warmup, awaited=to))
+
+
+def _following(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | None:
+    """The next round, None where it would move nothing."""
+    off = (found.flat_warmup != NOBODY) | (found.flat_owner != found.flat_target)
+    if not bool((_stateful(found) & off).any()):
+        return None
+    return plan([_settled(member, found) for member in members])
+
+
+def _moves(found: Plan, following: Plan) -> Ints:
+    """int64[T]: the new owner of each stateful task that moves, or ``NOBODY``."""
+    moves = _stateful(found) & (following.flat_owner != found.flat_owner)
+    return np.where(moves, following.flat_owner, NOBODY)
+
+
+def _stateful(found: Plan) -> Bools:
+    return found.layout.per_task(lambda group: group.is_stateful)
 
 
 def _settled(member: Member, found: Plan) -> Member:
@@ -45,12 +74,6 @@ def _settled(member: Member, found: Plan) -> Member:
     """
     return replace(member, actives=found.actives(member.member_id),
                    standbys=found.standbys(member.member_id), generation=0)
-
-
-def _stands_by(found: Plan, who: Ints) -> Bools:
-    """bool[T]: ``who`` of each task is one of its standbys, or warms up."""
-    there: Bools = (found.flat_standby == who[:, None]).any(axis=1) | (found.flat_warmup == who)
-    return there
 
 
 def _by_member(found: Plan, who: Ints, tasks: Bools) -> dict[str, ByTopic]:

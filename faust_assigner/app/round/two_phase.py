@@ -15,7 +15,7 @@ import numpy as np
 
 from faust_assigner.app.round.member_claims import MemberClaims
 from faust_assigner.app.round.placement import ByTopic, Placement
-from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints
+from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
@@ -148,6 +148,7 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
         return found
     claims = {one.member_id: one.data for one in said}
     owner, standby = found.flat_owner.copy(), np.full_like(found.flat_standby, NOBODY)
+    warmup = np.full_like(owner, NOBODY)
     for g, group in enumerate(found.groups):
         for m, member_id in enumerate(found.member_ids):
             data = claims[member_id]
@@ -155,8 +156,10 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
             own = found.layout.of(g, owner)
             own[np.concatenate(mine)] = m
         seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
-        _seat(seats, found.layout.of(g, owner), [claims[m].standbys for m in found.member_ids], group)
-    return replace(found, flat_owner=owner, flat_standby=standby)
+        _seat(seats, found.layout.of(g, warmup), found.layout.of(g, owner),
+              [claims[m].standbys for m in found.member_ids], group)
+    onward = found.onward and Onward(owner, warmup, warmup, found.onward.disbelieved)
+    return replace(found, flat_owner=owner, flat_standby=standby, onward=onward)
 
 
 def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
@@ -167,12 +170,18 @@ def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
     return _numbers(claims[named[0]], group.partitions)
 
 
-def _seat(seats: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
-    """Fill int64[n, R] with those who claim to stand by, owners left out, by member."""
+def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
+    """Fill int64[n, R] with those who claim to stand by, owners left out, by member.
+
+    Who is left is ``spare``: one more was given to a member whose copy is to catch up.
+    """
     taken = np.zeros(owner.size, dtype=np.int64)
     for m, claim in enumerate(claims):
         numbers = _all(claim, group, every=False)
-        numbers = numbers[(owner[numbers] != m) & (taken[numbers] < seats.shape[1])]
+        numbers = numbers[owner[numbers] != m]
+        free = taken[numbers] < seats.shape[1]
+        spare[numbers[~free]] = m
+        numbers = numbers[free]
         seats[numbers, taken[numbers]] = m
         taken[numbers] += 1
 

@@ -73,6 +73,24 @@ def test_a_takeover_without_state_or_files_is_cold() -> None:
     assert measure("restart", before, after, {"b": frozenset({1})}, {}, gaps).cold == 0
 
 
+def test_an_orphan_may_go_to_a_holder_first() -> None:
+    """One of ``a`` goes to ``b``, which held it, and ``c`` makes even: two moves, the second warm by now."""
+    before = State({"a": frozenset({0}), "b": frozenset({1, 2}), "c": frozenset({3})},
+                   {"a": frozenset({0, 1}), "b": frozenset({0, 1, 2}), "c": frozenset({3})})
+    taken = State({"b": frozenset({0, 1, 2}), "c": frozenset({3})},
+                  {"b": frozenset({0, 1, 2}), "c": frozenset({1, 3})})
+    after = State({"b": frozenset({0, 2}), "c": frozenset({1, 3})}, {})
+    gaps = dict.fromkeys(range(4), 0.0)
+    event = measure("SIGKILL", before, after, {}, {}, gaps, [taken, after])
+    assert (event.moves, event.minimum_moves, event.cold) == (2, 2, 0)
+    astray = State({"b": frozenset({0, 1}), "c": frozenset({2, 3})}, {})
+    event = measure("SIGKILL", before, astray, {}, {}, gaps, [taken, after, astray])
+    assert (event.moves, event.minimum_moves, event.cold) == (2, 2, 1)
+    needless = State({"b": frozenset({1, 3}), "c": frozenset({0, 2})}, {})
+    event = measure("SIGKILL", before, needless, {}, {}, gaps, [taken, needless])
+    assert (event.moves, event.minimum_moves, event.cold) == (4, 2, 3)
+
+
 def test_minimum_moves_and_standstill() -> None:
     """A newcomer to 4+4 takes two of eight; a pause is the longest between two orders."""
     four = {"a": frozenset(range(4)), "b": frozenset(range(4, 8))}

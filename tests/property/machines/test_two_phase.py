@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faust_assigner.warmup import WarmupPolicy
 from tests.support.coordination.two_phase_group import ALL, Group
 from tests.support.examples import examples
 
@@ -75,3 +76,23 @@ def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> Non
         group.play()
     assert not group.follows
     assert {name: worker.processed for name, worker in group.workers.items()} == target
+
+
+@settings(max_examples=examples(1000, 100), deadline=None)
+@given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=5), st.integers(1, 2), NAMES)
+def test_no_group_rests_off_target(
+        rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str) -> None:
+    """A round is asked for while somebody waits for a copy: once nobody does, loads are even."""
+    group = Group(replicas=replicas, warmups=WarmupPolicy(acceptable_from_nothing=100), records=500)
+    group.join(first)
+    group.settle()
+    for events, is_calm in rounds:
+        for what, name in events:
+            happen(group, "join" if what == "stock" else what, name)
+        while group.play().follows and is_calm:
+            pass
+        group.catch_up()
+    group.wait()
+    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    assert max(loads) - min(loads) <= 1, loads
+    assert group.owners.keys() == ALL

@@ -7,7 +7,7 @@ was given until an answer takes it away, a session ends or it gives everything u
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
@@ -42,14 +42,16 @@ class Group:
     generation: int = 0
     replicas: int = 1
     warmups: WarmupPolicy | None = None
+    #: Records in each changelog partition; 0: members tell no positions.
+    records: int = 0
     last: Round | None = None
     #: What each processed when the last round began.
     before: dict[str, frozenset[Task]] = field(default_factory=dict)
 
     def join(self, name: str, *, is_stock: bool = False) -> None:
         """A member that joins at the next round."""
-        self.workers[name] = Worker(JoinData(f"http://{name}", changelogs=TABLES.changelogs),
-                                    is_stock=is_stock)
+        said = JoinData(f"http://{name}", changelogs=TABLES.changelogs, positions=self._read())
+        self.workers[name] = Worker(said, is_stock=is_stock)
 
     def give_up(self, name: str) -> None:
         """Its membership was lost, or it is eager: it stops, says so, and joins again."""
@@ -69,7 +71,29 @@ class Group:
             found = self.play()
             if not found.follows and not found.awaited:
                 return number
+            self.catch_up()
         raise AssertionError(f"no rest within {most} rounds")
+
+    def wait(self, most: int = 12) -> None:
+        """Rounds only as far as somebody asks for one."""
+        for _ in range(most):
+            if self.last is None or not (self.last.follows or self.last.awaited):
+                return
+            self.catch_up()
+            self.play()
+        raise AssertionError(f"no rest within {most} rounds")
+
+    def catch_up(self) -> None:
+        """Everybody has read all that it keeps warm, where none waits for a second round."""
+        for worker in self.workers.values():
+            if not self.follows:
+                read = self._read(worker.said.actives, worker.said.standbys)
+                worker.said = replace(worker.said, positions=read)
+
+    def _read(self, *claims: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]] | None:
+        tasks = {task for claim in claims for task in _tasks(claim.items())}
+        return {topic: {p: self.records for t, p in tasks if t == topic}
+                for topic in TABLES.changelogs} if self.records else None
 
     def play(self, misses: Collection[str] = ()) -> Round:
         """One round; those who miss the answer go on with what they process, and claim it again."""
@@ -89,12 +113,16 @@ class Group:
     def _take(self, name: str, answered: ConsumerProtocolMemberAssignment) -> None:
         answer = decode_answer(answered.user_data)
         worker = self.workers[name]
+        had = worker.said.positions or {}
         worker.is_eager = any(other.is_stock for other in self.workers.values())
         worker.processed = frozenset(_tasks(answer.actives.items()))
         worker.said = replace(
             worker.said, actives=answer.actives, standbys=answer.standbys, promised=answer.promised,
             among=answer.among, generation=answer.generation, holds=bool(worker.processed),
-            group_ids=answer.group_ids)
+            group_ids=answer.group_ids, awaited=answer.awaited)
+        if self.records:
+            held = {(t, p) for t, p in self.copies[name] if p in had.get(t, {})}
+            worker.said = replace(worker.said, positions=self._read(answer.actives, _by_topic(held)))
 
     @property
     def owners(self) -> dict[Task, set[str]]:
@@ -134,6 +162,13 @@ def words(worker: Worker) -> bytes:
 
 def _tasks(claims: Iterable[tuple[str, Iterable[int]]]) -> list[Task]:
     return [(topic, p) for topic, numbers in claims for p in numbers]
+
+
+def _by_topic(tasks: Iterable[Task]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, p in sorted(tasks):
+        found.setdefault(topic, []).append(p)
+    return found
 
 
 #: Everything there is to process.

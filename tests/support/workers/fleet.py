@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from examples.orders.fleet import Journaled, Processes
+from tests.support.workers.measure import State
 
 APP = "tests.support.workers.app"
 
@@ -134,6 +136,17 @@ class Fleet(Processes[Worker]):
     def generation(self) -> int:
         """The highest any worker has seen."""
         return max((worker.generation for worker in self.workers.values()), default=-1)
+
+    def rounds(self, after: int) -> list[State]:
+        """What the living workers were given in each generation later than ``after``."""
+        given: dict[int, State] = defaultdict(lambda: State({}, {}))
+        for worker in self.living():
+            for row in worker.told:
+                if row["kind"] == "assigned" and row["generation"] > after:
+                    state = given[row["generation"]]
+                    state.actives[worker.name] = frozenset(row["actives"])
+                    state.held[worker.name] = frozenset(row["actives"] + row["standbys"])
+        return [given[generation] for generation in sorted(given)]
 
     def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0, uneven_s: float = 0.0,
                timeout_s: float = 120.0, meanwhile: Callable[[], None] = lambda: None) -> None:

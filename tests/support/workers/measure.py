@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,8 +13,8 @@ from examples.orders.score import Ownership, minimum_moves
 class State:
     """Who owned, and who held the state of, which partitions when the group was at rest."""
 
-    actives: Ownership
-    held: Ownership
+    actives: dict[str, frozenset[int]]
+    held: dict[str, frozenset[int]]
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,27 @@ class Event:
 
 
 def measure(name: str, before: State, after: State, files: Ownership, replay: Mapping[int, int],
-            gaps: Mapping[int, float]) -> Event:
-    """Compare two states at rest.
+            gaps: Mapping[int, float], between: Sequence[State] = ()) -> Event:
+    """Compare two states at rest, by way of the rounds ``between`` them, in order.
 
     ``files``: partitions on the disks of workers that came back. ``replay``: records each partition's
-    owner had to replay. A move is cold when its new owner held neither the state nor its files.
+    owner had to replay. A move is cold when its new owner held neither the state nor its files. An orphan
+    may go to a holder first and even the loads in a later round: these are two moves, and two would do.
     """
     was = {p: worker for worker, owned in before.actives.items() for p in owned}
+    taken = {p: worker for state in reversed((*between, after)) for worker, owned in state.actives.items()
+             for p in owned if was.get(p) not in after.actives}
+    was |= taken
     now = {p: worker for worker, owned in after.actives.items() for p in owned}
-    moved = sorted(p for p, worker in now.items() if was.get(p) != worker)
-    nothing: frozenset[int] = frozenset()
-    warm = {worker: before.held.get(worker, nothing) | files.get(worker, nothing) for worker in after.actives}
+    moves = [*taken.items(), *((p, worker) for p, worker in now.items() if was.get(p) != worker)]
+    warm = {(p, worker) for owned in (before.held, files) for worker, held in owned.items() for p in held}
+    warm |= {(p, worker) for state in between for worker in state.held
+             for p in state.held[worker] - state.actives.get(worker, frozenset())}
+    begun = {worker: frozenset(p for p in was if was[p] == worker) for worker in after.actives}
+    moved = sorted({p for p, _ in moves})
     return Event(
-        name, tuple(sorted(len(owned) for owned in after.actives.values())), len(moved),
-        minimum_moves(before.actives, after.actives), sum(p not in warm[now[p]] for p in moved),
+        name, tuple(sorted(len(owned) for owned in after.actives.values())), len(moves),
+        len(taken) + minimum_moves(begun, after.actives), len(set(moves) - warm),
         sum(replay.get(p, 0) for p in moved),
         tuple(gaps[p] for p in moved), tuple(gap for p, gap in sorted(gaps.items()) if p not in moved))
 

@@ -111,7 +111,8 @@ class Script:
         replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
         gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
         files = self.files if name == "restart with files" else {}
-        self.outcomes.append(measure(name, before, after, files, replay, gaps))
+        self.outcomes.append(measure(name, before, after, files, replay, gaps,
+                                     self.fleet.rounds(generation)))
         if files:
             # A worker can be given back no more than its share, and no more than it has on disk.
             back = after.actives["worker-2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -204,3 +205,26 @@ def test_after_a_leave_loads_come_even_by_themselves(members: int, leaver: str,
     loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
     assert max(loads) - min(loads) <= 1, loads
     assert group.owners.keys() == ALL
+
+
+@pytest.mark.parametrize("names", list(permutations("abcd")))
+def test_a_warm_up_that_the_first_round_began_goes_on_in_the_second(names: tuple[str, ...]) -> None:
+    """The last joins as shares of the first move: its copy is one more than the standbys, and is awaited."""
+    group = Group(warmups=WarmupPolicy(acceptable_from_nothing=100), records=500)
+    group.join(names[0])
+    group.settle()
+    for name in names[1:3]:
+        group.join(name)
+    while group.play().follows:
+        pass
+    group.catch_up()
+    group.join(names[3])
+    group.play()
+    begun = group.copies[names[3]]
+    assert group.follows
+    found = group.play()
+    assert group.copies[names[3]] >= begun
+    assert found.awaited.keys() == {names[3]}
+    group.wait()
+    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    assert max(loads) - min(loads) <= 1, loads
