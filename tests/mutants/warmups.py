@@ -292,13 +292,6 @@ MUTANTS = (
              "test_what_members_owned_before_a_stop_counts_in_the_next_round_too",),
     ),
     Mutant(
-        story="a copy that the first round began is forgotten in the second",
-        file="faust_assigner/app/round/leader.py",
-        old="            found = _going_on(found, inputs)\n",
-        new="            pass\n",
-        red=(f"{_RULE}a_warm_up_that_the_first_round_began_goes_on_in_the_second[names13]",),
-    ),
-    Mutant(
         story="the second round chooses another copy than that which the first one began",
         file="faust_assigner/app/round/leader.py",
         old="    if inputs.warmups is not None:\n        # Told",
