@@ -19,6 +19,7 @@ RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
 PROMISED = "tests/unit/app/round/test_promised.py::test_"
 BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
+TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -129,11 +130,25 @@ MUTANTS = (
            "if tp not in self._records and self.is_wanted(tp)]", "if tp not in self._records]",
            (FETCHED + "what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed",)),
     Mutant("a backlog has every turn until it is done", FETCHER,
-           "            self._records.move_to_end(tp)\n", "            pass\n",
-           (FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+           "                self._records.move_to_end(tp)\n", "                pass\n",
+           (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("what is kept waits until each backlog has had its turn", FETCHER,
-           "        if max_records and 0 < len(keep_up) < len(self._records):\n", "        if False:\n",
-           (FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+           "        if max_records and max_records > 1 and 0 < len(keep_up) < len(self._records):\n",
+           "        if False:\n",
+           (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+    Mutant("a backlog of large records keeps up", FETCHER,
+           "end is None or state.position >= end", "tp not in self._records",
+           (TURNS + "a_backlog_of_which_a_fetch_has_been_emptied_is_one_still",)),
+    Mutant("what went with everything read comes back as if it kept up", FETCHER,
+           "        self._at_end &= assignment.tps", "        pass",
+           (TURNS + "what_comes_back_counts_as_taken_over",)),
+    Mutant("an error of one partition costs another's records", FETCHER,
+           "                put_back(self.seek_to, found)\n", "",
+           (TURNS + "an_error_of_one_partition_costs_no_record_of_another",)),
+    Mutant("an error of a standby costs records of sources", "faust_assigner/app/repairs/fetching.py",
+           "        put_back(consumer.seek, live)\n", "",
+           ("tests/unit/app/repairs/test_fetching.py::"
+            "test_an_error_of_a_standby_costs_no_record_of_a_source",)),
     Mutant("a fetch that ends while records are taken is not followed by another", FETCHER,
            "            asyncio.get_running_loop().call_soon(self.wake)\n", "            pass\n",
            (FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next",)),

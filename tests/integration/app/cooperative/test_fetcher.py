@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -151,41 +151,6 @@ async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next
         await flows(member, 0)
         assert len(looks_again) > 5
         assert all(looks_again)
-
-
-async def test_what_keeps_up_comes_first_and_backlogs_take_turns() -> None:
-    """aiokafka hands out what was fetched first until nothing of it is left."""
-    plan = Plan({"a": {0, 1, 2, 3}})
-    async with group(plan, "a") as (broker, (member,)):
-        member.reading.cancel()
-        await asyncio.gather(member.reading, return_exceptions=True)
-        records, consumer = member.consumer._fetcher._records, member.consumer
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
-        await producer.start()
-
-        async def sent(partition: int, count: int) -> None:
-            for _ in range(count):
-                await producer.send(TOPIC, b"x", partition=partition)
-            await producer.flush()
-            await until(lambda: TopicPartition(TOPIC, partition) in records, "a fetch")
-
-        async def turn() -> dict[int, int]:
-            found = await consumer.getmany(max_records=10)
-            return {tp.partition: len(taken) for tp, taken in found.items()}
-
-        try:
-            for kept in (0, 3):
-                await sent(kept, 1)
-                assert await turn() == {kept: 1}
-            for gained, count in ((1, 100), (2, 14)):
-                await sent(gained, count)
-            assert [await turn() for _ in range(2)] == [{1: 10}, {2: 10}]
-            await sent(3, 12)
-            await sent(0, 1)
-            assert await turn() == {3: 5, 1: 5}
-            assert [await turn() for _ in range(3)] == [{0: 1, 2: 4, 3: 5}, {1: 10}, {3: 2, 1: 8}]
-        finally:
-            await producer.stop()
 
 
 async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed() -> None:
