@@ -98,7 +98,7 @@ class Group(WireGroup):
         return {p: offset for p, offset in zip(numbers.tolist(), found.tolist(), strict=True) if offset}
 
     async def play(self, leader: str) -> None:
-        """One round in which all keep what they have; owners learn where their logs end, as a recovery does."""
+        """One round in which all keep what they have; owners learn where logs end, as a recovery does."""
         for app in self.apps.values():
             app.assignor.holds = bool(app.assignor.assigned_actives())
         self.rebalance(leader)
