@@ -73,9 +73,15 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             if state.has_valid_position or state in self._looked_up or node in (None, -1):
                 continue
             self._looked_up[state] = task = create_task(self._update_fetch_positions(assignment, node, [tp]))
-            task.add_done_callback(lambda _, state=state: self._looked_up.pop(state))
+            task.add_done_callback(lambda _, state=state: self._looked(state))
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
+
+    def _looked(self, state: Any) -> None:
+        """An answer came; where it was no position, perhaps another broker leads the partition by now."""
+        del self._looked_up[state]
+        if not state.has_valid_position:
+            self._client.force_metadata_update()
 
     async def fetched_records(self, partitions: Any, timeout: float = 0,
                               max_records: int | None = None) -> dict[Any, list[Any]]:

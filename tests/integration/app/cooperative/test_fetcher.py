@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -92,6 +93,32 @@ async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: ty
         for partition in range(4):
             offsets = member.offsets(partition)
             assert offsets == list(range(len(offsets)))
+
+
+async def test_what_is_looked_up_at_a_former_leader_is_looked_for_anew() -> None:
+    """aiokafka asks the same broker again until its metadata grow old, five minutes by default."""
+    async with owner() as (plan, member, _):
+        client, refused = member.consumer._client, 0
+        send, update, is_old = client.send, client._metadata_update, True
+
+        async def moved(node: Any, request: Any, **more: Any) -> Any:
+            nonlocal refused
+            if not (isinstance(request, OffsetRequest) and is_old):
+                return await send(node, request, **more)
+            refused += 1
+            return SimpleNamespace(API_VERSION=1, topics=[
+                (topic, [(part[0], NotLeaderForPartitionError.errno, -1, -1) for part in parts])
+                for topic, parts in request._topics])
+
+        async def updated(*what: Any) -> Any:
+            nonlocal is_old
+            is_old = is_old and not refused
+            return await update(*what)
+
+        client.send, client._metadata_update = moved, updated
+        await give(plan, member, {0, 1, 2})
+        await flows(member, 2)
+        assert refused
 
 
 async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files() -> None:
