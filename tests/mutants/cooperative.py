@@ -19,6 +19,7 @@ RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
 PROMISED = "tests/unit/app/round/test_promised.py::test_"
 BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
+TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -122,6 +123,9 @@ MUTANTS = (
     Mutant("what is kept stands still while what is gained is looked up", FETCHER,
            "        self._look_up(assignment, wanted)\n", "",
            (FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up[committed]",)),
+    Mutant("a former leader is asked for a position until metadata grow old", FETCHER,
+           "            self._client.force_metadata_update()\n", "            pass\n",
+           (FETCHED + "what_is_looked_up_at_a_former_leader_is_looked_for_anew",)),
     Mutant("records that nobody takes hold up the next fetch", FETCHER,
            "if tp not in self._records and self.is_wanted(tp)]", "if self.is_wanted(tp)]",
            (FETCHED + "records_that_nobody_takes_hold_up_no_other_partition",)),
@@ -129,11 +133,25 @@ MUTANTS = (
            "if tp not in self._records and self.is_wanted(tp)]", "if tp not in self._records]",
            (FETCHED + "what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed",)),
     Mutant("a backlog has every turn until it is done", FETCHER,
-           "            self._records.move_to_end(tp)\n", "            pass\n",
-           (FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+           "                self._records.move_to_end(tp)\n", "                pass\n",
+           (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("what is kept waits until each backlog has had its turn", FETCHER,
-           "        if max_records and 0 < len(keep_up) < len(self._records):\n", "        if False:\n",
-           (FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+           "        if max_records and max_records > 1 and 0 < len(keep_up) < len(self._records):\n",
+           "        if False:\n",
+           (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
+    Mutant("a backlog of large records keeps up", FETCHER,
+           "end is None or state.position >= end", "tp not in self._records",
+           (TURNS + "a_backlog_of_which_a_fetch_has_been_emptied_is_one_still",)),
+    Mutant("what went with everything read comes back as if it kept up", FETCHER,
+           "        self._at_end &= assignment.tps", "        pass",
+           (TURNS + "what_comes_back_counts_as_taken_over",)),
+    Mutant("an error of one partition costs another's records", FETCHER,
+           "                put_back(self.seek_to, found)\n", "",
+           (TURNS + "an_error_of_one_partition_costs_no_record_of_another",)),
+    Mutant("an error of a standby costs records of sources", "faust_assigner/app/repairs/fetching.py",
+           "        put_back(consumer.seek, live)\n", "",
+           ("tests/unit/app/repairs/test_fetching.py::"
+            "test_an_error_of_a_standby_costs_no_record_of_a_source",)),
     Mutant("a fetch that ends while records are taken is not followed by another", FETCHER,
            "            asyncio.get_running_loop().call_soon(self.wake)\n", "            pass\n",
            (FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next",)),

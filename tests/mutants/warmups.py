@@ -19,7 +19,38 @@ _SAID = "tests/unit/app/round/test_positions.py::test_"
 _RULE = "tests/unit/app/round/test_two_phase.py::test_"
 _LATE = "tests/property/warm/test_late_starters.py::test_"
 
+_NO_RECORD = ("tests/integration/app/test_warmup_without_records.py::"
+              "test_a_copy_of_a_log_without_a_record_is_promoted_once_it_has_been_read[compacted]")
+
 MUTANTS = (
+    Mutant(
+        story="that a changelog without a record has been read is found out and not said",
+        file=_FOLLOW_UP,
+        old="    app.assignor.read_to = read\n",
+        new="",
+        red=(_NO_RECORD,),
+    ),
+    Mutant(
+        story="that a changelog without a record has been read is forgotten on the way to the leader",
+        file=_POSITIONS,
+        old="                here[tp.partition] = max(here.get(tp.partition, -1), position - 1)\n",
+        new="                pass\n",
+        red=(_NO_RECORD,),
+    ),
+    Mutant(
+        story="a worker that follows many copies never sees the end of one without a record",
+        file=_FOLLOW_UP,
+        old="tp not in waiting:",
+        new="not waiting:",
+        red=(f"{_ASKS}records_of_others_that_wait_hold_up_no_end",),
+    ),
+    Mutant(
+        story="a round that could not be asked for counts as asked for",
+        file=_FOLLOW_UP,
+        old="            await self._ask(awaited, {tp: read[tp]",
+        new="            self._asked = True\n            await self._ask(awaited, {tp: read[tp]",
+        red=(f"{_ASKS}a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look",),
+    ),
     Mutant(
         story="a round is asked for in vain because a task's small changelog has caught up",
         file=_FOLLOW_UP,

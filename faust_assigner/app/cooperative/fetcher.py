@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Container
 from types import SimpleNamespace
 from typing import Any
 
-from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
 from aiokafka.util import create_task
+
+from faust_assigner.app.repairs.fetching import put_back
 
 #: Milliseconds that a broker may hold a fetch: while a partition is left out of it, and while none is.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
@@ -45,11 +47,12 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
     #: State of a partition whose position is being looked up -> the task that does it.
     _looked_up: dict[Any, Any]
-    #: Partitions of which the last turn has left nothing.
-    _emptied: set[Any]
+    #: Partitions of which a turn has taken all that their log held, and none since has left any of it.
+    _at_end: set[Any]
 
     def _get_actions_per_node(self, assignment: Any) -> Any:
         """What to send now: of each partition on its own merits."""
+        self._at_end &= assignment.tps  # what comes back has been elsewhere
         wanted = [tp for tp in assignment.tps if tp not in self._records and self.is_wanted(tp)]
         self._look_up(assignment, wanted)
         shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
@@ -70,30 +73,47 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             if state.has_valid_position or state in self._looked_up or node in (None, -1):
                 continue
             self._looked_up[state] = task = create_task(self._update_fetch_positions(assignment, node, [tp]))
-            task.add_done_callback(lambda _, state=state: self._looked_up.pop(state))
+            task.add_done_callback(lambda _, state=state: self._looked(state))
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
+
+    def _looked(self, state: Any) -> None:
+        """An answer came; where it was no position, perhaps another broker leads the partition by now."""
+        del self._looked_up[state]
+        if not state.has_valid_position:
+            self._client.force_metadata_update()
 
     async def fetched_records(self, partitions: Any, timeout: float = 0,
                               max_records: int | None = None) -> dict[Any, list[Any]]:
         """Records that were fetched: up to half from partitions that keep up, the rest from backlogs in turn.
 
         aiokafka begins each turn with what was fetched first, until that has been emptied. What was taken
-        over a moment ago counts as a backlog until it has been emptied once.
+        over a moment ago counts as a backlog until it has been read to its end once.
         """
         found: dict[Any, list[Any]] = {}
-        keep_up = self._emptied & self._records.keys()
-        if max_records and 0 < len(keep_up) < len(self._records):
-            found = await super().fetched_records(Share(partitions, only=keep_up), 0, (max_records + 1) // 2)
-            if rest := max_records - sum(map(len, found.values())):
+        keep_up = self._at_end & self._records.keys()
+        if max_records and max_records > 1 and 0 < len(keep_up) < len(self._records):
+            found = await super().fetched_records(Share(partitions, only=keep_up), 0, max_records // 2)
+            try:
+                rest = max_records - sum(map(len, found.values()))
                 found |= await super().fetched_records(Share(partitions, but_not=keep_up), 0, rest)
+            except Exception:
+                put_back(self.seek_to, found)
+                raise
         if not found:
             found = await super().fetched_records(partitions, timeout, max_records)
-        left = [tp for tp in found if tp in self._records]
-        for tp in left:
-            self._records.move_to_end(tp)
-        self._emptied = (self._emptied | found.keys()).difference(left)
+        for tp in found:
+            if tp in self._records:
+                self._records.move_to_end(tp)
+        at_end = set(filter(self._is_at_end, found))
+        self._at_end = (self._at_end - found.keys()) | at_end
         return found
+
+    def _is_at_end(self, tp: Any) -> bool:
+        """Whether the last fetch of ``tp`` held the end of its log, and all of it has been taken."""
+        state = self._subscriptions.subscription.assignment.state_value(tp)
+        end = state.lso if self._isolation_level == READ_COMMITTED else state.highwater
+        return end is None or state.position >= end
 
     def wake(self) -> None:
         """Look again what there is to fetch. On the consumer's thread."""
@@ -102,5 +122,5 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
 def make_prompt(fetcher: Any) -> None:
     """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
-    fetcher._looked_up, fetcher._emptied = {}, set()
+    fetcher._looked_up, fetcher._at_end = {}, set()
     fetcher.__class__ = PromptFetcher

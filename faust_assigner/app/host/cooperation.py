@@ -18,7 +18,10 @@ _IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
 _FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 _LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
 _FOLLOWED = _FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next"
-_TURNS = _FETCHED + "what_keeps_up_comes_first_and_backlogs_take_turns"
+_TURNS = ("tests/integration/app/cooperative/test_turns.py::"
+          "test_what_keeps_up_comes_first_and_backlogs_take_turns")
+_AT_END = ("tests/integration/app/cooperative/test_turns.py::"
+           "test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still")
 _HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
@@ -75,6 +78,9 @@ _CLIENT: Final = (
               _LOOKED_UP),
              ("_in_flight", "set in __init__", "cooperative", "nodes whose fetch has not been dealt with",
               _FOLLOWED),
+             ("_subscriptions", "set in __init__", "cooperative", "how far what is assigned has been taken",
+              _AT_END),
+             ("_isolation_level", "set in __init__", "cooperative", "which end of a log is reached", _AT_END),
              ("fetched_records", "async (self, partitions, timeout=, max_records=)", "cooperative",
               "overridden: partitions take turns", _TURNS)),
     *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
@@ -87,6 +93,8 @@ _CLIENT: Final = (
              ("_topic_partitions", "set in __init__", "cooperative", "changed in place", _FLOWS),
              ("_tp_state", "set in __init__", "cooperative", "changed in place", _FLIGHT)),
     *rows_of("aiokafka.consumer.subscription_state:TopicPartitionState",
+             ("highwater", "set in __init__", "cooperative", "where a log ended at the last fetch", _AT_END),
+             ("lso", "set in __init__", "cooperative", "the same of what is committed", _AT_END),
              ("_committed_futs", "set in __init__", "cooperative", "answered when the partition goes",
               _ASKED)),
     *rows_of("aiokafka.protocol.group:JoinGroupRequest",

@@ -97,7 +97,14 @@ class Wanted(Collection[Any]):
         return True
 
 
-async def _fetch_fairly(app: Any, fetch: Callable[..., Any], active: Collection[Any] | None,
+def put_back(seek: Callable[[Any, int], None], records: Mapping[Any, list[Any]]) -> None:
+    """Have ``records`` fetched again, by ``seek(tp, offset)``; nothing awaited since they were taken."""
+    for tp, batch in records.items():
+        with contextlib.suppress(IllegalStateError):
+            seek(tp, batch[0].offset)
+
+
+async def _fetch_fairly(app: Any, consumer: Any, fetch: Callable[..., Any], active: Collection[Any] | None,
                         timeout: float | None = None,
                         max_records: int | None = None) -> Mapping[Any, list[Any]]:
     """Records of sources before those of standbys; a batch holds only so many of each.
@@ -115,7 +122,11 @@ async def _fetch_fairly(app: Any, fetch: Callable[..., Any], active: Collection[
         alone: Mapping[Any, list[Any]] = await fetch(Wanted(active), timeout=timeout, max_records=few)
         return alone
     live = await fetch(Wanted(active, but_not=changelogs), timeout=0, max_records=few)
-    copies = await fetch(Wanted(active, only=changelogs), timeout=0, max_records=some)
+    try:
+        copies = await fetch(Wanted(active, only=changelogs), timeout=0, max_records=some)
+    except Exception:
+        put_back(consumer.seek, live)
+        raise
     if not live and not copies:
         live = await fetch(Wanted(active), timeout=timeout, max_records=few)
     return {**live, **copies}
@@ -124,16 +135,13 @@ async def _fetch_fairly(app: Any, fetch: Callable[..., Any], active: Collection[
 async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: Any,
                             active: Collection[Any] | None, **limits: Any) -> Mapping[Any, list[Any]]:
     """The consumer thread's fetch, except that what arrives while the flow is stopped is put back."""
-    records = await _fetch_fairly(thread.app, partial(fetch, consumer), active, **limits)
+    records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
         thread.consumer.note_first(records)
         return records
-    # No await since aiokafka moved the positions, so the assignment is still the one they belong to.
     # Stock throws the batch away and seeks to committed offsets, which leaves a partition that never
     # committed behind its lost records.
-    for tp, batch in records.items():
-        with contextlib.suppress(IllegalStateError):
-            consumer.seek(tp, batch[0].offset)
+    put_back(consumer.seek, records)
     return {}
 
 

@@ -111,9 +111,8 @@ class FollowUp(Service):  # type: ignore[misc]
         enough = done == awaited.tps or bool(late) or (
             self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
+            await self._ask(awaited, {tp: read[tp] for tp in done}, late)
             self._asked = True
-            self.app.assignor.read_to = {tp: read[tp] for tp in done}
-            await self._ask(awaited, done, late)
 
     def _cool_down_s(self) -> float:
         if self.cool_down_s is not None:
@@ -143,24 +142,29 @@ class FollowUp(Service):  # type: ignore[misc]
 
         Each with the offset up to which it has been read.
         """
-        before = self._ends
-        read = {tp: await self._read_to(tp) for tp in sorted(awaited.tps)}
+        ends = {tp: end for tp in sorted(awaited.tps) if (end := self._ends.get(tp)) is not None}
+        read = await self._read_to(ends)
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
-        ends = {tp: before.get(tp) for tp in awaited.tps}
-        return {tp: read[tp] for tp, end in ends.items() if end is not None and read[tp] >= end}
+        return {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
 
-    async def _read_to(self, tp: TP) -> int:
-        """The offset up to which ``tp`` has been read; what is no record at the end is read as well."""
-        tables = self.app.tables
-        offset = tables.recovery.standby_offsets.get(tp)
-        applied = 0 if offset is None else offset + 1
-        position = await self.app.consumer.position(tp)
-        return applied if position is None or not tables.changelog_queue.empty() else max(applied, position)
+    async def _read_to(self, ends: Mapping[TP, int]) -> dict[TP, int]:
+        """The offset up to which each has been read; what is no record, before its end, is read as well."""
+        tables, consumer = self.app.tables, self.app.consumer
+        offsets = tables.recovery.standby_offsets
+        read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
+        # Each is a question to the consumer's thread.
+        positions = {tp: await consumer.position(tp) for tp, end in ends.items() if read[tp] < end}
+        # What was fetched before them may wait here still; what waits of other partitions says nothing.
+        waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
+        for tp, position in positions.items():
+            if position is not None and tp not in waiting:
+                read[tp] = max(read[tp], position)
+        return read
 
-    async def _ask(self, awaited: Awaited, done: frozenset[TP], late: frozenset[TP]) -> None:
+    async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> None:
         if late:
             self.app.assignor.overdue |= late
-        if not await self.app.consumer._thread.call_thread(_rejoin, self.app, awaited.generation):
+        if not await self.app.consumer._thread.call_thread(_rejoin, self.app, awaited.generation, done):
             return
         self.app.assignor.counters["follow_ups"] += 1
         logger.info("Asked for a follow-up round after generation %d: %d standbys have caught up, their "
@@ -168,14 +172,18 @@ class FollowUp(Service):  # type: ignore[misc]
                     f"; {len(late)} took too long and are given up" if late else "")
 
 
-async def _rejoin(app: Any, generation: int) -> bool:
+async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
     """On the consumer's thread: leave ``generation`` for the next, unless that has happened.
 
-    A follower's JoinGroup starts a round because its metadata names the generation of its claims, and so
+    How far copies were ``read`` is noted here, where each answer is taken, so that it is of no other one. A
+    follower's JoinGroup starts a round because its metadata names the generation of its claims, and so
     differs from what it said before.
     """
     coordinator = app.consumer._thread._consumer._coordinator
-    if coordinator.generation != generation or coordinator._rejoin_needed_fut.done():
+    if coordinator.generation != generation:
+        return False
+    app.assignor.read_to = read
+    if coordinator._rejoin_needed_fut.done():
         return False
     coordinator.request_rejoin()
     return True

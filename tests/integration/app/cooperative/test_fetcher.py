@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
+from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -94,6 +95,32 @@ async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: ty
             assert offsets == list(range(len(offsets)))
 
 
+async def test_what_is_looked_up_at_a_former_leader_is_looked_for_anew() -> None:
+    """aiokafka asks the same broker again until its metadata grow old, five minutes by default."""
+    async with owner() as (plan, member, _):
+        client, refused = member.consumer._client, 0
+        send, update, is_old = client.send, client._metadata_update, True
+
+        async def moved(node: Any, request: Any, **more: Any) -> Any:
+            nonlocal refused
+            if not (isinstance(request, OffsetRequest) and is_old):
+                return await send(node, request, **more)
+            refused += 1
+            return SimpleNamespace(API_VERSION=1, topics=[
+                (topic, [(part[0], NotLeaderForPartitionError.errno, -1, -1) for part in parts])
+                for topic, parts in request._topics])
+
+        async def updated(*what: Any) -> Any:
+            nonlocal is_old
+            is_old = is_old and not refused
+            return await update(*what)
+
+        client.send, client._metadata_update = moved, updated
+        await give(plan, member, {0, 1, 2})
+        await flows(member, 2)
+        assert refused
+
+
 async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files() -> None:
     """It opens a database for each partition that has only files; then it says what it has seen."""
     async with owner() as (plan, member, _):
@@ -151,41 +178,6 @@ async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next
         await flows(member, 0)
         assert len(looks_again) > 5
         assert all(looks_again)
-
-
-async def test_what_keeps_up_comes_first_and_backlogs_take_turns() -> None:
-    """aiokafka hands out what was fetched first until nothing of it is left."""
-    plan = Plan({"a": {0, 1, 2, 3}})
-    async with group(plan, "a") as (broker, (member,)):
-        member.reading.cancel()
-        await asyncio.gather(member.reading, return_exceptions=True)
-        records, consumer = member.consumer._fetcher._records, member.consumer
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
-        await producer.start()
-
-        async def sent(partition: int, count: int) -> None:
-            for _ in range(count):
-                await producer.send(TOPIC, b"x", partition=partition)
-            await producer.flush()
-            await until(lambda: TopicPartition(TOPIC, partition) in records, "a fetch")
-
-        async def turn() -> dict[int, int]:
-            found = await consumer.getmany(max_records=10)
-            return {tp.partition: len(taken) for tp, taken in found.items()}
-
-        try:
-            for kept in (0, 3):
-                await sent(kept, 1)
-                assert await turn() == {kept: 1}
-            for gained, count in ((1, 100), (2, 14)):
-                await sent(gained, count)
-            assert [await turn() for _ in range(2)] == [{1: 10}, {2: 10}]
-            await sent(3, 12)
-            await sent(0, 1)
-            assert await turn() == {3: 5, 1: 5}
-            assert [await turn() for _ in range(3)] == [{0: 1, 2: 4, 3: 5}, {1: 10}, {3: 2, 1: 8}]
-        finally:
-            await producer.stop()
 
 
 async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed() -> None:

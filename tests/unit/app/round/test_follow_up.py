@@ -51,7 +51,7 @@ class App:
             recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
             changelog_queue=asyncio.Queue())
         self.assignor = SimpleNamespace(
-            awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter(), stops_nobody=False)
+            awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter(), stops_nobody=False, read_to={})
 
     async def highwaters(self, *tps: TP) -> dict[TP, int]:
         """As the broker knows them."""
@@ -101,6 +101,28 @@ async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> No
     assert app.assignor.read_to == {A: 10, B: 7}
 
 
+@pytest.mark.parametrize(("ahead", "said"), [("generation", {}), ("rejoin", {A: 10})])
+async def test_how_far_was_read_is_of_one_assignment(ahead: str, said: dict[TP, int]) -> None:
+    """One that came meanwhile has forgotten it; a round that has only begun is told."""
+    app = App({A: 10}, {A: 9})
+    app.thread.under_way = ahead == "rejoin"
+    app.thread.generation += ahead == "generation"
+    assert await looks(service(app), 0, 31, 32) == 0
+    assert app.assignor.read_to == said
+
+
+async def test_a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look() -> None:
+    """Its consumer was being made, say; there may be no other round for days."""
+    app = App({A: 10}, {A: 9})
+    watch = service(app)
+    consumer, app.thread._consumer = app.thread._consumer, None
+    await looks(watch, 0, 31)
+    with pytest.raises(AttributeError):
+        await watch.look(32)
+    app.thread._consumer = consumer
+    assert await looks(watch, 33, 34) == 1
+
+
 async def test_one_that_is_behind_holds_the_round_back() -> None:
     """Until it has all that was there a look ago."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
@@ -131,10 +153,18 @@ async def test_an_end_that_is_no_record_is_read_when_nothing_waits() -> None:
     watch = service(app)
     assert await looks(watch, 0, 31, 32, 33) == 0
     app.positions[A] = 10
-    app.tables.changelog_queue.put_nowait("a record on its way")
+    app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=A)))
     assert await looks(watch, 34) == 0
     app.tables.changelog_queue.get_nowait()
     assert await looks(watch, 35) == 1
+
+
+async def test_records_of_others_that_wait_hold_up_no_end() -> None:
+    """A worker that follows many has always some on their way."""
+    app = App({A: 10}, {A: None})
+    app.positions[A] = 10
+    app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=B)))
+    assert await looks(service(app), 0, 31, 32) == 1
 
 
 @pytest.mark.parametrize("end", [None, 0])
