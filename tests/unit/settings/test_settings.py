@@ -55,6 +55,16 @@ def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
     assert str(found.value) == f"{setting.name} must be {setting.kind.words}, got {value!r}"
 
 
+@pytest.mark.parametrize("setting", [*table.SETTINGS, *OPTIONS], ids=lambda setting: setting.name)
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"])
+def test_whatever_is_given_is_taken_or_refused_by_name(setting: Setting[Any], value: str) -> None:
+    """Infinitely many records were an OverflowError, in which each round of a leader ended."""
+    try:
+        read(setting, environment={setting.name: value})
+    except ConfigError as error:
+        assert setting.name in str(error)
+
+
 @by_name
 def test_the_default_is_a_value_of_its_kind(setting: Setting[Any]) -> None:
     """What stands in the table could be given, too; read from text it is the same."""
