@@ -27,6 +27,7 @@ def install(app: Any) -> None:
     Where one of them is missing, or the driver is another, the app's rounds are eager, which is said.
     """
     if not read_or_default(app, COOPERATIVE):
+        logger.info("Rebalances are eager, each stops all partitions: %s is off", COOPERATIVE.name)
         return
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
     tables = object.__getattribute__(app.conf, "TableManager")
