@@ -175,8 +175,9 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | 
                 results.append(play(assignor, address, console, Path(folder), ledger))
     console.print(comparison(results))
     if ledger is not None:
-        console.print(f"the ledger is in {ledger}: faust-assigner history --ledger {ledger} --out history",
-                      soft_wrap=True)
+        console.print(f"the ledger is in {ledger}; pip install 'faust-assigner[ledger]' and "
+                      f"faust-assigner history --no-spark --ledger {ledger} --out history", soft_wrap=True,
+                      markup=False)
     console.print(f"done in {time.monotonic() - began:.0f} s")
     judged = [r for r in results if r.assignor == "ours"] or results
     sys.exit(0 if all(r.verdict is not None and r.verdict.equal for r in judged) else 1)

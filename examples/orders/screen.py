@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from examples.orders.demo import Result
 
 
-LEGEND = """cold: the new owner held nothing of the partition's state. Ours copies ahead what a newcomer is to
-get, unless its changelogs have 100 records at most, as at this join. Stood still: the longest
-time without progress around each event. A repeat is an order done twice (at-least-once) that the
-table recognised; a lost one never reached the table."""
+# In one line: the console breaks it where it ends itself.
+LEGEND = (
+    "cold: the new owner held nothing of the partition's state. Ours copies it first, unless its changelogs "
+    "have 100 records at most, as at this join. Stood still: the longest time without progress around each "
+    "event. A repeat is an order done twice (at-least-once) that the table recognised; a lost one never "
+    "reached the table.")
 
 
 class Screen:

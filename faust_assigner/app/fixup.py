@@ -13,6 +13,7 @@ from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
 
 from faust_assigner.app import settings
+from faust_assigner.app.early import kept_until_start
 from faust_assigner.app.host.check import demand
 from faust_assigner.errors import HostMismatch
 from faust_assigner.settings.table import REPAIRS
@@ -53,8 +54,9 @@ class Fixup(FaustFixup):  # type: ignore[misc]
         if not chose_our_assignor(app):
             return
         try:
-            for part in parts_that_fit(app):
-                import_module(INSTALLERS[part]).install(app)
+            with kept_until_start(app):
+                for part in parts_that_fit(app):
+                    import_module(INSTALLERS[part]).install(app)
         except BaseException:
             # Whoever goes on in spite of this meets it again: half repaired is worse than not started.
             app.conf = None

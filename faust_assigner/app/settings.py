@@ -31,7 +31,7 @@ def read(app: Any, setting: Setting[T]) -> T:
 
 def read_or_default(app: Any, setting: Setting[T]) -> T:
     """As :func:`read`, or the default where the setting is wrong, which is said."""
-    return or_default(lambda app: read(app, setting), app, setting.default)
+    return or_default(lambda app: read(app, setting), app, setting.default, setting.shown)
 
 
 def instance_id(app: Any) -> str | None:
@@ -43,10 +43,10 @@ def instance_id(app: Any) -> str | None:
         raise ConfigError(str(exc)) from None
 
 
-def or_default(read_it: Callable[[Any], T], app: Any, default: T) -> T:
-    """``read_it(app)``, or ``default`` where the setting is wrong, which is said."""
+def or_default(read_it: Callable[[Any], T], app: Any, default: T, shown: str = "") -> T:
+    """``read_it(app)``, or ``default``, in words ``shown``, where the setting is wrong, which is said."""
     try:
         return read_it(app)
     except ConfigError as exc:
-        logger.error("%s; going on with %r", exc, default)
+        logger.error("%s; going on with %s", exc, shown or repr(default))
         return default

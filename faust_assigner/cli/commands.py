@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
 from faust_assigner import __version__
+from faust_assigner.cli.failure import spoken_errors
 
 #: Command -> the module of this package that defines it under the command's name.
 COMMANDS = {name: name for name in (
@@ -28,6 +30,11 @@ class _Lazy(click.Group):
         module = importlib.import_module(f"faust_assigner.cli.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; a package that is missing may be so for its options already."""
+        with spoken_errors():
+            return super().invoke(ctx)
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -15,7 +15,7 @@ from faust_assigner.wire import join
 #: What a worker is: able to go on through a rebalance, told not to, stock Faust, or no worker of Faust.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
 #: Before which roll it is, or None where nothing is to be done.
-NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without FAUST_ASSIGNER_COOPERATIVE=0"}
+NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without what their log names"}
 
 
 @dataclass(frozen=True, kw_only=True)

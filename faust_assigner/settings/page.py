@@ -18,17 +18,17 @@ Made from `faust_assigner/settings/table.py`:
 
 A keyword of `faust.App` goes before the environment, and the environment before the default:
 `faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
-`env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log
-and the default taken, the weights or the ledger staying off; with a wrong list of workers no request is
-forwarded.
+`env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log when it
+is read, by a leader in each round, and the default taken, the weights or the ledger staying off; with a wrong
+list of workers no request is forwarded.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 
 The commands that speak to Kafka take its own client properties besides: `--config FILE`, the file that
 `FAUST_ASSIGNER_KAFKA_CONFIG` names, and before both `FAUST_ASSIGNER_KAFKA_X_Y` for the property `x.y`
 (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).
 
-| environment | keyword of `faust.App` | a value is | default | unit | meaning | read in |
-| --- | --- | --- | --- | --- | --- | --- |
+| name | a value is; **by default** | meaning |
+| --- | --- | --- |
 """
 
 
@@ -38,9 +38,10 @@ def page() -> str:
 
 
 def _cells(setting: Setting[Any]) -> tuple[str, ...]:
-    keyword = f"`{setting.keyword}`" if setting.is_keyword else ""
-    return (f"`{setting.name}`", keyword, setting.kind.words, setting.shown or _default(setting.default),
-            setting.unit, setting.meaning, f"`{setting.read_in.replace(', ', '`, `')}`")
+    unit = f" ({setting.unit})" if setting.unit not in setting.kind.words else ""
+    default = setting.shown or _default(setting.default)
+    return (f"`{setting.name}`", f"{setting.kind.words}{unit}; **{default}**",
+            setting.meaning + ("" if setting.is_keyword else "; no keyword of `faust.App`"))
 
 
 def _default(value: Any) -> str:

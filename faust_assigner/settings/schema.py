@@ -79,7 +79,7 @@ def whole(words: str, *, least: int) -> Kind[int]:
 
     def parse(said: Any) -> int:
         value = int(said) if isinstance(said, str) and said.strip().isdecimal() else float(said)
-        if value != int(value) or value < least:
+        if not least <= value < math.inf or value != int(value):
             raise ValueError(said)
         return int(value)
 

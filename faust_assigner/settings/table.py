@@ -48,7 +48,7 @@ ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING", whole("0 or more records", least=0), None, "records",
     "the same for a worker that holds nothing of the table: less, and newcomers wait for a follow-up round "
     "rather than open and fill short tables while their partitions stand still", "app/round/warming.py",
-    "100 in a cooperative round, else as for a worker with a copy")
+    "100 in a cooperative round, else the acceptable recovery lag")
 MAX_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_WARMUPS", whole("a number above 0", least=1), 32, "replicas",
     "warm-ups that one worker restores at a time, beyond its standbys", "app/round/warming.py")
@@ -78,8 +78,9 @@ FORWARD_S: Final = Setting(
     "app/reads/router.py")
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS", SWITCH, True, "",
-    "whether Faust's faults at a rebalance are repaired; without it, a part that does not fit the host is "
-    "left out instead of keeping the app from starting", "app/fixup.py, app/repairs/install.py")
+    "whether Faust's faults at a rebalance are repaired; without it rebalances are eager, and a part that "
+    "does not fit the host is left out instead of keeping the app from starting",
+    "app/fixup.py, app/repairs/install.py")
 COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE", SWITCH, True, "",
     "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "

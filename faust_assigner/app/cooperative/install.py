@@ -14,6 +14,7 @@ from faust_assigner.app.cooperative.by_state import TablesByState
 from faust_assigner.app.cooperative.handing_over import HandsOver
 from faust_assigner.app.cooperative.transactions import LetsGo
 from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.repairs.recovery_loop import SteadyTables
 from faust_assigner.app.restore.recovery import RestoringTables
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
@@ -27,12 +28,14 @@ def install(app: Any) -> None:
     Where one of them is missing, or the driver is another, the app's rounds are eager, which is said.
     """
     if not read_or_default(app, COOPERATIVE):
+        logger.info("Rebalances are eager, each stops all partitions: %s is off", COOPERATIVE.name)
         return
     # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
     tables = object.__getattribute__(app.conf, "TableManager")
     if issubclass(tables, TablesByState):
         return
-    if app._consumer is not None or "tables" in vars(app) or not issubclass(tables, RestoringTables):
+    fits = issubclass(tables, SteadyTables) and issubclass(tables, RestoringTables)
+    if app._consumer is not None or "tables" in vars(app) or not fits:
         logger.warning("Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
                        "and the batched replay, installed before the app is in use")
         return

@@ -92,13 +92,13 @@ def outcome(found: Round, before: Round | None) -> str:
 def why_eager(found: Round) -> str | None:
     """Who has to be rolled before rebalances stop nobody; None where all offer that, or nobody does."""
     able = {one.member_id for one in found.member_claims if one.data.cooperative}
-    others = [f"{one.member_id} ({'stock Faust' if not one.data.is_ours else 'FAUST_ASSIGNER_COOPERATIVE=0'})"
+    others = [f"{one.member_id} ({'eager, its log says why' if one.data.is_ours else 'stock Faust'})"
               for one in found.member_claims if one.member_id not in able]
     if not able or not others:
         return None
     return (f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
-            f"{_named(others)}; on the way back to stock, that of the {len(able)} others with "
-            "FAUST_ASSIGNER_COOPERATIVE=0 first")
+            f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) with "
+            "FAUST_ASSIGNER_COOPERATIVE=0")
 
 
 def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:

@@ -32,6 +32,8 @@ LOOK_INTERVAL_S = 1.0
 #: Seconds between a round and one that is asked for, where nothing else is set: after one in which everybody
 #: went on, and after one that stopped all.
 COOPERATIVE_S, EAGER_S = 5.0, 30.0
+#: Seconds between two lines about what is waited for.
+TELL_S = 60.0
 MARK = "_faust_assigner_follow_up"
 #: After so many cool-downs those that have caught up no longer wait for the others.
 PATIENCE = 4
@@ -86,6 +88,7 @@ class FollowUp(Service):  # type: ignore[misc]
         self._since = 0.0
         self._asked = False
         self._ends: Mapping[TP, int | None] = {}
+        self._told, self._behind = 0.0, 0  # the last line's time, and the records that lack
         super().__init__(**kwargs)
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -105,11 +108,16 @@ class FollowUp(Service):  # type: ignore[misc]
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
         if self._asked or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
+        tells = bool(self._ends) and now - self._told >= TELL_S
         read = await self._caught_up(awaited)
         done = awaited.whole(frozenset(read))
         late = self._late(awaited.tps - done, now)
         enough = done == awaited.tps or bool(late) or (
             self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
+        if not enough and tells:
+            self._told = now
+            logger.info("%d of %d awaited standbys have caught up, the others lack %d records",
+                        len(read), len(awaited.tps), self._behind)
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
             await self._ask(awaited, {tp: read[tp] for tp in done}, late)
             self._asked = True
@@ -124,7 +132,11 @@ class FollowUp(Service):  # type: ignore[misc]
         in_vain = self._asked and bool(awaited.tps & self._seen.tps)
         self._slower = min(2 * self._slower, MOST_PATIENCE) if in_vain else 1
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
-        self._seen, self._since, self._asked, self._ends = awaited, now, False, {}
+        self._seen, self._since, self._asked, self._ends, self._told = awaited, now, False, {}, now
+        if awaited.tps:
+            logger.info("%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
+                        "is asked for that moves their tasks here", len(awaited.tps),
+                        self._cool_down_s() * self._slower)
 
     def _late(self, behind: frozenset[TP], now: float) -> frozenset[TP]:
         if self.deadline_s is None:
@@ -145,7 +157,9 @@ class FollowUp(Service):  # type: ignore[misc]
         ends = {tp: end for tp in sorted(awaited.tps) if (end := self._ends.get(tp)) is not None}
         read = await self._read_to(ends)
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
-        return {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
+        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
+        self._behind = sum(max(0, (end or 0) - read.get(tp, 0)) for tp, end in self._ends.items() if tp not in done)
+        return done
 
     async def _read_to(self, ends: Mapping[TP, int]) -> dict[TP, int]:
         """The offset up to which each has been read; what is no record, before its end, is read as well."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
     with pytest.raises(ConfigError) as found:
         read(setting, argument=value, environment={})
     assert str(found.value) == f"{setting.name} must be {setting.kind.words}, got {value!r}"
+
+
+@pytest.mark.parametrize("setting", [*table.SETTINGS, *OPTIONS], ids=lambda setting: setting.name)
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"])
+def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str) -> None:
+    """Infinitely many records were an OverflowError, in which each round of a leader ended."""
+    with suppress(ConfigError):
+        read(setting, environment={setting.name: value})
 
 
 @by_name

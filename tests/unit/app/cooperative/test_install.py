@@ -31,9 +31,11 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if "ooperative" in record.message]
 
 
-def test_without_the_repairs_rounds_are_eager(caplog: pytest.LogCaptureFixture) -> None:
-    """They are what it is built upon."""
+@pytest.mark.parametrize("part", [repairs.repair, restore.install])
+def test_without_repairs_or_replay_rounds_are_eager(part: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It is built upon both: with the replay alone, FAUST_ASSIGNER_REPAIRS=0, a worker's recovery crashed."""
     app = app_of()
+    part(app)
     cooperative.install(app)
     assert "ByState" not in tables_of(app)
     assert said(caplog) == [EAGER + "the repairs and the batched replay, installed before the app is in use"]

@@ -93,6 +93,16 @@ async def test_by_default_one_waits_less_where_rounds_stop_nobody(stops_nobody: 
     assert await looks(watch, least_s, least_s + 1) == 1
 
 
+async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """At the beginning, with the time that is left; then once a minute how much is left to read."""
+    caplog.set_level(logging.INFO)
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 60, 61, 62, 120, 121, 122) == 0
+    progress = "1 of 2 awaited standbys have caught up, the others lack 499995 records"
+    assert caplog.messages == ["2 standbys are awaited: when they have caught up, in 30 s at the earliest, a "
+                               "round is asked for that moves their tasks here", progress, progress]
+
+
 async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> None:
     """The leader would not believe a copy of a log that ends with what is no record."""
     app = App({A: 10, B: 7}, {A: None, B: 6})

@@ -184,8 +184,8 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     group.join("d")
     line = why_eager(group.play())
     assert line is not None
-    assert "the next roll is that of c (stock Faust), d (FAUST_ASSIGNER_COOPERATIVE=0);" in line
-    assert "that of the 2 others" in line
+    assert "the next roll is that of c (stock Faust), d (eager, its log says why);" in line
+    assert "that of the cooperative ones (2)" in line
     for name in "ab":
         del group.workers[name]
     assert why_eager(group.play()) is None
