@@ -34,9 +34,9 @@ OVERTAKEN = f"{EXCHANGED}::test_an_exchange_that_was_overtaken_touches_nothing"
 
 _FETCHED = (
     Mutant("a batch that arrives while the flow is stopped is not put back", FETCHING,
-           "            consumer.seek(tp, batch[0].offset)\n", "            pass\n", (PUT_BACK,)),
+           "            seek(tp, batch[0].offset)\n", "            pass\n", (PUT_BACK,)),
     Mutant("a batch that arrives while the flow is stopped is put back but for its first records", FETCHING,
-           "consumer.seek(tp, batch[0].offset)", "consumer.seek(tp, batch[-1].offset)", (PUT_BACK,)),
+           "seek(tp, batch[0].offset)", "seek(tp, batch[-1].offset)", (PUT_BACK,)),
     Mutant("a batch that arrives while the flow is stopped is handed over all the same", FETCHING,
            "    if thread.consumer.flow_active:\n", "    if True:\n",
            (PUT_BACK,)),

@@ -158,7 +158,8 @@ class FollowUp(Service):  # type: ignore[misc]
         read = await self._read_to(ends)
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
         done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
-        self._behind = sum(max(0, (end or 0) - read.get(tp, 0)) for tp, end in self._ends.items() if tp not in done)
+        lacks = {tp: (end or 0) - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
+        self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
 
     async def _read_to(self, ends: Mapping[TP, int]) -> dict[TP, int]:
