@@ -21,7 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """What a value may look like: in words, and as the function that takes it, or raises as ``float()`` does."""
+    """What a value may look like: in words, and as the function that takes it or fails as ``float`` does."""
 
     words: str
     parse: Callable[[Any], T_co]

@@ -67,8 +67,9 @@ def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str
 
 
 @by_name
-@pytest.mark.parametrize("value", ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()], ids=[
-    "inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"])
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()],
+    ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"])
 def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], value: Any) -> None:
     """A worker that says "never" in its own way must not end at that, nor its leader deal without memory."""
     with contextlib.suppress(ConfigError):
