@@ -165,8 +165,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._standby_tps = _tps(memory.standbys)
         self._topic_groups = dict(memory.group_ids)
         self._memory = memory
-        awaited = memory.answer.awaited if memory.answer is not None else {}
-        self.awaited = Awaited(memory.generation, frozenset(_tps(awaited)), memory.group_ids)
+        taken = memory.answer or answer
+        self.awaited = Awaited(memory.generation, frozenset(_tps(taken.awaited)), memory.group_ids,
+                               follows=taken.among > 0)
         self.read_to = {}
         self._keep(memory)
         try:

@@ -21,7 +21,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """What a value may look like: in words, and as the function that takes it (ValueError, TypeError)."""
+    """What a value may look like: in words, and as the function that takes it or fails as ``float`` does."""
 
     words: str
     parse: Callable[[Any], T_co]
@@ -57,7 +57,7 @@ def read(setting: Setting[T], *, argument: object = None, environment: Mapping[s
             continue
         try:
             return setting.kind.parse(said)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # of infinity no whole number is made
             raise ConfigError(f"{setting.name} must be {setting.kind.words}, got {said!r}") from None
     return setting.default
 

@@ -46,11 +46,13 @@ class Awaited:
     """Of the assignment of ``generation``, the standbys that a follow-up round waits for.
 
     Those of one partition number whose topics have one id in ``group_ids`` are the state of one task.
+    ``follows``: a second round follows at once, and only that one's answer names them.
     """
 
     generation: int = -1
     tps: frozenset[TP] = frozenset()
     group_ids: Mapping[str, int] = field(default_factory=dict)
+    follows: bool = False
 
     def whole(self, done: frozenset[TP]) -> frozenset[TP]:
         """Those of ``done`` whose task can move: all of its state is there."""
@@ -86,7 +88,10 @@ class FollowUp(Service):  # type: ignore[misc]
         self._slower = 1
         self._seen = Awaited()
         self._since = 0.0
-        self._asked = False
+        #: What the round that was asked for was to move; None before one was.
+        self._asked_for: frozenset[TP] | None = None
+        #: What the last one was to move and did not.
+        self._in_vain: frozenset[TP] = frozenset()
         self._ends: Mapping[TP, int | None] = {}
         self._told, self._behind = 0.0, 0  # the last line's time, and the records that lack
         super().__init__(**kwargs)
@@ -103,24 +108,29 @@ class FollowUp(Service):  # type: ignore[misc]
     async def look(self, now: float) -> None:
         """One look at ``now``, in seconds of any clock that only goes forward."""
         awaited: Awaited = self.app.assignor.awaited
+        if awaited.follows:
+            return
         if awaited is not self._seen:
             self._begin(awaited, now)
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
-        if self._asked or not awaited.tps or not self._at_rest() or waited < cool_down_s:
+        if self._asked_for is not None or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
-        tells = bool(self._ends) and now - self._told >= TELL_S
+        is_first = not self._ends
         read = await self._caught_up(awaited)
+        if is_first:
+            return  # nothing to compare with, so nothing is known to be late
         done = awaited.whole(frozenset(read))
-        late = self._late(awaited.tps - done, now)
+        # What the leader does not take for done, moves no round either.
+        late = self._late(awaited.tps - (done - self._in_vain), now)
         enough = done == awaited.tps or bool(late) or (
             self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
-        if not enough and tells:
+        if not enough and now - self._told >= TELL_S:
             self._told = now
             logger.info("%d of %d awaited standbys have caught up, the others lack %d records",
                         len(read), len(awaited.tps), self._behind)
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
-            await self._ask(awaited, {tp: read[tp] for tp in done}, late)
-            self._asked = True
+            is_asked = await self._ask(awaited, {tp: read[tp] for tp in done}, late)
+            self._asked_for = done | late if is_asked else frozenset()
 
     def _cool_down_s(self) -> float:
         if self.cool_down_s is not None:
@@ -129,10 +139,11 @@ class FollowUp(Service):  # type: ignore[misc]
 
     def _begin(self, awaited: Awaited, now: float) -> None:
         """Another assignment; what it goes on to wait for has been waited for since it first was."""
-        in_vain = self._asked and bool(awaited.tps & self._seen.tps)
-        self._slower = min(2 * self._slower, MOST_PATIENCE) if in_vain else 1
+        asked_for = self._asked_for or frozenset()
+        self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
+        self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
-        self._seen, self._since, self._asked, self._ends, self._told = awaited, now, False, {}, now
+        self._seen, self._since, self._asked_for, self._ends, self._told = awaited, now, None, {}, now
         if awaited.tps:
             logger.info("%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
                         "is asked for that moves their tasks here", len(awaited.tps),
@@ -176,15 +187,16 @@ class FollowUp(Service):  # type: ignore[misc]
                 read[tp] = max(read[tp], position)
         return read
 
-    async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> None:
+    async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
         if late:
             self.app.assignor.overdue |= late
         if not await self.app.consumer._thread.call_thread(_rejoin, self.app, awaited.generation, done):
-            return
+            return False
         self.app.assignor.counters["follow_ups"] += 1
         logger.info("Asked for a follow-up round after generation %d: %d standbys have caught up, their "
                     "tasks can move here warm%s", awaited.generation, len(done),
                     f"; {len(late)} took too long and are given up" if late else "")
+        return True
 
 
 async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:

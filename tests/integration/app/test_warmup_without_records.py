@@ -192,6 +192,7 @@ async def test_a_copy_of_a_log_without_a_record_is_promoted_once_it_has_been_rea
 
         await group.play("b")
         assert not group.owned("d"), "those who own them let go first"
+        assert d.assignor.awaited.follows
         await group.play("c")
         assert group.owned("d") == {tp.partition for tp in awaited}
         assert not any(app.assignor.awaited.tps for app in group.apps.values())

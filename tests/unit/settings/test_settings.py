@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import math
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +64,17 @@ def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str
     """Infinitely many records were an OverflowError, in which each round of a leader ended."""
     with suppress(ConfigError):
         read(setting, environment={setting.name: value})
+
+
+@by_name
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()],
+    ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"])
+def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], value: Any) -> None:
+    """A worker that says "never" in its own way must not end at that, nor its leader deal without memory."""
+    with contextlib.suppress(ConfigError):
+        found = read(setting, argument=value, environment={})
+        assert not isinstance(found, float) or math.isfinite(found)
 
 
 @by_name

@@ -364,6 +364,54 @@ async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
     assert await looks(watch, now, now + 31, now + 32) == 5
 
 
+async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() -> None:
+    """The others are waited for still, and that is no sign of a round in vain."""
+    app = App({A: 10, B: 10}, {A: 9, B: 0})
+    watch = warming(app)
+    assert await looks(watch, 0, 31, 120) == 1
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    app.tables.recovery.standby_offsets[B] = 9
+    assert await looks(watch, 121, 152, 153) == 2
+
+
+async def test_the_first_of_two_rounds_changes_nothing_of_what_is_waited_for() -> None:
+    """Its answer names none of it: a look in between, or none, comes to the same."""
+    for looks_between in (False, True):
+        app = App({A: 10, B: 10}, {A: 9, B: 0})
+        watch = warming(app, 600.0)
+        assert await looks(watch, 0, 31, 120) == 1
+        app.assignor.awaited = Awaited(GENERATION, follows=True)
+        assert await looks(watch, *[121] * looks_between) == 1
+        app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+        assert await looks(watch, 122, 153, 599) == 1
+        assert await looks(watch, 600) == 2
+        assert app.assignor.overdue == {B}
+
+
+async def test_who_has_caught_up_is_not_late_whatever_came_between() -> None:
+    """Rounds of others; the first look at an assignment cannot tell, and the second one asks."""
+    app = App({A: 10, B: 10}, {A: 9, B: 0})
+    watch = warming(app, 100.0)
+    assert await looks(watch, 0) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 99, 130, 131) == 1
+    assert app.assignor.overdue == frozenset()
+
+
+async def test_what_the_leader_never_believes_is_given_up() -> None:
+    """A log that was cut off ends earlier than its owner says; there would be rounds in vain for ever."""
+    app = App({A: 10}, {A: 9})
+    watch, now = warming(app), 0.0
+    while not app.assignor.overdue and now < 4_000:
+        before = app.thread.rejoins
+        while app.thread.rejoins == before:
+            await watch.look(now)
+            now += 1
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert app.assignor.overdue == {A}
+    assert 900 <= now < 1_800
+
+
 def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
     """As an app is set."""
     assert configured()._extra_services[0].deadline_s == 900
