@@ -162,6 +162,9 @@ def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...
         raise click.BadParameter(str(error)) from None
 
 
+POSITIVE = click.FloatRange(0, min_open=True)
+
+
 @click.command()
 @click.option("--brokers", default="kafka,embedded", callback=some_of("kafka", "embedded"), show_default=True)
 @click.option("--partitions", default="12", callback=numbers, show_default=True)
@@ -169,11 +172,13 @@ def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...
 @click.option("--arms", default=",".join(ARMS), callback=some_of(*ARMS), show_default=True)
 @click.option("--events", default=",".join(EVENTS + STATIC_EVENTS), show_default=True,
               callback=some_of(*EVENTS, *STATIC_EVENTS))
-@click.option("--rounds", default=1, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="The first round's; the next has the next.")
-@click.option("--rate", default=20.0, show_default=True, help="Orders a second on each partition.")
+@click.option("--rate", type=POSITIVE, default=20.0, show_default=True,
+              help="Orders a second on each partition.")
 @click.option("--logs", type=click.Path(path_type=Path), help="Keep logs, journals and files there.")
-@click.option("--budget", default=840.0, show_default=True, help="Seconds; what does not fit is left out.")
+@click.option("--budget", type=POSITIVE, default=840.0, show_default=True,
+              help="Seconds; what does not fit is left out.")
 def main(brokers: tuple[str, ...], partitions: tuple[int, ...], preload: tuple[int, ...],
          arms: tuple[str, ...], events: tuple[str, ...], rounds: int, seed: int, rate: float,
          logs: Path | None, budget: float) -> None:

@@ -1,7 +1,7 @@
 """Watch workers join, grow, lose one to kill -9 and carry on; then stock against ours on one script.
 
-    python -m examples.orders.demo                              # embedded broker, both assignors
-    python -m examples.orders.demo --bootstrap 127.0.0.1:9092   # a Kafka of yours, loopback only
+    python -m examples.orders.demo                                              # embedded, both assignors
+    python -m examples.orders.demo --assignor ours --bootstrap 127.0.0.1:9092   # your Kafka on loopback
 
 Exit code 0 only if, under our assignor, every record of the final tables equals the model's.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+from aiokafka.errors import KafkaConnectionError
 from rich.console import Console
 
 from examples.orders import PARTITIONS
@@ -155,8 +156,8 @@ def play(assignor: str, bootstrap: str, console: Console, folder: Path, ledger: 
 
 
 @click.command()
-@click.option("--bootstrap", help="A broker on loopback, one for each assignor named; "
-              "default: the embedded one.", multiple=True)
+@click.option("--bootstrap", help="A broker on loopback, one for each assignor; default: the embedded one.",
+              multiple=True)
 @click.option("--assignor", "assignors", type=click.Choice(list(ASSIGNORS)), multiple=True,
               help="Which to run; default: stock, then ours.")
 @click.option("--ledger", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -164,15 +165,22 @@ def play(assignor: str, bootstrap: str, console: Console, folder: Path, ledger: 
 def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None) -> None:
     """Run the demo; see the module's docstring."""
     logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it retries a fresh topic's missing leader
+    assignors = assignors or tuple(ASSIGNORS)
+    if bootstrap and len(bootstrap) != len(assignors):
+        raise click.BadParameter(f"one for each of {', '.join(assignors)}; on one they would share topics",
+                                 param_hint="--bootstrap")
     console = Console()
     began = time.monotonic()
     results = []
     with tempfile.TemporaryDirectory(prefix="faust-assigner-demo-") as folder:
-        for index, assignor in enumerate(assignors or tuple(ASSIGNORS)):
+        for index, assignor in enumerate(assignors):
             with contextlib.ExitStack() as stack:
                 address = bootstrap[index] if bootstrap else stack.enter_context(
                     broker_process(None, "group.initial.rebalance.delay.ms=500")).bootstrap
-                results.append(play(assignor, address, console, Path(folder), ledger))
+                try:
+                    results.append(play(assignor, address, console, Path(folder), ledger))
+                except KafkaConnectionError as error:
+                    raise click.ClickException(str(error)) from None
     console.print(comparison(results))
     if ledger is not None:
         console.print(f"the ledger is in {ledger}; pip install 'faust-assigner[ledger]' and "

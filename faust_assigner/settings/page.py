@@ -20,7 +20,8 @@ A keyword of `faust.App` goes before the environment, and the environment before
 `faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
 `env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log when it
 is read, by a leader in each round, and the default taken, the weights or the ledger staying off; with a wrong
-list of workers no request is forwarded.
+list of workers no request is forwarded. Set what is said of warm-ups and follow-up rounds alike on all
+workers: any of them may lead, and the leader's word counts.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 
 The commands that speak to Kafka take its own client properties besides: `--config FILE`, the file that

@@ -182,8 +182,9 @@ class ByState(Follows):
             if not self.app.should_stop:
                 await self.app.crash(error)
         else:
-            logger.info("Took on %d actives and %d standbys in %.0f ms", len(pending), len(fresh),
-                        (monotonic() - began) * 1000)
+            if pending or fresh:
+                logger.info("Took on %d active and %d standby changelogs in %.0f ms", len(pending),
+                            len(fresh), (monotonic() - began) * 1000)
 
     async def _close(self, revoked: Collection[Any]) -> None:
         """Close databases of partitions that went, in a thread: it takes a while, and streams flow."""

@@ -8,6 +8,7 @@ in for the coordinator of a consumer that has started and not subscribed yet; ru
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,6 +30,13 @@ logger = get_logger(__name__)
 
 #: The generation in which the present task commits; None where it does something else.
 _COMMITTING: ContextVar[int | None] = ContextVar("committing", default=None)
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """aiokafka's error, that it will rejoin, is none where a commit is sent again; where not, we say so."""
+    return _COMMITTING.get() is None or not str(record.msg).endswith("will rejoin")
+
+
+logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
 
 #: Seconds between two looks whether the coordinator still answers.
 LOOK_S = 0.1
@@ -249,6 +257,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                     errors.RebalanceInProgressError) as error:
                 under_way = self.membership.round
                 if self.membership.lost or (under_way is None and generation == self.generation):
+                    logger.warning("The group went on without this worker, nothing is committed: %s", error)
                     raise errors.CommitFailedError("The group has already rebalanced") from error
                 if under_way is not None:
                     await asyncio.shield(under_way)

@@ -154,7 +154,7 @@ class _Job:
     def __init__(self, settings: Settings, partitions: Sequence[Cold], stop: Stop,
                  told: Callable[[Restored], None]) -> None:
         self._settings, self._stop, self._told = settings, stop, told
-        started = self._began = time.time()
+        started = time.time()
         self._colds = {cold.tp: cold for cold in partitions}
         self._waiting = list(partitions)
         self._snapshots: dict[TopicPartition, Future[Restored | None]] = {}
@@ -229,8 +229,6 @@ class _Job:
                 self._done[tp] = restored
         for tp in tuple(self._colds):
             self._tell(tp)
-        if records := sum(restored.replayed for restored in self._done.values()):
-            logger.info("Replayed %d changelog offsets in %.2f s", records, time.time() - self._began)
         return self._done
 
 

@@ -18,6 +18,7 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
@@ -166,6 +167,30 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
         await commit
         assignment._topic_partitions = whole
         assert sent == [{0, 1}, {0}]
+
+
+@pytest.mark.parametrize("in_round", [True, False])
+async def test_only_a_commit_that_is_lost_is_said(in_round: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """aiokafka logs an error for each one that meets a round, and that it rejoins; those are sent again."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        coordinator, refused, send = a.coordinator, list[bool](), a.coordinator._send_req
+
+        async def refuses_once(request: Any) -> Any:
+            if isinstance(request, OffsetCommitRequest) and not refused:
+                refused.append(True)
+                return SimpleNamespace(topics=[(TOPIC, [(0, IllegalGenerationError.errno)])])
+            return await send(request)
+
+        coordinator._send_req = refuses_once
+        if in_round:
+            coordinator.membership.round = asyncio.get_running_loop().create_future()
+        committing = asyncio.create_task(a.commit(0, 5))
+        await until(lambda: bool(refused), "the commit to be refused")
+        coordinator._end_round()
+        assert await committing == in_round
+        assert "will rejoin" not in caplog.text
+        assert caplog.text.count("nothing is committed") == (not in_round)
 
 
 async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> None:
