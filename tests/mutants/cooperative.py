@@ -9,6 +9,7 @@ HANDING = "faust_assigner/app/cooperative/handing_over.py"
 BY_STATE = "faust_assigner/app/cooperative/by_state.py"
 ORDER = "faust_assigner/app/cooperative/order.py"
 FETCHER = "faust_assigner/app/cooperative/fetcher.py"
+LEADER = "faust_assigner/app/round/leader.py"
 INSTALL = "faust_assigner/app/cooperative/install.py"
 MEMBER = "faust_assigner/app/round/member.py"
 TWO_PHASE = "faust_assigner/app/round/two_phase.py"
@@ -20,6 +21,9 @@ PROMISED = "tests/unit/app/round/test_promised.py::test_"
 BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
+ALONE = "tests/unit/app/cooperative/test_fetcher.py::test_"
+STEP = "tests/unit/app/round/test_step.py::test_"
+LANDED = "tests/unit/app/round/test_landed.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -136,7 +140,7 @@ MUTANTS = (
            "                self._records.move_to_end(tp)\n", "                pass\n",
            (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("what is kept waits until each backlog has had its turn", FETCHER,
-           "        if max_records and max_records > 1 and 0 < len(keep_up) < len(self._records):\n",
+           "        if max_records and max_records > 1 and 0 < len(keep_up) < len(there):\n",
            "        if False:\n",
            (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("a backlog of large records keeps up", FETCHER,
@@ -152,6 +156,39 @@ MUTANTS = (
            "        put_back(consumer.seek, live)\n", "",
            ("tests/unit/app/repairs/test_fetching.py::"
             "test_an_error_of_a_standby_costs_no_record_of_a_source",)),
+    Mutant("half of a turn is for what nobody asks for", FETCHER,
+           "for tp in self._records if tp in asked}", "for tp in self._records}",
+           (ALONE + "nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_for",)),
+    Mutant("what keeps up takes whole turns beside a backlog that was fetched later", FETCHER,
+           "return (tp not in self.but_not and", "return (",
+           (ALONE + "a_share_is_a_part_of_what_is_asked_for",)),
+    Mutant("brokers hold a fetch for long while partitions are left out of it", FETCHER,
+           "IDLE_WAIT_MS if is_whole else WAIT_MS", "WAIT_MS if is_whole else IDLE_WAIT_MS",
+           (ALONE + "a_broker_may_hold_a_fetch_while_no_partition_is_left_out",)),
+    Mutant("the fetcher looks what there is to do all the time", FETCHER,
+           "len(self._in_flight) > len(", "len(self._in_flight) >= len(",
+           (ALONE + "the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with[False]",)),
+    Mutant("a look-up hides that a fetch has been dealt with", FETCHER,
+           "len(self._pending_tasks - set(self._looked_up.values()))", "len(self._pending_tasks)",
+           (ALONE + "the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with[True]",)),
+    Mutant("an owner loses its task to the claim of a member that was frozen for some rounds", TWO_PHASE,
+           "(one.data.actives, -1)", "(one.data.actives, one.data.generation)",
+           (STEP + "an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before",)),
+    Mutant("beside a stock member who leaves ends the leader's round", TWO_PHASE,
+           "if not one.data.holds or one.member_id not in actives:", "if not one.data.holds:",
+           (STEP + "beside_a_stock_member_only_who_processes_a_task_keeps_it",)),
+    Mutant("what goes from who leaves is given before it has let go", LEADER,
+           "now = step(placement, said)", "now = step(placement, staying)",
+           (RULE + "a_member_that_leaves_may_take_part_in_the_second_round",)),
+    Mutant("the second round is planned anew since who leaves takes part in it", LEADER,
+           "_place(inputs, staying)", "_place(inputs, said)",
+           (RULE + "a_member_that_leaves_may_take_part_in_the_second_round",)),
+    Mutant("where all leave nobody owns anything", LEADER,
+           "if not j.data.leaves) or said", "if not j.data.leaves)",
+           (RULE + "where_all_leave_partitions_stay_where_they_are",)),
+    Mutant("a death between two rounds leaves tasks to nobody", TWO_PHASE,
+           "if len(dates) != 1 or min(dates)[1] != len(said):", "if len(dates) != 1 or not min(dates)[1]:",
+           (LANDED + "a_death_between_the_rounds_makes_it_be_planned_anew",)),
     Mutant("a fetch that ends while records are taken is not followed by another", FETCHER,
            "            asyncio.get_running_loop().call_soon(self.wake)\n", "            pass\n",
            (FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next",)),

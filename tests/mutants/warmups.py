@@ -372,4 +372,26 @@ MUTANTS = (
         new="was\n",
         red=(f"{_LATE}who_was_given_something_since_says_nothing_of_the_dead",),
     ),
+    Mutant(
+        story="a copy has caught up with an end of before the last assignment",
+        file=_FOLLOW_UP,
+        old="now, False, {}, now\n",
+        new="now, False, self._ends, now\n",
+        red=(f"{_ASKS}where_a_log_ended_for_the_last_assignment_is_not_where_it_ends",),
+    ),
+    Mutant(
+        story="what was given up before is asked for again once something else is",
+        file=_FOLLOW_UP,
+        old="self.app.assignor.overdue |= late",
+        new="self.app.assignor.overdue = late",
+        red=(f"{_ASKS}one_that_takes_too_long_is_given_up",),
+    ),
+    Mutant(
+        story="newcomers take over short tables though the setting is 0 records",
+        file="faust_assigner/app/round/warming.py",
+        old="if from_nothing is None:",
+        new="if not from_nothing:",
+        red=("tests/unit/app/round/test_warming.py::"
+             "test_newcomers_wait_for_short_tables_where_the_next_round_is_near[said2-0-0]",),
+    ),
 )

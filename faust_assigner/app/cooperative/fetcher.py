@@ -91,8 +91,10 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         over a moment ago counts as a backlog until it has been read to its end once.
         """
         found: dict[Any, list[Any]] = {}
-        keep_up = self._at_end & self._records.keys()
-        if max_records and max_records > 1 and 0 < len(keep_up) < len(self._records):
+        asked = Share(partitions)
+        there = {tp for tp in self._records if tp in asked}
+        keep_up = self._at_end & there
+        if max_records and max_records > 1 and 0 < len(keep_up) < len(there):
             found = await super().fetched_records(Share(partitions, only=keep_up), 0, max_records // 2)
             try:
                 rest = max_records - sum(map(len, found.values()))

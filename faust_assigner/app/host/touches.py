@@ -63,7 +63,7 @@ _APP: Final = rows_of(
      "whether there is a consumer, without making one",
      _FIXUP + "too_late_is_said"),
     ("_extra_services", "set in __init__", "follow_up", "services that start with the app",
-     _FOLLOW + "it_is_installed_with_the_app"),
+     "tests/unit/app/round/test_follow_up_service.py::test_it_is_installed_with_the_app"),
     ("_new_consumer", "(self)", "repairs driver_assignor", "replaced, so that the consumer's class is ours",
      _ONE_LINE),
     ("_span_add_default_tags", "(self, span)", "assignor", "the span of an assignment looks like stock's",

@@ -19,9 +19,6 @@ from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
-#: The index of a member that gets nothing.
-LEAVES = NOBODY - 1
-
 
 @dataclass(frozen=True)
 class Step:
@@ -110,7 +107,7 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[i
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
             claimed = _numbers(one.data.actives[topic], owner.size)
-            elsewhere = (owner[claimed] != index.get(one.member_id, LEAVES)) & (owner[claimed] != NOBODY)
+            elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (owner[claimed] != NOBODY)
             away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]
             for m in np.unique(owner[away]).tolist():
                 key = (placement.group_ids[topic], placement.member_ids[m])
@@ -127,12 +124,11 @@ def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[
     never = np.iinfo(np.int64).max
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
     for one in said:
-        since = [(one.data.promised, one.data.generation)] * bool(one.data.among)
-        since += [(one.data.actives, -1)] * one.data.holds
+        since = [(one.data.promised, one.data.generation), *[(one.data.actives, -1)] * one.data.holds]
         for claims, generation in since:
             for topic in claims.keys() & settled.keys():
                 numbers = _numbers(claims[topic], settled[topic].size)
-                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, LEAVES)]
+                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, NOBODY)]
                 settled[topic][own] = np.minimum(settled[topic][own], generation)
     return settled
 

@@ -347,8 +347,9 @@ def test_positions_that_are_none_do_no_harm(junk: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"acceptable_recovery_lag": -1}, {"max_per_member": 0},
-                                   {"max_per_group": 0}])
+                                   {"max_per_group": 0}, {"acceptable_from_nothing": -1}])
 def test_a_policy_that_would_never_end_is_refused(wrong: dict[str, int]) -> None:
     """Without a warm-up nothing arrives."""
     with pytest.raises(ValueError, match="limits of 1 or more"):
         WarmupPolicy(**wrong)
+    WarmupPolicy(acceptable_recovery_lag=0, acceptable_from_nothing=0, max_per_member=1, max_per_group=1)

@@ -10,10 +10,14 @@ from unittest.mock import Mock
 
 import faust
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from faust.types import TP
 
 import faust_assigner
+from faust_assigner.wire.join import decode_join
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.support.shop import LOG, TOPICS, assignor_of, group, said
 
@@ -51,6 +55,48 @@ def test_nobody_asks_before_the_first_assignment() -> None:
     assert assignor.tables_metadata() == assignor.external_topics_metadata() == {}
     with pytest.raises(KeyError):
         assignor.group_for_topic("orders")
+
+
+def test_how_far_copies_were_read_is_said_until_the_next_assignment() -> None:
+    """A join may have to be repeated."""
+    found = group()
+    assignor = assignor_of(found, "m0")
+    assignor.read_to = {TP(LOG, 0): 5}
+    assignor.metadata(TOPICS)
+    assert assignor.read_to == {TP(LOG, 0): 5}
+    found.rebalance()
+    assert assignor.read_to == {}
+
+
+def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> None:
+    """And an ordinary one is followed by no other."""
+    found = group()
+    assignor = assignor_of(found, "m0")
+    assert assignor.awaited.generation == assignor.generation == 0
+    assert assignor.awaited.group_ids[LOG] == assignor.group_for_topic("orders")
+    assert not assignor.is_followed(ConsumerProtocolMemberAssignment.decode(found.synced["m0"]))
+    assert not assignor.stops_nobody
+
+
+def test_who_leaves_or_holds_says_so() -> None:
+    """Each by itself."""
+    assignor = assignor_of(group(), "m0")
+    for holds, leaves in ((True, False), (False, True)):
+        assignor.holds, assignor.leaves = holds, leaves
+        data = decode_join(assignor.metadata(TOPICS).user_data, sorted(TOPICS))
+        assert (data.holds, data.leaves) == (holds, leaves)
+
+
+def test_what_could_not_be_said_is_not_taken_for_warm(monkeypatch: pytest.MonkeyPatch,
+                                                      caplog: pytest.LogCaptureFixture) -> None:
+    """The leader knew nothing of it."""
+    found = group()
+    caplog.set_level("INFO")
+    monkeypatch.setattr("faust_assigner.app.assignor.said_by", Mock(side_effect=ZeroDivisionError))
+    found.rebalance()
+    lines = [r.getMessage() for r in caplog.records if "of the active changelogs" in r.getMessage()]
+    assert len(lines) == len(found.apps)
+    assert all("changelogs 0 warm" in line for line in lines)
 
 
 def test_the_router_finds_every_owner() -> None:

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.round import follow_up
-from faust_assigner.app.round.follow_up import Awaited, FollowUp, install
-from tests.support.faust_group import make_app
+from faust_assigner.app.round.follow_up import Awaited, FollowUp
 
 A, B = TP("log", 0), TP("log", 1)
 GENERATION = 7
@@ -28,10 +26,12 @@ class Thread:
         self.generation = GENERATION
         self._rejoin_needed_fut = SimpleNamespace(done=lambda: self.under_way)
         self.under_way = False
+        self.on_rejoin: Any = lambda: None
 
     def request_rejoin(self) -> None:
         """As aiokafka's."""
         self.rejoins += 1
+        self.on_rejoin()
 
     async def call_thread(self, function: Any, *arguments: Any) -> Any:
         """Here there is one thread."""
@@ -107,8 +107,10 @@ async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> No
     """The leader would not believe a copy of a log that ends with what is no record."""
     app = App({A: 10, B: 7}, {A: None, B: 6})
     app.positions[A] = 10
+    said: list[Any] = []
+    app.thread.on_rejoin = lambda: said.append(app.assignor.read_to)
     assert await looks(service(app), 0, 31, 32) == 1
-    assert app.assignor.read_to == {A: 10, B: 7}
+    assert said == [{A: 10, B: 7}], "before this member joins"
 
 
 @pytest.mark.parametrize(("ahead", "said"), [("generation", {}), ("rejoin", {A: 10})])
@@ -177,6 +179,13 @@ async def test_records_of_others_that_wait_hold_up_no_end() -> None:
     assert await looks(service(app), 0, 31, 32) == 1
 
 
+async def test_where_the_consumer_knows_no_position_what_was_applied_counts() -> None:
+    """As of a partition that it is still looked up for."""
+    app = App({A: 10}, {A: 9})
+    app.positions[A] = None  # type: ignore[assignment]
+    assert await looks(service(app), 0, 31, 32) == 1
+
+
 @pytest.mark.parametrize("end", [None, 0])
 async def test_an_end_that_is_not_known_is_not_reached(end: int | None) -> None:
     """Under transactions it is known after the first fetch; an empty changelog is read at once."""
@@ -194,20 +203,32 @@ async def test_a_round_cools_down_whoever_caused_it() -> None:
     assert await looks(watch, 61, 62) == 1
 
 
-@pytest.mark.parametrize("busy", ["rebalancing", "recovery", "stopping"])
+async def test_where_a_log_ended_for_the_last_assignment_is_not_where_it_ends() -> None:
+    """Long ago, perhaps, and the copy was begun anew."""
+    app = App({A: 10}, {A: 9})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+    app.assignor.awaited, app.ends[A] = Awaited(GENERATION, frozenset({A})), 500
+    assert await looks(watch, 32, 63, 64) == 0
+
+
+@pytest.mark.parametrize("busy", ["rebalancing", "recovery", "taking on", "stopping"])
 async def test_never_while_there_is_something_under_way(busy: str) -> None:
-    """A rebalance, the restore of a table, the worker's end."""
+    """A rebalance, the restore of a table, of some beside streams that flow, the worker's end."""
     app = App({A: 1}, {A: 0})
     watch = service(app)
 
     def be(state: bool) -> None:
         app.rebalancing = state and busy == "rebalancing"
         app.tables.recovery.in_recovery = state and busy == "recovery"
+        app.tables.recovery.is_taking_on = state and busy == "taking on"
         app.should_stop = state and busy == "stopping"
 
     be(True)
-    assert await looks(watch, 0, 31, 32, 33) == 0
+    ends, app.consumer.highwaters = app.consumer.highwaters, None
+    assert await looks(watch, 0, 31, 32, 33) == 0, "and the broker is not asked"
     be(False)
+    app.consumer.highwaters = ends
     assert await looks(watch, 34, 35) == 1
 
 
@@ -235,58 +256,25 @@ async def test_an_assignment_that_comes_during_a_look_counts() -> None:
     assert await looks(watch, 32) == 0
 
 
+async def test_a_rebalance_that_begins_during_a_look_counts() -> None:
+    """It is the round that was to be asked for."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+
+    async def meanwhile(*tps: TP) -> dict[TP, int]:
+        app.rebalancing = True
+        return {tp: app.ends[tp] for tp in tps}
+
+    app.consumer.highwaters = meanwhile
+    assert await looks(watch, 32) == 0
+
+
 async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
     """All other workers, nearly always."""
     app = App({}, {})
     app.consumer.highwaters = None  # type: ignore[assignment]
     assert await looks(service(app), 0, 31, 32) == 0
-
-
-async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task is left, not even when every look fails."""
-    monkeypatch.setattr(follow_up, "LOOK_INTERVAL_S", 0.001)
-    app = App({A: 1}, {A: 0})
-    looked = 0
-
-    async def silent(*_: TP) -> dict[TP, int]:
-        nonlocal looked
-        looked += 1
-        raise ConnectionError("nobody answers")
-
-    app.consumer.highwaters = silent
-    before = asyncio.all_tasks()
-    watch = service(app, 0.001)
-    await watch.start()
-    async with asyncio.timeout(10):
-        while looked < 3:
-            await asyncio.sleep(0.005)
-    await watch.stop()
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
-    assert app.thread.rejoins == 0
-
-
-def configured(**options: Any) -> Any:
-    """An app whose settings have been asked for: Faust calls our fixup then."""
-    app = make_app("http://w", **options)
-    assert app.conf.id == "shop"
-    return app
-
-
-def test_it_is_installed_with_the_app() -> None:
-    """Once, as one of the app's services."""
-    app = configured()
-    assert [type(s) for s in app._extra_services] == [FollowUp]
-    assert install(app) is app._extra_services[0]
-    assert len(app._extra_services) == 1
-
-
-@pytest.mark.parametrize(("said", "taken"), [(None, [None]), ("5", [5.0]), (0, []), ("0", []), ("-1", [None]),
-                                             ("soon", [None]), ("inf", [None]), ("nan", [None])])
-def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[float | None]) -> None:
-    """What is no number of seconds is said, and the default taken."""
-    app = configured(faust_assigner_follow_up_s=said)
-    assert [s.cool_down_s for s in app._extra_services] == taken
 
 
 # -- with warm-ups
@@ -305,6 +293,22 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
     assert await looks(watch, 0, 31, 32, 118, 119) == 0
     assert await looks(watch, 120) == 1
     assert app.assignor.overdue == frozenset()
+
+
+async def test_those_that_are_done_wait_less_where_rounds_stop_nobody() -> None:
+    """Four of its cool-downs."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    app.assignor.stops_nobody = True
+    assert await looks(FollowUp(app, None, deadline_s=900.0), 0, 6, 18, 19) == 0
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    app.assignor.stops_nobody = True
+    assert await looks(FollowUp(app, None, deadline_s=900.0), 0, 6, 20) == 1
+
+
+async def test_logs_of_no_known_group_are_tasks_of_their_own() -> None:
+    """Each by its name."""
+    app = App({A: 10, TP("rates", 0): 3}, {A: 9, TP("rates", 0): 0})
+    assert app.assignor.awaited.whole(frozenset({A})) == {A}
 
 
 async def test_a_part_of_a_tasks_state_is_not_what_is_waited_for() -> None:
@@ -328,8 +332,19 @@ async def test_one_that_takes_too_long_is_given_up() -> None:
     """The leader is told with the round that is asked for; and a member that has none done asks as well."""
     app = App({A: 10}, {A: 0})
     watch = warming(app, 600.0)
+    app.assignor.overdue = frozenset({B})
     assert await looks(watch, 0, 31, 599) == 0
     assert await looks(watch, 600) == 1
+    assert app.assignor.overdue == {A, B}, "with those of before"
+
+
+async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
+    """However long it took, and whatever is given up beside it."""
+    app = App({A: 10, B: 10}, {A: 0, B: 0})
+    watch = warming(app, 100.0)
+    assert await looks(watch, 0, 99) == 0
+    app.tables.recovery.standby_offsets[B] = 9
+    assert await looks(watch, 100) == 1
     assert app.assignor.overdue == {A}
 
 
@@ -343,25 +358,31 @@ async def test_a_deadline_runs_over_rounds() -> None:
     assert await looks(watch, 60, 91, 99) == 0
     assert await looks(watch, 101) == 1
     assert app.assignor.overdue == {A}
+    for now, awaited in ((110, {A}), (120, {A, B})):
+        app.assignor.awaited = Awaited(GENERATION, frozenset(awaited))
+        await watch.look(now)
+    app.assignor.overdue = frozenset()
+    assert await looks(watch, 219) == 2
+    assert app.assignor.overdue == {A}, "what was not waited for meanwhile has its whole time"
 
 
 async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
-    """Twice as long each time; once something else is waited for, as ever."""
+    """Twice as long each time, up to a limit; once something else is waited for, as ever."""
     app = App({A: 1}, {A: 0})
     app.assignor.overdue = frozenset()
     watch = warming(app)
     now, gaps = 0.0, []
-    for _ in range(4):
+    for _ in range(7):
         app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
         began, before = now, app.thread.rejoins
         while app.thread.rejoins == before:
             await watch.look(now)
             now += 1
         gaps.append(now - began)
-    assert gaps == pytest.approx([32, 62, 122, 242], abs=2)
+    assert gaps == pytest.approx([32, 62, 122, 242, 482, 962, 962], abs=2)
     app.ends[B], app.tables.recovery.standby_offsets[B], app.positions[B] = 1, 0, 0
     app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
-    assert await looks(watch, now, now + 31, now + 32) == 5
+    assert await looks(watch, now, now + 31, now + 32) == 8
 
 
 async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() -> None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
 from faust_assigner.app.round import fallback, leader
+from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, taken
+from faust_assigner.app.round.member import Memory
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.runs import Runs
 from tests.support.faust_group import WireGroup, make_app
 
 LOG = "shop-totals-changelog"
@@ -93,6 +100,27 @@ def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("faust_assigner.app.assignor.decide", broken)
     assert lines_of(found)[0] == ["1 members, partitions dealt out without memory"]
     assert fallback.plain_metadata(found.apps["m0"])
+
+
+def test_a_changelog_is_warm_that_was_owned_copied_or_on_disk() -> None:
+    """By partition; of a member that said nothing all are cold."""
+    memory = Memory(None, 3, {LOG: Runs.of(range(5)), "orders": Runs.of(range(5))})
+    said = JoinData("http://w", {LOG: Runs.of([0])}, {LOG: Runs.of([1])}, {LOG: Runs.of([2])})
+    own = TableFacts(frozenset({LOG}))
+    assert taken(memory, said, own).endswith("of the active changelogs 3 warm, 2 cold")
+    assert taken(memory, None, own).endswith("of the active changelogs 0 warm, 5 cold")
+
+
+@pytest.mark.parametrize(("count", "more"), [(MOST_NAMED, None), (MOST_NAMED + 1, " and 1 more")])
+def test_only_what_is_not_named_is_counted(count: int, more: str | None,
+                                           caplog: pytest.LogCaptureFixture) -> None:
+    """Of a long list of names, and of members that are refused."""
+    assert _named(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
+    counters, refused = Counter[str](), dict.fromkeys(map(str, range(count)), "why")
+    _say_refused(Mock(refused=refused, inputs=Mock(generation=3)), counters)
+    assert len(caplog.records) == count
+    assert ("1 more members" in caplog.text) == (more is not None)
+    assert counters["refused_members"] == count
 
 
 def test_a_report_that_fails_costs_nobody_its_partitions(

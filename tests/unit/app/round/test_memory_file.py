@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 from faust_assigner.app.round import memory_file
 from faust_assigner.app.round.memory_file import MOST_BYTES, NAME, Former, MemoryFile
+from faust_assigner.wire.bounded import LARGEST_INT
 
 OWNED = {"orders": [0, 1, 7], "shop-totals-changelog": range(3)}
 
@@ -94,6 +96,8 @@ HOSTILE = {
     "of half a generation": said(generation=0.5),
     "of a generation below zero": said(generation=-1),
     "of a generation beyond 31 bits": said(generation=2**31),
+    "of the last generation of all": said(generation=LARGEST_INT),
+    "a byte too long": said() + b" " * (MOST_BYTES + 1 - len(said())),
     "without actives": said(actives=None),
     "with actives a list": said(actives=[0]),
     "with a partition as text": said(actives={"orders": ["0"]}),
@@ -143,6 +147,30 @@ def test_a_full_disk_is_said_once_and_costs_the_memory_alone(tmp_path: Path, mon
     assert os.listdir(tmp_path) == [NAME]
     file.keep(10, OWNED)
     assert file_of(tmp_path).former().generation == 10
+    with monkeypatch.context() as patched:
+        patched.setattr(memory_file.os, "fsync", full)
+        file.keep(11, OWNED)
+    assert len(caplog.records) == 2, "it is said when it begins again"
+
+
+def test_a_file_and_its_name_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content before it has the name, then the folder that holds the name."""
+    acts: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(memory_file.os, "replace", lambda *names: (acts.append("named"), replace(*names)))
+    monkeypatch.setattr(memory_file.os, "fsync", lambda fd: (
+        acts.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"), fsync(fd)))
+    file_of(tmp_path).keep(6, OWNED)
+    assert acts == ["file", "named", "folder"]
+
+
+def test_a_file_as_large_as_may_be_is_written_and_read(tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the byte."""
+    file_of(tmp_path).keep(6, OWNED)
+    monkeypatch.setattr(memory_file, "MOST_BYTES", (tmp_path / NAME).stat().st_size)
+    file_of(tmp_path).keep(7, OWNED)
+    assert file_of(tmp_path).former().generation == 7
 
 
 def test_a_file_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_copy_has_come_as_far_as_it_was_when_a_round_was_asked_for(tmp_path: P
     """Of a log in which there is no record, nothing else says that it was read; only what is held is told."""
     app = rocksdb_app(tmp_path)
     write(app, 0, 41)
-    app.assignor.read_to = {TP(LOG, 0): 40, TP(LOG, 1): 500, TP(LOG, 2): 9, TP("other", 1): 7}
+    app.assignor.read_to = {TP(LOG, 0): 40, TP(LOG, 1): 500, TP(LOG, 2): 9, TP("other", 1): 700}
     assert positions_of(app, {LOG: {0, 1}}) == {LOG: {0: 42, 1: 500}}
 
 
@@ -113,16 +113,19 @@ def test_reading_files_takes_no_longer_than_it_may(tmp_path: Path, caplog: pytes
     assert not opened.called
 
 
-def test_an_open_table_is_asked_itself(tmp_path: Path) -> None:
+def test_an_open_table_is_asked_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a running worker: what its database says, or how far the recovery has got beyond that."""
     app = rocksdb_app(tmp_path)
+    monkeypatch.setattr(positions, "_for_reading", opened := Mock())
     store = app.tables["totals"].data
     for partition, offset in ((0, 10), (1, 20), (2, 30)):
         store.set_persisted_offset(TP(LOG, partition), offset)
     app.tables.recovery.standby_offsets[TP(LOG, 1)] = 25
     app.tables.recovery.standby_offsets[TP(LOG, 2)] = None
     app.tables.recovery.active_offsets[TP(LOG, 0)] = 5
+    app.tables.recovery.active_offsets[TP("other", 0)] = 99
     assert positions_of(app, {LOG: {0, 1, 2}}) == {LOG: {0: 11, 1: 26, 2: 31}}
+    assert not opened.called
     store.close_partition(0)
 
 
@@ -130,9 +133,11 @@ def test_what_is_written_and_not_yet_committed_counts(tmp_path: Path) -> None:
     """Under exactly_once the database learns an owner's offset at the commit; the changelog is longer."""
     app = rocksdb_app(tmp_path)
     store = app.tables["totals"].data
-    store.set_persisted_offset(TP(LOG, 0), 10)
-    app.tables.persist_offset_on_commit(store, TP(LOG, 0), 99)
-    assert positions_of(app, {LOG: {0}}) == {LOG: {0: 100}}
+    for partition in (0, 1):
+        store.set_persisted_offset(TP(LOG, partition), 10)
+    for tp, offset in ((TP(LOG, 0), 99), (TP(LOG, 1), 9), (TP("other", 1), 500)):
+        app.tables.persist_offset_on_commit(store, tp, offset)
+    assert positions_of(app, {LOG: {0, 1}}) == {LOG: {0: 100, 1: 11}}
 
 
 def test_an_owner_that_is_being_restored_tells_where_its_log_ends(tmp_path: Path) -> None:

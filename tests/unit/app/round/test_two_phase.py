@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
+from faust_assigner.app.round import leader
 from faust_assigner.app.round.findings import why_eager
+from faust_assigner.app.round.member_claims import MemberClaims
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.app.round.two_phase import landed
+from faust_assigner.planner import Plan
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
@@ -66,6 +72,57 @@ def test_the_leader_dies_between_the_rounds() -> None:
         group.play()
     assert not group.follows
     assert group.owners.keys() == ALL
+
+
+def test_a_member_that_leaves_may_take_part_in_the_second_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has let go, and is in no one's way: the target stands."""
+    group = grown()
+    group.settle()
+    group.workers["a"].said = replace(group.workers["a"].said, leaves=True)
+    found = group.play()
+    assert group.follows
+    promised = {m: {(t, p) for t, numbers in topics.items() for p in numbers}
+                for m, topics in found.promised.items()}
+    before = {name: group.workers[name].processed for name in "bc"}
+    assert group.workers["a"].processed == frozenset()
+    assert not (group.given("b") | group.given("c")) & group.before["a"], "before it has let go"
+    copies, lands = group.copies, list[bool]()
+
+    def land(anew: Plan, said: Sequence[MemberClaims]) -> Plan:
+        lands.append((made := landed(anew, said)) is not anew)
+        return made
+
+    monkeypatch.setattr(leader, "landed", land)
+    group.play()
+    assert not group.follows
+    assert lands == [True]
+    for name in "bc":
+        assert group.workers[name].processed == before[name] | promised.get(name, set())
+        assert group.copies[name] == copies[name] - group.workers[name].processed
+
+
+def test_where_all_leave_partitions_stay_where_they_are() -> None:
+    """Who is last to go would else be given everything, or nobody."""
+    group = grown()
+    group.settle()
+    before = {name: worker.processed for name, worker in group.workers.items()}
+    for worker in group.workers.values():
+        worker.said = replace(worker.said, leaves=True)
+    group.play()
+    assert not group.follows
+    assert {name: worker.processed for name, worker in group.workers.items()} == before
+
+
+def test_who_leaves_is_given_no_global_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of such a table is with everybody who stays."""
+    monkeypatch.setattr("tests.support.coordination.two_phase_group.TABLES", TableFacts(
+        frozenset({"shop-totals-changelog", "clicks"}), {"clicks": False}))
+    group = grown()
+    group.settle()
+    group.workers["a"].said = replace(group.workers["a"].said, leaves=True)
+    group.play()
+    assert {p for topic, p in group.given("b") if topic == "clicks"} == set(range(3))
+    assert group.given("a") == frozenset()
 
 
 def test_a_member_that_missed_the_answer_keeps_what_it_processes() -> None:
@@ -182,9 +239,11 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     assert why_eager(group.play()) is None
     group.join("c", is_stock=True)
     group.join("d")
+    group.join("e")
     line = why_eager(group.play())
     assert line is not None
-    assert "the next roll is that of c (stock Faust), d (eager, its log says why);" in line
+    assert ("the next roll is that of c (stock Faust), d (eager, its log says why), "
+            "e (eager, its log says why);") in line
     assert "that of the cooperative ones (2)" in line
     for name in "ab":
         del group.workers[name]
@@ -201,6 +260,8 @@ def test_after_a_leave_loads_come_even_by_themselves(members: int, leaver: str,
         group.join(name)
     group.settle()
     group.leave(leaver)
+    assert group.last is not None
+    assert warmups or not (group.last.follows and group.last.awaited), "the second round says it"
     group.settle()
     loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
     assert max(loads) - min(loads) <= 1, loads

@@ -177,16 +177,19 @@ def test_the_policy_is_as_the_app_is_set() -> None:
                    faust_assigner_max_group_warmups=0)
     assert policy_of(app, False) == WarmupPolicy(
         acceptable_recovery_lag=5, acceptable_from_nothing=5, max_per_member=3)
+    app = make_app("http://w", faust_assigner_max_group_warmups=9)
+    assert policy_of(app, False) == WarmupPolicy(max_per_group=9)
 
 
 @pytest.mark.parametrize(("said", "cooperative", "eager"), [({}, 100, 10_000), (
-    {"faust_assigner_acceptable_from_nothing": "7"}, 7, 7)])
+    {"faust_assigner_acceptable_from_nothing": "7"}, 7, 7), (
+    {"faust_assigner_acceptable_from_nothing": "0"}, 0, 0)])
 def test_newcomers_wait_for_short_tables_where_the_next_round_is_near(
         said: dict[str, str], cooperative: int, eager: int) -> None:
     """By default; what is set counts in both kinds of rounds."""
     app = make_app("http://w", **said)
     found = [policy_of(app, is_cooperative) for is_cooperative in (True, False)]
-    assert [policy.acceptable_from_nothing for policy in found if policy] == [cooperative, eager]
+    assert found == [WarmupPolicy(acceptable_from_nothing=records) for records in (cooperative, eager)]
 
 
 @pytest.mark.parametrize(("others", "expected"), [(True, True), (False, False)])

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from faust_assigner.app.round import member_claims
 from faust_assigner.app.round.leader import _previous_ids
 from faust_assigner.app.round.member import Memory, remember
 from faust_assigner.app.round.member_claims import MemberClaims, claims_of, read_members
 from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.bounded import TOPICS as MOST
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import STOCK, VERSION, JoinData, encode_join
 from faust_assigner.wire.runs import Runs
@@ -81,6 +83,46 @@ def test_a_members_own_memory_goes_before_an_old_directory() -> None:
     assert held(knows, **last) == {"m0": ([0], 8)}
     forgot = joined("m0", instance_id="static-1")
     assert held(forgot, **last) == {"m0": ([4, 5], 5)}
+
+
+def test_copies_are_those_it_was_given_and_those_whose_files_it_has() -> None:
+    """Between two rounds it has both; topics may share one claim and have unlike counts."""
+    both = Runs.of([1, 4, 5])
+    one = joined("m0", ("log", "other"), generation=9, standbys={"log": both, "other": both},
+                 on_disk={"log": Runs.of([0])})
+    found = claims_of([one], {"log": 6, "other": 5}, {}, generation=10, is_kafkas=True, last=Directory(),
+                      last_generation=-1)
+    assert {t: list(numbers) for t, numbers in found.members[0].standbys.items()} == {
+        "log": [0, 1, 4, 5], "other": [1, 4]}
+    assert found.beyond == {"other": 1}
+
+
+def test_who_claims_the_most_is_the_one_to_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all claims of a round only so much is laid out."""
+    monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
+    greedy = joined("a", generation=9, **{
+        claims: {"orders": Runs.of([*range(6)])} for claims in (
+            "actives", "standbys", "on_disk", "former_actives", "awaited", "overdue", "promised")})
+    modest = [joined(name, generation=9, actives={"orders": Runs.of([*range(6)])}) for name in "bc"]
+    assert held(greedy, *modest) == {"a": ([], -1), "b": ([*range(6)], 9), "c": ([*range(6)], 9)}
+
+
+def test_what_is_promised_to_a_member_counts_as_its_own() -> None:
+    """Should the second round be another than was meant."""
+    promised = joined("m0", generation=9, actives={"orders": Runs.of([0])},
+                      promised={"orders": Runs.of([3]), "gone": Runs.of([0])}, among=2)
+    assert held(promised) == {"m0": ([0, 3], 9)}
+
+
+def test_a_member_whose_word_is_refused_can_still_be_reached() -> None:
+    """Up to as many topics as there may be it is read."""
+    topics = [f"t{number}" for number in range(MOST + 1)]
+    metadata = {str(count): SimpleNamespace(
+        subscription=topics[:count], version=4, user_data=encode_join(JoinData("http://w"), topics[:1]))
+        for count in (MOST, MOST + 1)}
+    said = {one.member_id: (one.refused, len(one.topics), one.data.url) for one in read_members(metadata)}
+    assert said == {str(MOST): (None, MOST, "http://w"), str(MOST + 1): (
+        f"{MOST + 1} topics, the limit is {MOST}", MOST, "http://w")}
 
 
 def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
