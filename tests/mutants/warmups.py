@@ -375,8 +375,8 @@ MUTANTS = (
     Mutant(
         story="a copy has caught up with an end of before the last assignment",
         file=_FOLLOW_UP,
-        old="now, False, {}, now\n",
-        new="now, False, self._ends, now\n",
+        old="now, None, {}, now\n",
+        new="now, None, self._ends, now\n",
         red=(f"{_ASKS}where_a_log_ended_for_the_last_assignment_is_not_where_it_ends",),
     ),
     Mutant(
