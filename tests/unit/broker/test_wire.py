@@ -233,5 +233,6 @@ def test_a_long_list_of_names_is_passed_over_in_few_steps() -> None:
     names = tuple(f"name{number}" for number in range(1_000))
     frame = request_frame(68, 1, 1, {"group_id": "g", "subscribed_topic_names": names})[4:]
     body = wire.read_header(frame, wire.is_flexible).body
-    assert instructions(lambda: wire.decode_request(68, 1, frame, body)) < 30 * len(names)
+    # Before it is counted: the first request of its kind has its reader made.
     assert wire.decode_request(68, 1, frame, body).subscribed_topic_names == names
+    assert instructions(lambda: wire.decode_request(68, 1, frame, body)) < 30 * len(names)
