@@ -1,0 +1,24 @@
+"""Several members whose follow-up rounds change nothing."""
+
+from __future__ import annotations
+
+from faust_assigner.app.round.follow_up import Awaited
+from tests.unit.app.round.test_follow_up import GENERATION, A, App, B, warming
+
+
+async def test_two_who_ask_in_turn_wait_longer_all_the_same() -> None:
+    """A round that another asked for, and that changed nothing either, is no reason to begin anew."""
+    apps = [App({tp: 1}, {tp: 0}) for tp in (A, B)]
+    watches = [warming(app) for app in apps]
+    rounds, now = list[float](), 0.0
+    while now < 36_000:
+        for app, watch in zip(apps, watches, strict=True):
+            await watch.look(now)
+            now += 0.5
+            if app.thread.rejoins:
+                app.thread.rejoins = 0
+                rounds.append(now)
+                for each in apps:
+                    each.assignor.awaited = Awaited(GENERATION, each.assignor.awaited.tps)
+    assert rounds[0] < 40
+    assert len(rounds) < 60
