@@ -170,7 +170,8 @@ class FollowUp(Service):  # type: ignore[misc]
         ends = {tp: end for tp in sorted(awaited.tps) if (end := self._ends.get(tp)) is not None}
         read = await self._read_to(ends)
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
-        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
+        is_doubtful = getattr(self.app.tables.recovery, "is_doubtful", lambda tp: False)
+        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(tp)}
         lacks = {tp: (end or 0) - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
