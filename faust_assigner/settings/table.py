@@ -42,7 +42,8 @@ WARMUPS: Final = Setting(
     "leader's word counts, and without follow-up rounds nobody waits", "app/round/warming.py")
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
-    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves",
+    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. With "
+    "0 a partition that is written to all the time never moves: what came since its copy was asked counts",
     "app/round/warming.py")
 ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING", whole("0 or more records", least=0), None, "records",

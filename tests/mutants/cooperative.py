@@ -24,6 +24,7 @@ TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
 ALONE = "tests/unit/app/cooperative/test_fetcher.py::test_"
 STEP = "tests/unit/app/round/test_step.py::test_"
 LANDED = "tests/unit/app/round/test_landed.py::test_"
+FULL = "tests/integration/app/cooperative/test_full_disk.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
@@ -204,4 +205,10 @@ MUTANTS = (
            "        await self._open(pending)\n", "        await self._open(pending | fresh)\n",
            ("tests/integration/app/cooperative/test_taking_on.py::"
             "test_what_is_taken_over_flows_before_the_files_of_copies_are_open",)),
+    Mutant("a copy whose disk was full is left without rows for good",
+           "faust_assigner/app/repairs/recovery_loop.py",
+           "        self._reopen = frozenset(self.tp_to_table)\n",
+           "        self._reopen = frozenset(self.active_tps)\n",
+           (f"{FULL}a_copy_that_could_not_be_written_is_read_again[owned0]",
+            f"{FULL}a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows")),
 )

@@ -284,6 +284,14 @@ MUTANTS = (
         red=(f"{_ASKS}a_round_that_changed_nothing_makes_the_next_one_later",),
     ),
     Mutant(
+        story="two members whose rounds change nothing ask in turn, for ever",
+        file=_FOLLOW_UP,
+        old="        if asked_for or not awaited.tps <= self._seen.tps:\n",
+        new="        if True:\n",
+        red=("tests/unit/app/round/test_follow_up_in_turn.py"
+             "::test_two_who_ask_in_turn_wait_longer_all_the_same",),
+    ),
+    Mutant(
         story="under exactly_once a changelog seems to end at the last commit",
         file=_POSITIONS,
         old="        for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):\n",

@@ -69,7 +69,8 @@ def _tables(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> l
     for answer in world.fleet.answers("totals", 30.0):
         found += [f"{customer} is on two workers" for customer in answer if customer in totals]
         totals |= answer
-    if world.fleet.generation() != generation:  # read amid a change of the group
+    world.fleet.living()  # reads the journals
+    if world.fleet.generation() != generation:  # the tables were read amid a change of the group
         time.sleep(2.0)
         return _tables(world, exactly_once=exactly_once, strangers=strangers)
     found += wrong_rows(world.load, totals) or _copies(world)

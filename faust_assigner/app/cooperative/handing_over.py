@@ -92,6 +92,8 @@ class HandsOver(Consumer):
         self.callback = partial(self._deliver, self.callback)
         #: The batch whose records are being handed to streams.
         self._in_hand: Mapping[Any, list[Any]] = {}
+        #: Partitions that were wanted at the last look whether their records come.
+        self._looked_at: set[Any] = set()
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
@@ -101,9 +103,16 @@ class HandsOver(Consumer):
         return thread
 
     def _verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
-        """Complain of a partition whose records do not come; what is paused is not fetched."""
-        if self.is_wanted(tp):
+        """Complain of a partition whose records do not come; what is paused is not fetched.
+
+        Nor was what has just come, or was resumed; Faust counts from the start of the worker.
+        """
+        if not self.is_wanted(tp):
+            self._looked_at.discard(tp)
+        elif tp in self._looked_at:
             verify(now, tp)
+        else:
+            self._looked_at.add(tp)
 
     # -- what the fetcher asks, and what it is told
 
@@ -213,6 +222,7 @@ class HandsOver(Consumer):
             return
         self._paused_partitions &= assigned
         self._paused_partitions |= gained
+        self._looked_at -= gained
         self._buffered_partitions &= assigned
         self._set_active_tps(assigned)
         self._active_partitions -= self._buffered_partitions

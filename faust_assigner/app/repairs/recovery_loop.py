@@ -42,7 +42,8 @@ class SteadyRecovery(ReplayLoop):
         #: Whether the loop waits for a recovery to begin.
         self.idle = False
         self._tables_failed = asyncio.Event()
-        self._reopen = False
+        #: Changelog partitions whose database was not to be written or opened, and is opened anew.
+        self._reopen: frozenset[Any] = frozenset()
         self._troubles, self._last_trouble = 0, 0.0
         super().__init__(*args, **kwargs)
 
@@ -70,8 +71,12 @@ class SteadyRecovery(ReplayLoop):
         """Whether the table of this active changelog partition has all that is in it."""
         app = self.app
         return bool(tp in self.active_tps and self.completed_generation == app.consumer_generation_id
-                    and not (self.in_recovery or self._reopen or self._tables_failed.is_set()
+                    and not (self.in_recovery or tp in self._reopen or self._tables_failed.is_set()
                              or self.signal_recovery_start.is_set() or app.consumer.between_generations))
+
+    def is_doubtful(self, tp: Any) -> bool:
+        """Whether its database may lack what counts as read: it is to be opened anew, and read again."""
+        return tp in self._reopen
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
@@ -160,7 +165,8 @@ class SteadyRecovery(ReplayLoop):
         now is done again, and rows come from the changelog: it holds what the database lacks.
         """
         self.buffers.clear()
-        self._reopen = True
+        # After a failed write RocksDB accepts none, and what else waits on a full disk is not known.
+        self._reopen = frozenset(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):
             logger.error("Table %s cannot be read or written; streams stop until it can: %r", table, error)
@@ -208,13 +214,13 @@ class SteadyRecovery(ReplayLoop):
             attempt += 1
             if self.should_stop:
                 raise ServiceStopped
-        if self._reopen:
-            self._reopen = False
-            for tps, offsets in ((self.active_tps, self.active_offsets),
-                                 (self.standby_tps, self.standby_offsets)):
-                for tp in sorted(tps & self._to_open()):
-                    offsets.pop(tp, None)
-                    self._add(self.tp_to_table[tp], tp, offsets)
+        anew = self._reopen & self._to_open()
+        self._reopen -= anew
+        for tps, offsets in ((self.active_tps, self.active_offsets),
+                             (self.standby_tps, self.standby_offsets)):
+            for tp in sorted(tps & anew):
+                offsets.pop(tp, None)
+                self._add(self.tp_to_table[tp], tp, offsets)
 
     def _to_open(self) -> set[Any]:
         """What is recovered: its databases are opened."""
@@ -224,14 +230,13 @@ class SteadyRecovery(ReplayLoop):
         """What the first database that does not open says; None when all are open."""
         stores = {tp: store for tp in sorted(self._to_open())
                   if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)}
-        if self._reopen:
-            for tp, store in stores.items():
-                store.close_partition(tp.partition)
+        for tp in stores.keys() & self._reopen:
+            stores[tp].close_partition(tp.partition)
         for tp, store in stores.items():
             try:
                 store._db_for_partition(tp.partition)
             except Exception as error:
-                self._reopen = True
+                self._reopen |= {tp}
                 return f"{tp.topic}-{tp.partition}: {error}"
         return None
 
@@ -243,7 +248,7 @@ class SteadyRecovery(ReplayLoop):
             if not is_storage_error(error):
                 raise
             offsets.setdefault(tp, None)
-            self._reopen = True
+            self._reopen |= {tp}
 
 
 async def _raise(error: BaseException) -> None:

@@ -320,8 +320,14 @@ class RestoringRecovery(Recovery):
         """Run in a thread; ``settle`` waits for the thread itself, cancelled or not."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         self._working.add(work)
-        work.add_done_callback(self._working.discard)
+        work.add_done_callback(self._ended)
         return await asyncio.shield(work)
+
+    def _ended(self, work: asyncio.Future[Any]) -> None:
+        self._working.discard(work)
+        # Nobody else asks, where whoever waited was cancelled; asyncio would complain of that.
+        if not work.cancelled():
+            work.exception()
 
 
 def is_writable(store: Any) -> bool:

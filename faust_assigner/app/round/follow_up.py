@@ -140,8 +140,10 @@ class FollowUp(Service):  # type: ignore[misc]
     def _begin(self, awaited: Awaited, now: float) -> None:
         """Another assignment; what it goes on to wait for has been waited for since it first was."""
         asked_for = self._asked_for or frozenset()
-        self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
-        self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
+        if asked_for or not awaited.tps <= self._seen.tps:
+            self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
+            self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
+        # Else another one asked, and nothing came of that here: two who ask in turn would never slow down.
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
         self._seen, self._since, self._asked_for, self._ends, self._told = awaited, now, None, {}, now
         if awaited.tps:
@@ -168,7 +170,8 @@ class FollowUp(Service):  # type: ignore[misc]
         ends = {tp: end for tp in sorted(awaited.tps) if (end := self._ends.get(tp)) is not None}
         read = await self._read_to(ends)
         self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
-        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end}
+        is_doubtful = getattr(self.app.tables.recovery, "is_doubtful", lambda tp: False)
+        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(tp)}
         lacks = {tp: (end or 0) - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done

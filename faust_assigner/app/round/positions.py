@@ -39,6 +39,7 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
     though there be no record in it, as of transactions that were aborted.
     """
     recovery = app.tables.recovery
+    is_doubtful = getattr(recovery, "is_doubtful", lambda tp: False)
     found: Found = {}
     for topic in sorted(held.keys() & app.tables._changelogs.keys()):
         store = store_of(app.tables._changelogs[topic])
@@ -52,13 +53,13 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
         # What is applied is on disk a little later; what was written by an owner is on disk at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):
-                if tp.topic == topic and offset is not None:
+                if tp.topic == topic and offset is not None and not is_doubtful(tp):
                     here[tp.partition] = max(here.get(tp.partition, -1), offset)
         for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):
             if tp.topic == topic:
                 here[tp.partition] = max(here.get(tp.partition, -1), offset)
         for tp, position in app.assignor.read_to.items():
-            if tp.topic == topic:
+            if tp.topic == topic and not is_doubtful(tp):
                 here[tp.partition] = max(here.get(tp.partition, -1), position - 1)
         for p in (owned or {}).get(topic, ()):
             here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))

@@ -233,6 +233,22 @@ async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
     missed: list[Any] = []
     monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
     async with worker_of([0]) as worker:
-        for tp in worker.consumer.positions:
+        for tp in [*worker.consumer.positions] * 2:
             worker.app.consumer.verify_event_path(0.0, tp)
         assert missed == [worker.source(0)]
+
+
+async def test_nobody_complains_that_what_has_just_come_is_not_fetched_yet(
+    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where it was here before; at the next look it has been."""
+    missed: list[Any] = []
+    monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
+    async with worker_of([0, 1]) as worker:
+        for given, complaints in (([0, 1], []), ([0], []), ([0, 1], [0]), ([0, 1], [0, 1])):
+            await worker.give(given)
+            assert await worker.until(lambda: worker.at_rest)
+            missed.clear()
+            if len(given) == 2:
+                for tp in sorted(worker.consumer.positions):
+                    worker.app.consumer.verify_event_path(0.0, tp)
+            assert missed == [worker.source(p) for p in complaints]

@@ -1,6 +1,7 @@
 """Where a restore comes into Faust's recovery: what it may delay, and that it never breaks it."""
 
 import asyncio
+import gc
 import threading
 import time
 from types import SimpleNamespace
@@ -135,6 +136,27 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     restoring.app.tables.on_partitions_revoked({HERE})
     await restoring.settle()
     assert ended.is_set()
+
+
+async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_asyncio(restoring: Any) -> None:
+    """A full disk while a round begins: it is met again by whoever opens the table next, and said then."""
+    may_fail, complaints = threading.Event(), list[Any]()
+
+    def fail() -> None:
+        may_fail.wait(10)
+        raise OSError("No space left on device")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    waiter = asyncio.ensure_future(restoring._in_thread(fail))
+    await asyncio.sleep(0.01)
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+    del waiter  # its traceback leads to the thread's task
+    may_fail.set()
+    await restoring.settle()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert complaints == []
 
 
 async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> None:

@@ -129,6 +129,17 @@ def test_an_open_table_is_asked_itself(tmp_path: Path, monkeypatch: pytest.Monke
     store.close_partition(0)
 
 
+def test_what_could_not_be_written_is_not_told(tmp_path: Path) -> None:
+    """The copy has what its database holds, however far it was read."""
+    app = rocksdb_app(tmp_path)
+    app.tables["totals"].data.set_persisted_offset(TP(LOG, 0), 10)
+    app.tables.recovery.standby_offsets[TP(LOG, 0)] = 25
+    app.assignor.read_to = {TP(LOG, 0): 30}
+    assert positions_of(app, {LOG: {0}}) == {LOG: {0: 30}}
+    app.tables.recovery.is_doubtful = {TP(LOG, 0)}.__contains__
+    assert positions_of(app, {LOG: {0}}) == {LOG: {0: 11}}
+
+
 def test_what_is_written_and_not_yet_committed_counts(tmp_path: Path) -> None:
     """Under exactly_once the database learns an owner's offset at the commit; the changelog is longer."""
     app = rocksdb_app(tmp_path)

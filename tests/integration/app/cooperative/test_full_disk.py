@@ -1,0 +1,109 @@
+"""A database that accepts nothing any more, as RocksDB's after a write for which there was no room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Prices(CooperativeWorker):
+    """Has a table in RocksDB, which nobody but the test writes."""
+
+    def declare(self) -> None:
+        """Beside the counts."""
+        self.prices = self.app.Table("prices", key_type=str, value_type=int, partitions=self.partitions,
+                                     store="rocksdb:prices")
+        self.more.append(self.prices)
+
+    def send_prices(self, count: int, partition: int) -> None:
+        """Put ``count`` rows into the table's changelog, keys counting up."""
+        log = log_of(self.prices, partition)
+        for _ in range(count):
+            self.logs.append(log, b'"price-%d"' % self.logs.ends[log], b"7")
+
+    def in_file(self, partition: int) -> int:
+        """How many rows the database of ``partition`` holds."""
+        database = self.prices.data._dbs.get(partition)
+        rows = [] if database is None else database.keys()
+        return sum(row.startswith(b'"price') for row in rows)
+
+
+class Stuck:
+    """A database that can be read, and closed."""
+
+    def __init__(self, database: Any, path: object) -> None:
+        self.database, self.path = database, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.database, name)
+
+    def write(self, *_: Any) -> None:
+        """What RocksDB says until it is opened again."""
+        raise Exception(f"IO error: No space left on device: While appending to file: {self.path}/000004.log")
+
+    put = __setitem__ = delete = write
+
+
+def fill(worker: Prices, partition: int) -> None:
+    """There is no room at the next write; when the database is opened again, there is."""
+    store = worker.prices.data
+    store._dbs[partition] = Stuck(store._dbs[partition], store.partition_path(partition))
+
+
+def worker_of_prices() -> Prices:
+    """A worker of two partitions."""
+    worker = Prices(partitions=2)
+    worker.app._create_directories()
+    return worker
+
+
+@pytest.mark.parametrize("owned", [[], [0]])
+async def test_a_copy_that_could_not_be_written_is_read_again(owned: list[int]) -> None:
+    """Its database is opened anew, whether or not the worker owns anything; no row is left out."""
+    worker = worker_of_prices()
+    async with owning(worker, owned):
+        await worker.give(owned, standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        fill(worker, 1)
+        worker.send_prices(5, partition=1)
+        assert await worker.until(lambda: worker.app.tables.recovery._last_trouble > 0)
+        assert await worker.until(lambda: worker.at_rest)
+        worker.send_prices(5, partition=1)
+        assert await worker.until(lambda: worker.in_file(1) == 10, timeout_s=10), worker.in_file(1)
+
+
+async def test_a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows() -> None:
+    """It reads what its database lacks before its source flows."""
+    worker = worker_of_prices()
+    async with owning(worker, [0]):
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        fill(worker, 1)
+        worker.send_prices(5, partition=1)
+        assert await worker.until(lambda: worker.app.tables.recovery._last_trouble > 0)
+        assert await worker.until(lambda: worker.at_rest)
+        await worker.give([0, 1])
+        worker.send_orders(3, partition=1)
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
+        assert [worker.prices.get(f"price-{n}") for n in range(5)] == [7] * 5
+
+
+async def test_a_copy_that_went_and_came_back_takes_rows_again() -> None:
+    """What a former database lacked is in the way of nothing."""
+    worker = worker_of_prices()
+    async with owning(worker, [0]):
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        fill(worker, 1)
+        worker.send_prices(5, partition=1)
+        assert await worker.until(lambda: worker.prices.data._lacking == {1})
+        await worker.give([0])
+        assert await worker.until(lambda: worker.at_rest)
+        await worker.give([0], standbys=[1])
+        worker.send_prices(5, partition=1)
+        assert await worker.until(lambda: worker.in_file(1) == 10, timeout_s=10), worker.in_file(1)
