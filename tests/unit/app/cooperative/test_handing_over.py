@@ -238,13 +238,14 @@ async def test_a_record_that_is_being_handed_over_is_waited_for(monkeypatch: pyt
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
     await consumer._finish({A})
+    assert consumer._delivering is None
     assert [one.message.tp for one in queue._queue] == [B]
 
 
 async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> None:
     """With what stays as it was; what a full queue holds back stays held back."""
     consumer = consumer_of(A, B, C)
-    consumer._paused_partitions, consumer._buffered_partitions = {C, LOG}, {B, C}
+    consumer._paused_partitions, consumer._buffered_partitions = {C}, {B, C}
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
     await consumer.take_on(assigned, gone, gained, ("actives", "standbys"), 7)
     assert consumer.app.acts == [
@@ -279,12 +280,14 @@ async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes()
     assert not consumer.app.acts
 
 
-async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("delivering", [LOG, A, None])
+async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
+        delivering: TP | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a buffer, at hand, in the queue, or on its way into that."""
     consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
     consumer.app.tables.changelog_queue = queue
     consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2]}
-    consumer._delivering = LOG
+    consumer._delivering = delivering
 
     async def sleep(_: float) -> None:
         queue._queue.append(event(LOG))
@@ -292,6 +295,7 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(monkeypatch:
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
     await consumer.hold_back({LOG})
+    assert consumer._delivering == (A if delivering == A else None)
     assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {A})
     assert consumer._in_hand == {A: [1], LOG: []}
     assert [one.message.tp for one in queue._queue] == [A]
