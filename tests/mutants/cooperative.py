@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant("what was dropped before anything was committed is never read again",
            "faust_assigner/app/repairs/fetching.py",
            "start = first_read.get(tp) if offsets[tp] is None else offsets[tp]", "start = offsets[tp]",
-           (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[worker_of_kind1]",)),
+           (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[FullDiskByState]",)),
     Mutant("a database is noted by the thread that opened it",
            "faust_assigner/app/cooperative/databases.py",
            "    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)\n",
