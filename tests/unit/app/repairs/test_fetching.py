@@ -145,3 +145,74 @@ async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:
     with pytest.raises(RecordTooLargeError):
         await fetch_or_put_back(thread, fetch, SimpleNamespace(seek=sought.__setitem__), {SOURCE, STANDBY})
     assert sought == {SOURCE: 7}
+
+
+class Host:
+    """What of Faust's consumer is asked at a rebalance, and in which state."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self.app = SimpleNamespace(flow_control=SimpleNamespace(suspend=lambda: self.acts.append("suspend")))
+        self._reset_state()
+
+    def _reset_state(self) -> None:
+        self._buffered_partitions, self._paused_partitions = {SOURCE}, {STANDBY}
+
+    def stop_flow(self) -> None:
+        """As Faust's."""
+        self.acts.append("stop flow")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """As Faust's, which waits for streams: a queue gets full, or has room again."""
+        self._buffered_partitions.add(STANDBY)
+
+    async def on_partitions_assigned(self, assigned: Any, generation_id: int) -> None:
+        """As Faust's."""
+        self.acts.append((generation_id, set(self._buffered_partitions), set(self._paused_partitions)))
+
+
+    def resume_partitions(self, tps: Any) -> None:
+        """As Faust's."""
+        self.acts.append(("resume", tps))
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """As Faust's."""
+        self.acts.append(("room", tp))
+
+
+class Steady(SteadyPartitions, Host):  # type: ignore[misc]
+    """Ours over it."""
+
+
+async def test_nothing_of_the_last_generation_wakes_anything_in_the_next() -> None:
+    """All that is assigned is paused, and all streams stand, before agents and topics are told."""
+    consumer = Steady()
+    await consumer.on_partitions_revoked({SOURCE})
+    assert consumer._buffered_partitions == set()
+    consumer._buffered_partitions.add(SOURCE)
+    await consumer.on_partitions_assigned({SOURCE}, 7)
+    assert consumer.acts == ["stop flow", "suspend", (7, set(), {SOURCE, STANDBY})]
+    assert consumer.between_generations
+
+
+def test_what_is_paused_is_resumed_by_its_recovery_alone() -> None:
+    """Not by a queue that has room, nor before that recovery has begun."""
+    consumer = Steady()
+    consumer._buffered_partitions, consumer._paused_partitions = {SOURCE, STANDBY}, {STANDBY}
+    for tp in (SOURCE, STANDBY):
+        consumer.on_buffer_drop(tp)
+    assert consumer.acts == [("room", SOURCE)]
+    assert consumer._buffered_partitions == {SOURCE}
+    consumer._between_generations = True
+    consumer.resume_partitions({SOURCE})
+    consumer.begin_generation()
+    consumer.resume_partitions({STANDBY})
+    assert consumer.acts[1:] == [("resume", {STANDBY})]
+
+
+def test_what_was_read_first_is_forgotten_with_all_else() -> None:
+    """Of a new assignment other records are the first."""
+    consumer = Steady()
+    consumer.first_read = {SOURCE: 7}
+    consumer._reset_state()
+    assert consumer.first_read == {}
