@@ -145,3 +145,9 @@ async def test_with_snapshots_a_standby_waits_for_one(recovery: Any, monkeypatch
     assert (recovery._followed, exchanged) == ({A, B, C, D}, [7])
     await recovery._follow(set())
     assert exchanged == [7], "once for each"
+
+
+async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
+    """Whatever its number."""
+    _, seen = await chunks_of([D, A, B], {A: 5, B: 6, D: 8}, [frozenset({D}), frozenset({A, B})])
+    assert seen == [[D, A, B]]

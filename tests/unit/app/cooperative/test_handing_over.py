@@ -353,3 +353,24 @@ def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
     assert queue.acts == []
     drop(queue, {A})
     assert queue.acts == ["room", "first", "second"]
+
+
+async def test_a_client_that_has_started_is_told_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wanted, whether more is about to be, and whether all must stand still."""
+    monkeypatch.setattr(handing_over, "take_over", lambda *_: None)
+    recovery = SimpleNamespace(is_taking_on=False)
+    app = SimpleNamespace(assignor=None, flow_control=SimpleNamespace(),
+                          tables=SimpleNamespace(recovery=recovery))
+    thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted"))
+    client = SimpleNamespace(_fetcher=SimpleNamespace(), _coordinator=SimpleNamespace(
+        ensure_active_group=None, must_stand_still="still"))
+
+    async def start() -> None:
+        assert not vars(client._fetcher), "not before"
+
+    await handing_over._start(thread, client, start)
+    assert thread.consumer.fetcher is client._fetcher
+    assert (client._fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
+    for is_taking_on in (False, True):
+        recovery.is_taking_on = is_taking_on
+        assert client._fetcher.is_hurried() == is_taking_on

@@ -13,6 +13,7 @@ from faust.types import TP
 from faust_assigner.app.repairs.fetching import (
     LIVE_BATCH,
     STANDBY_BATCH,
+    FlowControl,
     SteadyPartitions,
     fetch_or_put_back,
     seek_committed,
@@ -216,3 +217,12 @@ def test_what_was_read_first_is_forgotten_with_all_else() -> None:
     consumer.first_read = {SOURCE: 7}
     consumer._reset_state()
     assert consumer.first_read == {}
+
+
+def test_streams_take_nothing_while_all_must_stand_still() -> None:
+    """Whatever was said last: another member may own it by now."""
+    flow = FlowControl()
+    flow.resume()
+    assert flow.is_active()
+    flow.must_stand_still = lambda: True
+    assert not flow.is_active()
