@@ -22,6 +22,8 @@ BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
 FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
 ALONE = "tests/unit/app/cooperative/test_fetcher.py::test_"
+LET_GO = "tests/unit/app/cooperative/test_handing_over.py::test_"
+BESIDE = "tests/unit/app/cooperative/test_by_state.py::test_"
 STEP = "tests/unit/app/round/test_step.py::test_"
 LANDED = "tests/unit/app/round/test_landed.py::test_"
 FULL = "tests/integration/app/cooperative/test_full_disk.py::test_"
@@ -87,7 +89,7 @@ MUTANTS = (
     Mutant("what was dropped before anything was committed is never read again",
            "faust_assigner/app/repairs/fetching.py",
            "start = first_read.get(tp) if offsets[tp] is None else offsets[tp]", "start = offsets[tp]",
-           (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[worker_of_kind1]",)),
+           (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[FullDiskByState]",)),
     Mutant("a database is noted by the thread that opened it",
            "faust_assigner/app/cooperative/databases.py",
            "    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)\n",
@@ -157,6 +159,18 @@ MUTANTS = (
            "        put_back(consumer.seek, live)\n", "",
            ("tests/unit/app/repairs/test_fetching.py::"
             "test_an_error_of_a_standby_costs_no_record_of_a_source",)),
+    Mutant("who takes over reads a table to an end before which changes are on their way", HANDING,
+           "            await self.app.producer.flush()\n", "            pass\n",
+           (LET_GO + "what_goes_is_finished_committed_and_written_down_in_this_order",)),
+    Mutant("what comes flows before its tables are restored", HANDING,
+           "        self._paused_partitions |= gained\n", "",
+           (LET_GO + "what_comes_is_paused_and_told_to_agents_topics_and_tables",)),
+    Mutant("a restore that was interrupted goes on beside the next one", BY_STATE,
+           "            await asyncio.wait(under_way)\n", "            pass\n",
+           (BESIDE + "an_interrupted_restore_has_ended_before_anything_else_begins",)),
+    Mutant("rows of a partition that went are written to a database that was closed", BY_STATE,
+           "        self.flush_buffers()  # a later flush would open them again\n", "",
+           (BESIDE + "what_went_is_closed_after_what_waits_was_written",)),
     Mutant("half of a turn is for what nobody asks for", FETCHER,
            "for tp in self._records if tp in asked}", "for tp in self._records}",
            (ALONE + "nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_for",)),

@@ -76,6 +76,8 @@ def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> Non
     assert assignor.awaited.group_ids[LOG] == assignor.group_for_topic("orders")
     assert not assignor.is_followed(ConsumerProtocolMemberAssignment.decode(found.synced["m0"]))
     assert not assignor.stops_nobody
+    found.rebalance()
+    assert assignor._view().last_generation == assignor.generation == 1
 
 
 def test_who_leaves_or_holds_says_so() -> None:
@@ -91,6 +93,7 @@ def test_what_could_not_be_said_is_not_taken_for_warm(monkeypatch: pytest.Monkey
                                                       caplog: pytest.LogCaptureFixture) -> None:
     """The leader knew nothing of it."""
     found = group()
+    found.rebalance()
     caplog.set_level("INFO")
     monkeypatch.setattr("faust_assigner.app.assignor.said_by", Mock(side_effect=ZeroDivisionError))
     found.rebalance()

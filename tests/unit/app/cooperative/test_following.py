@@ -75,7 +75,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Standbys A and B lack little and much, C lacks much in a store that is not ours; D is followed."""
     kind = type("Following", (Follows,), {"_standby_gap": RestoringRecovery._standby_gap})
     made: Any = object.__new__(kind)
-    ends = {A: 10, B: MIN_STANDBY_GAP + 100, C: MIN_STANDBY_GAP + 100}
+    ends = {A: 10, B: MIN_STANDBY_GAP + 10, C: MIN_STANDBY_GAP + 100}
     stores = {A: "ours", B: "ours", C: "memory"}
 
     async def asked(tps: Any) -> dict[TP, int]:
@@ -108,8 +108,17 @@ async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> Non
     assert recovery._followed == {A, C, D}
     await recovery._catching_up
     assert seen == [[B]]
-    assert consumer.calls[2:] == [("seek", {B: MIN_STANDBY_GAP + 100}), ("resume", {B})]
+    assert consumer.calls[2:] == [("seek", {B: MIN_STANDBY_GAP + 10}), ("resume", {B})]
     assert recovery._followed == {A, B, C, D}
+
+
+def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
+    """Of those that are ours to write."""
+    recovery.tp_to_table = dict.fromkeys((A, B, D), SimpleNamespace(data="ours")) | {
+        C: SimpleNamespace(data="memory")}
+    recovery.standby_highwaters = {A: 100, B: 100, C: 50, D: 100}
+    recovery.standby_offsets = {A: 1, B: 40, C: 9, D: 40}
+    assert recovery._in_order([D, C, A, B]) == [B, D, A]
 
 
 async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> None:
@@ -134,3 +143,11 @@ async def test_with_snapshots_a_standby_waits_for_one(recovery: Any, monkeypatch
     recovery.add_future = lambda future: None
     await recovery._follow({A, B, C})
     assert (recovery._followed, exchanged) == ({A, B, C, D}, [7])
+    await recovery._follow(set())
+    assert exchanged == [7], "once for each"
+
+
+async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
+    """Whatever its number."""
+    _, seen = await chunks_of([D, A, B], {A: 5, B: 6, D: 8}, [frozenset({D}), frozenset({A, B})])
+    assert seen == [[D, A, B]]

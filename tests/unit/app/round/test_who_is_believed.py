@@ -104,7 +104,20 @@ def test_who_claims_the_most_is_the_one_to_go_without(monkeypatch: pytest.Monkey
         claims: {"orders": Runs.of([*range(6)])} for claims in (
             "actives", "standbys", "on_disk", "former_actives", "awaited", "overdue", "promised")})
     modest = [joined(name, generation=9, actives={"orders": Runs.of([*range(6)])}) for name in "bc"]
-    assert held(greedy, *modest) == {"a": ([], -1), "b": ([*range(6)], 9), "c": ([*range(6)], 9)}
+    assert list(held(greedy, *modest).items()) == [
+        ("a", ([], -1)), ("b", ([*range(6)], 9)), ("c", ([*range(6)], 9))]
+
+
+def test_of_a_global_table_only_what_ours_writes_is_a_claim() -> None:
+    """All of it is with everybody: nobody stands by for it, waits for it or gives it up."""
+    claims = {name: {"global": Runs.of([1])} for name in (
+        "actives", "standbys", "on_disk", "awaited", "overdue")}
+    said = [joined(name, ("global",), generation=9, version=version, **claims)
+            for name, version in (("ours", VERSION), ("stock", STOCK))]
+    found = claims_of(said, {"global": 6}, {"global": False}, generation=10, is_kafkas=True, last=Directory(),
+                      last_generation=-1)
+    assert [list(one.actives) for one in found.members] == [["global"], []]
+    assert not any(one.standbys or one.awaited or one.overdue for one in found.members)
 
 
 def test_what_is_promised_to_a_member_counts_as_its_own() -> None:
