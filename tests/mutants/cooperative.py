@@ -25,9 +25,19 @@ ALONE = "tests/unit/app/cooperative/test_fetcher.py::test_"
 STEP = "tests/unit/app/round/test_step.py::test_"
 LANDED = "tests/unit/app/round/test_landed.py::test_"
 FULL = "tests/integration/app/cooperative/test_full_disk.py::test_"
+UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
+    Mutant("what a turn took beside a corrupt batch is passed over", FETCHER,
+           "            self._put_back(states, before)\n", "",
+           (f"{UNREADABLE}others_flow_without_a_hole_beside_a_partition_that_cannot_be_read[corrupt]",)),
+    Mutant("a record that a broker cuts off is passed over", FETCHER,
+           "        asyncio.get_running_loop().call_soon(state.seek, state.position)\n", "",
+           (f"{UNREADABLE}others_flow_without_a_hole_beside_a_partition_that_cannot_be_read[cut]",)),
+    Mutant("what a broker refuses is asked for with each fetch", FETCHER,
+           "                self.refused.refused(tp, state, monotonic())\n", "                pass\n",
+           (f"{UNREADABLE}what_a_broker_refuses_is_left_out_of_the_fetches_of_others",)),
     Mutant(
         story="a batch of a leaving partition waits for records that will not come",
         file="faust_assigner/app/repairs/batches.py",
@@ -132,17 +142,16 @@ MUTANTS = (
            "            self._client.force_metadata_update()\n", "            pass\n",
            (FETCHED + "what_is_looked_up_at_a_former_leader_is_looked_for_anew",)),
     Mutant("records that nobody takes hold up the next fetch", FETCHER,
-           "if tp not in self._records and self.is_wanted(tp)]", "if self.is_wanted(tp)]",
+           "if tp not in self._records and self.is_wanted(tp)\n", "if self.is_wanted(tp)\n",
            (FETCHED + "records_that_nobody_takes_hold_up_no_other_partition",)),
     Mutant("what is paused is fetched beside what flows", FETCHER,
-           "if tp not in self._records and self.is_wanted(tp)]", "if tp not in self._records]",
+           "if tp not in self._records and self.is_wanted(tp)\n", "if tp not in self._records\n",
            (FETCHED + "what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed",)),
     Mutant("a backlog has every turn until it is done", FETCHER,
            "                self._records.move_to_end(tp)\n", "                pass\n",
            (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("what is kept waits until each backlog has had its turn", FETCHER,
-           "        if max_records and max_records > 1 and 0 < len(keep_up) < len(there):\n",
-           "        if False:\n",
+           "if max_records and max_records > 1 and 0 < len(keep_up) < len(there):\n", "if False:\n",
            (TURNS + "what_keeps_up_comes_first_and_backlogs_take_turns",)),
     Mutant("a backlog of large records keeps up", FETCHER,
            "end is None or state.position >= end", "tp not in self._records",
@@ -150,9 +159,6 @@ MUTANTS = (
     Mutant("what went with everything read comes back as if it kept up", FETCHER,
            "        self._at_end &= assignment.tps", "        pass",
            (TURNS + "what_comes_back_counts_as_taken_over",)),
-    Mutant("an error of one partition costs another's records", FETCHER,
-           "                put_back(self.seek_to, found)\n", "",
-           (TURNS + "an_error_of_one_partition_costs_no_record_of_another",)),
     Mutant("an error of a standby costs records of sources", "faust_assigner/app/repairs/fetching.py",
            "        put_back(consumer.seek, live)\n", "",
            ("tests/unit/app/repairs/test_fetching.py::"
