@@ -29,6 +29,13 @@ UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
+    Mutant("a member with old claims holds up the group for ever", TWO_PHASE,
+           "rounds.get(one.member_id, 0) >= MOST_HELD_UP", "False",
+           (f"{RULE}a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while",)),
+    Mutant("one that missed an answer is never believed again", TWO_PHASE,
+           "    return {m: before.get(m, 0) + 1 for m in by}\n",
+           "    return {m: before.get(m, 0) + (m in by) for m in {*before, *by}}\n",
+           (f"{RULE}one_that_misses_a_few_answers_is_believed_all_the_same",)),
     Mutant("what a turn took beside a corrupt batch is passed over", FETCHER,
            "            self._put_back(states, before)\n", "",
            (f"{UNREADABLE}others_flow_without_a_hole_beside_a_partition_that_cannot_be_read[corrupt]",)),
