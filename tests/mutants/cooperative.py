@@ -29,6 +29,9 @@ UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
 RULE = "tests/unit/app/round/test_two_phase.py::test_"
 
 MUTANTS = (
+    Mutant("an old claim of the next owner passes for the word of the present one", TWO_PHASE,
+           "theirs[topic][own] = one.data.generation\n", "theirs[topic][own] = 1 << 40\n",
+           (f"{RULE}who_says_that_it_processes_what_another_got_since_waits_for_that_one",)),
     Mutant("a member with old claims holds up the group for ever", TWO_PHASE,
            "rounds.get(one.member_id, 0) >= MOST_HELD_UP", "False",
            (f"{RULE}a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while",)),
@@ -62,11 +65,12 @@ MUTANTS = (
         red=(f"{HANDS}a_batch_that_is_being_made_is_handed_out_when_its_partitions_go[True-None]",),
     ),
     Mutant("a task is given away while its owner still processes it", TWO_PHASE,
-           "    blocked = _blocked(placement, said)\n", "    blocked = {}\n",
+           "    blocked, held_up_by = _blocked(placement, said)\n",
+           "    blocked, held_up_by = {}, frozenset()\n",
            (RULE + "a_newcomer_gets_nothing_before_others_have_let_go",)),
     Mutant("a member that never lets go keeps partitions from everybody for ever", TWO_PHASE,
-           "away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]",
-           "away = claimed[elsewhere]",
+           "away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])\n",
+           "away = claimed[elsewhere\n",
            (RULE + "a_claim_against_what_its_member_was_told_blocks_one_round_only",)),
     Mutant("a member stands by for what it processes itself", TWO_PHASE,
            "[p for p in spare if p not in set(own)]", "list(spare)",
@@ -171,7 +175,7 @@ MUTANTS = (
            ("tests/unit/app/repairs/test_fetching.py::"
             "test_an_error_of_a_standby_costs_no_record_of_a_source",)),
     Mutant("half of a turn is for what nobody asks for", FETCHER,
-           "for tp in self._records if tp in asked}", "for tp in self._records}",
+           "for tp in self._records if tp in share}", "for tp in self._records}",
            (ALONE + "nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_for",)),
     Mutant("what keeps up takes whole turns beside a backlog that was fetched later", FETCHER,
            "return (tp not in self.but_not and", "return (",
@@ -186,7 +190,7 @@ MUTANTS = (
            "len(self._pending_tasks - set(self._looked_up.values()))", "len(self._pending_tasks)",
            (ALONE + "the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with[True]",)),
     Mutant("an owner loses its task to the claim of a member that was frozen for some rounds", TWO_PHASE,
-           "(one.data.actives, -1)", "(one.data.actives, one.data.generation)",
+           "\n                           & (one.data.generation > theirs[topic][claimed])]", "]",
            (STEP + "an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before",)),
     Mutant("beside a stock member who leaves ends the leader's round", TWO_PHASE,
            "if not one.data.holds or one.member_id not in actives:", "if not one.data.holds:",

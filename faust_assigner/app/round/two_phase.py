@@ -8,7 +8,7 @@ travels in what members say, so that whoever leads it knows it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -124,14 +124,15 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims],
         return {}, frozenset()
     newest = max(one.data.generation for one in said)
     old = set()
-    settled = _settled(placement, said, index)
+    settled, theirs = _settled(placement, said, index), _processed(placement, said, index)
     found: dict[tuple[int, str], Bools] = {}
     for one in holders:
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
             claimed = _numbers(one.data.actives[topic], owner.size)
             elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (owner[claimed] != NOBODY)
-            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]
+            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])
+                           & (one.data.generation > theirs[topic][claimed])]
             if away.size and one.data.generation < newest:
                 old.add(one.member_id)
             for m in np.unique(owner[away]).tolist():
@@ -144,18 +145,37 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims],
 def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]) -> dict[str, Ints]:
     """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
 
-    From that on in which it was promised to its owner; from the first on where that processes it itself.
+    From that on in which it was promised to its owner.
     """
     never = np.iinfo(np.int64).max
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
     for one in said:
-        since = [(one.data.promised, one.data.generation), *[(one.data.actives, -1)] * one.data.holds]
-        for claims, generation in since:
-            for topic in claims.keys() & settled.keys():
-                numbers = _numbers(claims[topic], settled[topic].size)
-                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, NOBODY)]
-                settled[topic][own] = np.minimum(settled[topic][own], generation)
+        for topic, own in _own(placement, one, one.data.promised, index):
+            settled[topic][own] = np.minimum(settled[topic][own], one.data.generation)
     return settled
+
+
+def _processed(placement: Placement, said: Sequence[MemberClaims],
+               index: Mapping[str, int]) -> dict[str, Ints]:
+    """Topic -> int64[partitions]: up to which generation it is false since its owner processes it itself.
+
+    Up to that of the owner's own claim: a newer one of another tells that it has missed a round.
+    """
+    nobody = np.iinfo(np.int64).min
+    theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
+    for one in said:
+        for topic, own in _own(placement, one, one.data.actives, index) if one.data.holds else ():
+            theirs[topic][own] = one.data.generation
+    return theirs
+
+
+def _own(placement: Placement, one: MemberClaims, claims: Claims,
+         index: Mapping[str, int]) -> Iterator[tuple[str, Ints]]:
+    """Topic -> those of ``claims`` that ``placement`` gives that member."""
+    for topic in claims.keys() & placement.owners.keys():
+        owner = placement.owners[topic]
+        numbers = _numbers(claims[topic], owner.size)
+        yield topic, numbers[owner[numbers] == index.get(one.member_id, NOBODY)]
 
 
 def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:

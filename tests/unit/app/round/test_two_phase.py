@@ -182,6 +182,21 @@ def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(b
     assert orphans <= group.workers["b"].processed | group.given("c")
 
 
+def test_who_says_that_it_processes_what_another_got_since_waits_for_that_one() -> None:
+    """An old claim of the one that is to get it says nothing of the one that has it now."""
+    group = grown()
+    stranger, before = group.workers["c"], group.workers["a"].processed | group.workers["b"].processed
+    stranger.said = replace(stranger.said, actives={t: range(n) for t, n in TOPICS.items()}, holds=True,
+                            generation=group.generation - 1)
+    stranger.is_eager = False
+    group.play()
+    assert group.follows
+    assert not group.given("c") & before
+    group.settle()
+    assert group.workers["c"].processed
+    assert {len(owners) for owners in group.owners.values()} == {1}
+
+
 def test_one_that_misses_a_few_answers_is_believed_all_the_same() -> None:
     """It goes on processing; once it has taken an answer the count begins anew."""
     group = grown()
