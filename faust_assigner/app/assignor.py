@@ -68,6 +68,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.awaited = Awaited()
         self.read_to: Mapping[TP, int] = {}  # of copies that have caught up, since then
         self.overdue: frozenset[TP] = frozenset()
+        self._held_up: Mapping[str, int] = {}  # while it leads: rounds in a row, by whom
         self._claimed: JoinData | None = None  # what was said when this member joined
         self.holds = False  # whether what is owned is processed while the next round goes on
         self.stops_nobody = False  # whether it was so in the last one
@@ -193,7 +194,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             view = self._view()
             found = decide(view, cluster.partitions_for_topic, member_metadata)
-            answers = dict(found.answers)
+            answers, self._held_up = dict(found.answers), found.held_up
         except Exception as exc:
             logger.exception("Assigning failed; partitions are dealt out without memory")
             self.counters["fallbacks"] += 1
@@ -211,7 +212,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
             memory.directory, memory.generation, self._weights(),
             settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), partial(policy_of, self.app),
-            settings.read_or_default(self.app, table.STALE_READS) > 0)
+            settings.read_or_default(self.app, table.STALE_READS) > 0, self._held_up)
 
     def _weights(self) -> Any:
         if self.weights_provider is None:

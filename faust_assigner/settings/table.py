@@ -38,8 +38,9 @@ FOLLOW_UP_S: Final = Setting[float | None](
     "0 asks for none", "app/round/follow_up.py", "5 after a cooperative round, 30 after one that stopped all")
 WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_WARMUPS", SWITCH, True, "",
-    "whether a living owner keeps a table's partition until the worker it belongs to has caught up; the "
-    "leader's word counts, and without follow-up rounds nobody waits", "app/round/warming.py")
+    "whether a living owner keeps a table's partition until the worker it belongs to has caught up; as the "
+    "leader has it, and to and from a worker where it is off, or without follow-up rounds, all moves at once",
+    "app/round/warming.py")
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG", whole("0 or more records", least=0), 10_000, "records",
     "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. With "

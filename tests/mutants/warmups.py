@@ -308,9 +308,16 @@ MUTANTS = (
     Mutant(
         story="work waits, and nobody asks for the round that ends it",
         file="faust_assigner/app/round/warming.py",
-        old=" or read_or_default(app, table.FOLLOW_UP_S) == 0:\n",
-        new=":\n",
+        old=" and read_or_default(app, table.FOLLOW_UP_S) != 0\n",
+        new="\n",
         red=("tests/unit/app/round/test_warming.py::test_without_warm_ups_all_move_at_once",),
+    ),
+    Mutant(
+        story="who asks for no round is waited for",
+        file="faust_assigner/app/round/member.py",
+        old="        if takes_part(app) else None,\n",
+        new="        if True else None,\n",
+        red=("tests/unit/app/round/test_warming.py::test_a_worker_that_asks_for_no_round_is_not_waited_for",),
     ),
     Mutant(
         story="in eager rounds newcomers stand idle for half a minute beside tables of 100 rows",
@@ -383,7 +390,7 @@ MUTANTS = (
     Mutant(
         story="a copy has caught up with an end of before the last assignment",
         file=_FOLLOW_UP,
-        old="now, None, {}, now\n",
+        old="now, None, None, now\n",
         new="now, None, self._ends, now\n",
         red=(f"{_ASKS}where_a_log_ended_for_the_last_assignment_is_not_where_it_ends",),
     ),

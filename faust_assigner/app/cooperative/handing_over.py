@@ -305,5 +305,6 @@ async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]
         listener, fetcher = ThreadListener(thread), consumer._fetcher
         take_over(consumer, thread.app.assignor, listener)
         fetcher.is_wanted, fetcher.is_hurried = thread.consumer.is_wanted, listener.is_taking_on
+        fetcher.counters = thread.app.assignor.counters
         thread.consumer.fetcher = fetcher
         thread.app.flow_control.must_stand_still = consumer._coordinator.must_stand_still

@@ -22,6 +22,9 @@ _TURNS = ("tests/integration/app/cooperative/test_turns.py::"
           "test_what_keeps_up_comes_first_and_backlogs_take_turns")
 _AT_END = ("tests/integration/app/cooperative/test_turns.py::"
            "test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still")
+_UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
+_HOLES = _UNREADABLE + "others_flow_without_a_hole_beside_a_partition_that_cannot_be_read"
+_REFUSED = _UNREADABLE + "what_a_broker_refuses_is_left_out_of_the_fetches_of_others"
 _HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
 _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
@@ -82,7 +85,13 @@ _CLIENT: Final = (
               _AT_END),
              ("_isolation_level", "set in __init__", "cooperative", "which end of a log is reached", _AT_END),
              ("fetched_records", "async (self, partitions, timeout=, max_records=)", "cooperative",
-              "overridden: partitions take turns", _TURNS)),
+              "overridden: partitions take turns, and one that cannot be read is set aside", _TURNS),
+             ("_proc_fetch_request", "async (self, assignment, node_id, request)", "cooperative restore",
+              "overridden: what is refused is set aside; a replay's records stay as parsed", _REFUSED),
+             ("_set_error", "(self, tp, error)", "cooperative",
+              "overridden: a record that was cut off is not passed over", _HOLES),
+             ("_create_fetch_waiter", "(self)", "cooperative", "waits for records", _HOLES),
+             ("_closed", "set in __init__", "cooperative", "whether the consumer stops", _HOLES)),
     *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
              ("verify_event_path", "(self, now, tp)", "cooperative",
               "wrapped: what is paused is not fetched, and not missed", _PAUSED)),

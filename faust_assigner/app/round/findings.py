@@ -9,6 +9,7 @@
 ``directories_left_out``                rounds whose directory would have burst Kafka's record
 ``memory_failures``, ``memories_ignored``  what this member owns was not written, what it owned not read
 ``follow_ups``                          rounds this member asked for (follow_up.py)
+``unreadable_partitions``               tries of partitions whose records cannot be read (set_aside.py)
 ``unreadable_answers``, ``foreign_urls``, ``metadata_failures``, ``weights_failures``, ``sensor_failures``
                                         see the warnings of the same round
 """

@@ -15,9 +15,9 @@ told, and asks for another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from faust.types import TP
 from mode import Service, get_logger
@@ -34,9 +34,13 @@ LOOK_INTERVAL_S = 1.0
 COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two lines about what is waited for.
 TELL_S = 60.0
+#: A question to the consumer about one partition, None where it does not know.
+Ask: TypeAlias = Callable[[Any, TP], Coroutine[Any, Any, int | None]]
 MARK = "_faust_assigner_follow_up"
 #: After so many cool-downs those that have caught up no longer wait for the others.
 PATIENCE = 4
+#: Seconds that brokers have to say where changelogs end.
+ASK_S = 2.0
 #: A round that changes nothing makes the next one wait twice as long, up to this many times.
 MOST_PATIENCE = 32
 
@@ -92,7 +96,7 @@ class FollowUp(Service):  # type: ignore[misc]
         self._asked_for: frozenset[TP] | None = None
         #: What the last one was to move and did not.
         self._in_vain: frozenset[TP] = frozenset()
-        self._ends: Mapping[TP, int | None] = {}
+        self._ends: Mapping[TP, int] | None = None
         self._told, self._behind = 0.0, 0  # the last line's time, and the records that lack
         super().__init__(**kwargs)
 
@@ -115,7 +119,7 @@ class FollowUp(Service):  # type: ignore[misc]
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
         if self._asked_for is not None or not awaited.tps or not self._at_rest() or waited < cool_down_s:
             return
-        is_first = not self._ends
+        is_first = self._ends is None
         read = await self._caught_up(awaited)
         if is_first:
             return  # nothing to compare with, so nothing is known to be late
@@ -145,7 +149,7 @@ class FollowUp(Service):  # type: ignore[misc]
             self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
         # Else another one asked, and nothing came of that here: two who ask in turn would never slow down.
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
-        self._seen, self._since, self._asked_for, self._ends, self._told = awaited, now, None, {}, now
+        self._seen, self._since, self._asked_for, self._ends, self._told = awaited, now, None, None, now
         if awaited.tps:
             logger.info("%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
                         "is asked for that moves their tasks here", len(awaited.tps),
@@ -167,28 +171,38 @@ class FollowUp(Service):  # type: ignore[misc]
 
         Each with the offset up to which it has been read.
         """
-        ends = {tp: end for tp in sorted(awaited.tps) if (end := self._ends.get(tp)) is not None}
+        ends = self._ends or {}
         read = await self._read_to(ends)
-        self._ends = await self.app.consumer.highwaters(*sorted(awaited.tps))
+        self._ends = await self._ask_of_each(_end_of, sorted(awaited.tps))
         is_doubtful = getattr(self.app.tables.recovery, "is_doubtful", lambda tp: False)
         done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(tp)}
-        lacks = {tp: (end or 0) - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
+        lacks = {tp: end - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
 
     async def _read_to(self, ends: Mapping[TP, int]) -> dict[TP, int]:
         """The offset up to which each has been read; what is no record, before its end, is read as well."""
-        tables, consumer = self.app.tables, self.app.consumer
+        tables = self.app.tables
         offsets = tables.recovery.standby_offsets
         read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
-        # Each is a question to the consumer's thread.
-        positions = {tp: await consumer.position(tp) for tp, end in ends.items() if read[tp] < end}
+        positions = await self._ask_of_each(_position_of, [tp for tp, end in ends.items() if read[tp] < end])
         # What was fetched before them may wait here still; what waits of other partitions says nothing.
         waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
         for tp, position in positions.items():
-            if position is not None and tp not in waiting:
+            if tp not in waiting:
                 read[tp] = max(read[tp], position)
         return read
+
+    async def _ask_of_each(self, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
+        """What the consumer says of each of ``tps`` in time, by a question on its thread.
+
+        Not by call_thread(), which serves two questions at a time, and commits are among them.
+        """
+        if not tps:
+            return {}
+        thread = self.app.consumer._thread
+        asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
+        return await asyncio.wrap_future(asked)
 
     async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
         if late:
@@ -200,6 +214,27 @@ class FollowUp(Service):  # type: ignore[misc]
                     "tasks can move here warm%s", awaited.generation, len(done),
                     f"; {len(late)} took too long and are given up" if late else "")
         return True
+
+
+async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:
+    """What is told in time of each of ``tps``, asked for by itself.
+
+    aiokafka asks for the ends of all until all are there, and what is gone never is; nor has it a position.
+    """
+    asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
+    _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
+    for task in late:
+        task.cancel()
+    told = await asyncio.gather(*asked.values(), return_exceptions=True)
+    return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
+
+
+async def _end_of(consumer: Any, tp: TP) -> int | None:
+    return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
+
+
+async def _position_of(consumer: Any, tp: TP) -> int | None:
+    return await consumer.position(tp)  # type: ignore[no-any-return]
 
 
 async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:

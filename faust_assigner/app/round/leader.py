@@ -16,7 +16,7 @@ from faust_assigner.app.round.next_round import awaited, going_on
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.placement import ByTopic, Placement, dealt, directory_of, of_plan, with_globals
 from faust_assigner.app.round.tables import TableFacts, agreed
-from faust_assigner.app.round.two_phase import Step, landed, step
+from faust_assigner.app.round.two_phase import Step, disbelieved, held_up, landed, step
 from faust_assigner.ledger import decision_id
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
@@ -43,7 +43,8 @@ class LeaderView:
     ``generation`` is Kafka's number of the round being formed, -1 when the consumer cannot tell.
     ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
     ``warmups``: how work waits for state, by whether everybody goes on through this round.
-    ``names_standbys``: members are told who has copies, where that fits.
+    ``names_standbys``: members are told who has copies, where that fits. ``held_up``: member -> how many
+    rounds in a row it has held up with old claims, of rounds that this leader led.
     """
 
     app_id: str
@@ -56,6 +57,7 @@ class LeaderView:
     record_bytes: int = 1_000_000
     warmups: Callable[[bool], WarmupPolicy | None] = no_warmups
     names_standbys: bool = False
+    held_up: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Round:
     standbys. ``promised``: the same of partitions that it gets in a second round, ``placement`` is without
     them. ``follows``: a second round follows at once. ``failure`` is what the planner raised. ``oversize``
     is the size of the group's record with the directory of owners, where that was too large and the
-    directory left out; else 0.
+    directory left out; else 0. ``held_up`` is the view's, after this round.
     """
 
     inputs: DecisionInputs
@@ -82,6 +84,7 @@ class Round:
     awaited: Mapping[str, ByTopic] = field(default_factory=dict)
     promised: Mapping[str, ByTopic] = field(default_factory=dict)
     follows: bool = False
+    held_up: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -99,7 +102,7 @@ class Round:
 
 def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]) -> Round:
     """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
-    said = read_members(metadata)
+    said = disbelieved(read_members(metadata), view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
     counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
     partitions = {topic: count for topic, count in counts.items() if count}
@@ -129,7 +132,7 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         view, generation, said, staying, now, off_target, partitions, tables, metadata)
     missing = tuple(topic for topic in topics if topic not in partitions)
     return Round(inputs, said, claimed, found, now.placement, tables, missing, answers, failure, oversize,
-                 off_target, now.promised, now.follows)
+                 off_target, now.promised, now.follows, held_up(view.held_up, now.held_up_by))
 
 
 def leader_topic(app_id: str) -> str:

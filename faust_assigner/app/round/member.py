@@ -15,6 +15,7 @@ from faust_assigner.app.restore.disk import partitions_on_disk
 from faust_assigner.app.round.memory_file import Former
 from faust_assigner.app.round.positions import positions_of
 from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.app.round.warming import takes_part
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.settings import table
@@ -118,7 +119,9 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},
         software=faust_assigner.__version__,
-        positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics)),
+        # A leader that is set otherwise would wait for ever for one that asks for no round.
+        positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
+        if takes_part(app) else None,
         awaited=memory.answer.awaited if memory.answer is not None else {},
         overdue=overdue or {},
     )

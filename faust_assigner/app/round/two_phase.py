@@ -8,7 +8,7 @@ travels in what members say, so that whoever leads it knows it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,17 +19,23 @@ from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
+#: So many rounds in a row may a member hold up with claims that are older than the last round. One that has
+#: missed an answer joins again, and takes the next.
+MOST_HELD_UP = 10
+
 
 @dataclass(frozen=True)
 class Step:
     """What is answered now, and member -> topic -> partitions that it gets once their owners have let go.
 
-    ``follows``: whether a second round has to.
+    ``follows``: whether a second round has to. ``held_up_by``: those whose claims are older than the last
+    round and hold up others.
     """
 
     placement: Placement
     promised: Mapping[str, ByTopic] = field(default_factory=dict)
     follows: bool = False
+    held_up_by: frozenset[str] = frozenset()
 
 
 def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
@@ -37,13 +43,13 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
 
     A claim is believed whatever its generation: a member that missed the last answer still processes. Not
     that of a member which has been told otherwise, in the generation it names itself: its claims would keep
-    partitions from everybody for ever.
+    partitions from everybody for ever. One that always names an old generation is :func:`disbelieved`.
     """
-    blocked = _blocked(placement, said)
+    blocked, held_up_by = _blocked(placement, said)
     if not blocked:
         return Step(placement)
     if not all(one.data.is_ours for one in said):
-        return Step(_kept(placement, said, blocked), follows=True)
+        return Step(_kept(placement, said, blocked), follows=True, held_up_by=held_up_by)
     claims = {one.member_id: one.data for one in said}
     actives: dict[str, ByTopic] = {}
     standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
@@ -60,7 +66,20 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
                 # What it stands by already it goes on following until then.
                 if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
                     standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
-    return Step(replace(placement, actives=actives, standbys=standbys), promised, follows=True)
+    return Step(replace(placement, actives=actives, standbys=standbys), promised, follows=True,
+                held_up_by=held_up_by)
+
+
+def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
+    """Member -> how many rounds in a row it holds up, after one more."""
+    return {m: before.get(m, 0) + 1 for m in by}
+
+
+def disbelieved(said: Sequence[MemberClaims], rounds: Mapping[str, int]) -> tuple[MemberClaims, ...]:
+    """``said``, where those that hold up the group for too many ``rounds`` process nothing."""
+    return tuple(replace(one, data=replace(one.data, holds=False), refused=one.refused or (
+        f"holds up what others are to get for {rounds[one.member_id]} rounds, with old claims"))
+        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP else one for one in said)
 
 
 def _kept(placement: Placement, said: Sequence[MemberClaims],
@@ -92,45 +111,71 @@ def _is_in(blocked: Mapping[tuple[int, str], Bools], group_id: int, member_id: s
     return mask is not None and bool(mask[number])
 
 
-def _blocked(placement: Placement, said: Sequence[MemberClaims]) -> dict[tuple[int, str], Bools]:
+def _blocked(placement: Placement, said: Sequence[MemberClaims],
+             ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
     """(group id, member) -> bool[partitions]: the tasks that another member processes; none where empty.
 
-    A task is blocked as a whole where one of its topics is.
+    And those of these others whose claims are older than the last round. A task is blocked as a whole where
+    one of its topics is.
     """
     index = {m: i for i, m in enumerate(placement.member_ids)}
     holders = [one for one in said if one.data.holds]
     if not holders:
-        return {}
-    settled = _settled(placement, said, index)
+        return {}, frozenset()
+    newest = max(one.data.generation for one in said)
+    old = set()
+    settled, theirs = _settled(placement, said, index), _processed(placement, said, index)
     found: dict[tuple[int, str], Bools] = {}
     for one in holders:
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
             claimed = _numbers(one.data.actives[topic], owner.size)
             elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (owner[claimed] != NOBODY)
-            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])]
+            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])
+                           & (one.data.generation > theirs[topic][claimed])]
+            if away.size and one.data.generation < newest:
+                old.add(one.member_id)
             for m in np.unique(owner[away]).tolist():
                 key = (placement.group_ids[topic], placement.member_ids[m])
                 mask = found.setdefault(key, np.zeros(owner.size, dtype=np.bool_))
                 mask[away[owner[away] == m]] = True
-    return found
+    return found, frozenset(old)
 
 
 def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]) -> dict[str, Ints]:
     """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
 
-    From that on in which it was promised to its owner; from the first on where that processes it itself.
+    From that on in which it was promised to its owner.
     """
     never = np.iinfo(np.int64).max
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
     for one in said:
-        since = [(one.data.promised, one.data.generation), *[(one.data.actives, -1)] * one.data.holds]
-        for claims, generation in since:
-            for topic in claims.keys() & settled.keys():
-                numbers = _numbers(claims[topic], settled[topic].size)
-                own = numbers[placement.owners[topic][numbers] == index.get(one.member_id, NOBODY)]
-                settled[topic][own] = np.minimum(settled[topic][own], generation)
+        for topic, own in _own(placement, one, one.data.promised, index):
+            settled[topic][own] = np.minimum(settled[topic][own], one.data.generation)
     return settled
+
+
+def _processed(placement: Placement, said: Sequence[MemberClaims],
+               index: Mapping[str, int]) -> dict[str, Ints]:
+    """Topic -> int64[partitions]: up to which generation it is false since its owner processes it itself.
+
+    Up to that of the owner's own claim: a newer one of another tells that it has missed a round.
+    """
+    nobody = np.iinfo(np.int64).min
+    theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
+    for one in said:
+        for topic, own in _own(placement, one, one.data.actives, index) if one.data.holds else ():
+            theirs[topic][own] = one.data.generation
+    return theirs
+
+
+def _own(placement: Placement, one: MemberClaims, claims: Claims,
+         index: Mapping[str, int]) -> Iterator[tuple[str, Ints]]:
+    """Topic -> those of ``claims`` that ``placement`` gives that member."""
+    for topic in claims.keys() & placement.owners.keys():
+        owner = placement.owners[topic]
+        numbers = _numbers(claims[topic], owner.size)
+        yield topic, numbers[owner[numbers] == index.get(one.member_id, NOBODY)]
 
 
 def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:

@@ -12,9 +12,14 @@ from faust_assigner.warmup import WarmupPolicy
 SHORT = 100
 
 
+def takes_part(app: Any) -> bool:
+    """Whether this worker waits for state, and asks for the round that ends the waiting."""
+    return bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
+
+
 def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
     """None where they are off, or where nobody would ask for the round that ends the waiting."""
-    if not read_or_default(app, table.WARMUPS) or read_or_default(app, table.FOLLOW_UP_S) == 0:
+    if not takes_part(app):
         return None
     lag = read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG)
     from_nothing = read_or_default(app, table.ACCEPTABLE_FROM_NOTHING)

@@ -82,8 +82,10 @@ class Group(WireGroup):
             return await client.end_offsets(tps)
 
         app.consumer = SimpleNamespace(
-            position=client.position, highwaters=highwaters, client=client, _thread=SimpleNamespace(
-                call_thread=called, _consumer=SimpleNamespace(_coordinator=Coordinator(app))))
+            highwaters=highwaters, client=client, _thread=SimpleNamespace(
+                call_thread=called, thread_loop=asyncio.get_running_loop(), _consumer=SimpleNamespace(
+                    _coordinator=Coordinator(app), position=client.position,
+                    end_offsets=client.end_offsets)))
         app.assignor.cooperative = True
         self.add(name, app, self.partitions)
         return app

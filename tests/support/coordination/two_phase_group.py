@@ -104,7 +104,8 @@ class Group:
         self.before = {name: worker.processed for name, worker in self.workers.items()}
         metadata = {name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
                     for name, worker in self.workers.items()}
-        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=lambda _: self.warmups)
+        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=lambda _: self.warmups,
+                          held_up={} if self.last is None else self.last.held_up)
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
             self._take(name, found.answers[name])

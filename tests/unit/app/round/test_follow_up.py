@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.round import follow_up
 from faust_assigner.app.round.follow_up import Awaited, FollowUp
 
 A, B = TP("log", 0), TP("log", 1)
@@ -27,6 +28,7 @@ class Thread:
         self._rejoin_needed_fut = SimpleNamespace(done=lambda: self.under_way)
         self.under_way = False
         self.on_rejoin: Any = lambda: None
+        self.thread_loop = asyncio.get_running_loop()
 
     def request_rejoin(self) -> None:
         """As aiokafka's."""
@@ -45,16 +47,19 @@ class App:
         self.ends, self.positions = ends, dict.fromkeys(ends, 0)
         self.rebalancing = self.should_stop = False
         self.thread = Thread()
-        self.consumer = SimpleNamespace(
-            _thread=self.thread, highwaters=self.highwaters, position=self.position)
+        self.consumer = SimpleNamespace(_thread=self.thread)
+        self.asked = self.thread._consumer
+        self.asked.end_offsets, self.asked.position = self.end_offsets, self.position
         self.tables = SimpleNamespace(
             recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
             changelog_queue=asyncio.Queue())
         self.assignor = SimpleNamespace(
             awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter(), stops_nobody=False, read_to={})
 
-    async def highwaters(self, *tps: TP) -> dict[TP, int]:
-        """As the broker knows them."""
+    async def end_offsets(self, tps: list[TP]) -> dict[TP, int]:
+        """As the broker knows them; aiokafka asks on and on for what is gone."""
+        if not self.ends.keys() >= set(tps):
+            await asyncio.sleep(5)
         return {tp: self.ends[tp] for tp in tps}
 
     async def position(self, tp: TP) -> int:
@@ -127,11 +132,11 @@ async def test_a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look
     """Its consumer was being made, say; there may be no other round for days."""
     app = App({A: 10}, {A: 9})
     watch = service(app)
-    consumer, app.thread._consumer = app.thread._consumer, None
+    coordinator, app.asked._coordinator = app.asked._coordinator, None
     await looks(watch, 0, 31)
     with pytest.raises(AttributeError):
         await watch.look(32)
-    app.thread._consumer = consumer
+    app.asked._coordinator = coordinator
     assert await looks(watch, 33, 34) == 1
 
 
@@ -225,10 +230,10 @@ async def test_never_while_there_is_something_under_way(busy: str) -> None:
         app.should_stop = state and busy == "stopping"
 
     be(True)
-    ends, app.consumer.highwaters = app.consumer.highwaters, None
+    ends, app.asked.end_offsets = app.asked.end_offsets, None
     assert await looks(watch, 0, 31, 32, 33) == 0, "and the broker is not asked"
     be(False)
-    app.consumer.highwaters = ends
+    app.asked.end_offsets = ends
     assert await looks(watch, 34, 35) == 1
 
 
@@ -248,11 +253,11 @@ async def test_an_assignment_that_comes_during_a_look_counts() -> None:
     watch = service(app)
     assert await looks(watch, 0, 31) == 0
 
-    async def meanwhile(*tps: TP) -> dict[TP, int]:
+    async def meanwhile(tps: list[TP]) -> dict[TP, int]:
         app.assignor.awaited = Awaited(GENERATION + 1, frozenset({A}))
         return {tp: app.ends[tp] for tp in tps}
 
-    app.consumer.highwaters = meanwhile
+    app.asked.end_offsets = meanwhile
     assert await looks(watch, 32) == 0
 
 
@@ -262,18 +267,18 @@ async def test_a_rebalance_that_begins_during_a_look_counts() -> None:
     watch = service(app)
     assert await looks(watch, 0, 31) == 0
 
-    async def meanwhile(*tps: TP) -> dict[TP, int]:
+    async def meanwhile(tps: list[TP]) -> dict[TP, int]:
         app.rebalancing = True
         return {tp: app.ends[tp] for tp in tps}
 
-    app.consumer.highwaters = meanwhile
+    app.asked.end_offsets = meanwhile
     assert await looks(watch, 32) == 0
 
 
 async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
     """All other workers, nearly always."""
     app = App({}, {})
-    app.consumer.highwaters = None  # type: ignore[assignment]
+    app.asked.end_offsets = None  # type: ignore[assignment]
     assert await looks(service(app), 0, 31, 32) == 0
 
 
@@ -293,6 +298,40 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
     assert await looks(watch, 0, 31, 32, 118, 119) == 0
     assert await looks(watch, 120) == 1
     assert app.assignor.overdue == frozenset()
+
+
+async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker says of all others where they end; and it is given up like any that takes too long."""
+    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    app = App({A: 10}, {A: 9})
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
+    watch = warming(app, 600.0)
+    assert await looks(watch, 0, 31, 119) == 0
+    assert await looks(watch, 120) == 1
+    assert app.assignor.read_to == {A: 10}
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, 130, 599) == 1
+    assert await looks(watch, 600) == 2
+    assert app.assignor.overdue == {B}
+
+
+async def test_a_position_that_is_never_known_ends_with_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka waits for ever for that of what cannot be looked up."""
+    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    app = App({A: 10, B: 10}, {A: 9, B: 3})
+    ended: list[TP] = []
+
+    async def position(tp: TP) -> int:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            ended.append(tp)
+            raise
+        return 10
+
+    app.asked.position = position
+    assert await looks(warming(app), 0, 31, 119, 120) == 1
+    assert ended == [B, B]
 
 
 async def test_those_that_are_done_wait_less_where_rounds_stop_nobody() -> None:

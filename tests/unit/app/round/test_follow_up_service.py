@@ -25,7 +25,7 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
         looked += 1
         raise ConnectionError("nobody answers")
 
-    app.consumer.highwaters = silent
+    app.asked.end_offsets = silent
     before = asyncio.all_tasks()
     watch = service(app, 0.001)
     await watch.start()

@@ -12,13 +12,16 @@ from faust_assigner.app.round import leader
 from faust_assigner.app.round.findings import why_eager
 from faust_assigner.app.round.member_claims import MemberClaims
 from faust_assigner.app.round.tables import TableFacts
-from faust_assigner.app.round.two_phase import landed
+from faust_assigner.app.round.two_phase import MOST_HELD_UP, landed
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, decode_join, encode_join
 from faust_assigner.wire.runs import Runs
 from tests.support.coordination.two_phase_group import ALL, TOPICS, Group
+from tests.support.shop import TOPICS as SHOP
+from tests.support.shop import assignor_of
+from tests.support.shop import group as wire_group
 
 
 def grown() -> Group:
@@ -159,6 +162,73 @@ def test_a_claim_against_what_its_member_was_told_blocks_one_round_only() -> Non
         group.workers["a"].said = replace(group.workers["a"].said, actives=stubborn)
     assert not group.follows
     assert group.workers["c"].processed
+
+
+@pytest.mark.parametrize("behind", [2, 5, 1_000])
+def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(behind: int) -> None:
+    """Each time it names a generation before it was told otherwise: rounds followed without end."""
+    group = grown()
+    group.settle()
+    liar, orphans = group.workers["c"], group.workers["a"].processed
+    del group.workers["a"]
+    rounds, follows = 0, True
+    while follows and rounds < 2 * MOST_HELD_UP:
+        liar.said = replace(liar.said, actives={t: range(n) for t, n in TOPICS.items()}, holds=True,
+                            generation=max(group.generation - behind, -1), promised={}, among=0)
+        found, rounds = group.play(misses={"c"}), rounds + 1
+        follows = found.follows
+    assert rounds == MOST_HELD_UP + 1
+    assert "for 10 rounds, with old claims" in found.refused["c"]
+    assert orphans <= group.workers["b"].processed | group.given("c")
+
+
+def test_who_says_that_it_processes_what_another_got_since_waits_for_that_one() -> None:
+    """An old claim of the one that is to get it says nothing of the one that has it now."""
+    group = grown()
+    stranger, before = group.workers["c"], group.workers["a"].processed | group.workers["b"].processed
+    stranger.said = replace(stranger.said, actives={t: range(n) for t, n in TOPICS.items()}, holds=True,
+                            generation=group.generation - 1)
+    stranger.is_eager = False
+    group.play()
+    assert group.follows
+    assert not group.given("c") & before
+    group.settle()
+    assert group.workers["c"].processed
+    assert {len(owners) for owners in group.owners.values()} == {1}
+
+
+def test_one_that_misses_a_few_answers_is_believed_all_the_same() -> None:
+    """It goes on processing; once it has taken an answer the count begins anew."""
+    group = grown()
+    kept = group.workers["a"].processed
+    for _ in range(MOST_HELD_UP):
+        found = group.play(misses={"a"})
+        assert not found.refused
+        assert group.workers["a"].processed == kept
+        assert not kept & (group.given("b") | group.given("c"))
+    assert found.held_up == {"a": MOST_HELD_UP - 1}, "the first was no older than the others'"
+    group.settle()
+    assert group.last is not None
+    assert group.last.held_up == {}
+
+
+def test_the_leader_remembers_who_holds_the_group_up(caplog: pytest.LogCaptureFixture) -> None:
+    """From round to round; and what it no longer believes it says and counts."""
+    found = wire_group()
+    for app in found.apps.values():
+        app.assignor.holds = True
+    found.rebalance("m1")
+    liar, leader = assignor_of(found, "m2"), assignor_of(found, "m1")
+    old = JoinData("http://w2:6066", {t: range(n) for t, n in SHOP.items()}, generation=0, holds=True)
+    liar._say = lambda topics: old  # type: ignore[method-assign]
+    found.remove("m0")
+    for _ in range(MOST_HELD_UP):
+        found.rebalance("m1")
+        assert leader.last_round.follows
+    found.rebalance("m1")
+    assert not leader.last_round.follows
+    assert leader.counters["refused_members"] == 1
+    assert "with old claims" in caplog.text
 
 
 def test_a_task_is_held_back_with_all_of_its_topics() -> None:

@@ -136,6 +136,15 @@ def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
         assert len(owned(found, "d")) == 3
 
 
+@pytest.mark.parametrize("options", [{"faust_assigner_follow_up_s": 0}, {"faust_assigner_warmups": "no"}])
+def test_a_worker_that_asks_for_no_round_is_not_waited_for(tmp_path: Path, options: dict[str, Any]) -> None:
+    """It is set otherwise than its leader, which would keep it without work for ever."""
+    found = settled(tmp_path)
+    found.add("d", worker(tmp_path, "d", **options), TOPICS)
+    found.rebalance("a")
+    assert len(owned(found, "d")) == 3
+
+
 def test_a_stock_worker_is_not_waited_for(tmp_path: Path) -> None:
     """It says nothing of its state, and would never ask for the round."""
     found = settled(tmp_path)
