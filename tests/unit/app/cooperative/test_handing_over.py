@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -323,12 +323,13 @@ def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
 
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those sought; what was never committed has none."""
-    async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
-        assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C})
+    async def sought(client: str, first_read: Any, tps: set[TP], *, is_stable: bool) -> dict[TP, int | None]:
+        assert (client, first_read, tps, is_stable) == ("client", {C: 4}, {A, B, C}, True)
         return {A: 7, B: None, C: None}
 
     consumer = consumer_of()
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
+    consumer.app.in_transaction = True
     monkeypatch.setattr(handing_over, "seek_committed", sought)
     await consumer.seek_some({A, B, C})
     assert consumer._read_offset == {A: 7, B: None, C: None}
@@ -359,7 +360,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(monkeypatch: pytest
     """What is wanted, whether more is about to be, and whether all must stand still."""
     monkeypatch.setattr(handing_over, "take_over", lambda *_: None)
     recovery = SimpleNamespace(is_taking_on=False)
-    app = SimpleNamespace(assignor=None, flow_control=SimpleNamespace(),
+    app = SimpleNamespace(assignor=SimpleNamespace(counters=Counter()), flow_control=SimpleNamespace(),
                           tables=SimpleNamespace(recovery=recovery))
     thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted"))
     client = SimpleNamespace(_fetcher=SimpleNamespace(), _coordinator=SimpleNamespace(
