@@ -169,7 +169,7 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             self._put_back(states, before)
             # aiokafka has removed all that it was done with: the first that is left is the one it failed at.
             failed = next((tp for tp in self._records if tp in share), None)
-            if failed is None or isinstance(error, FOR_PEOPLE):
+            if failed not in states or isinstance(error, FOR_PEOPLE):
                 raise
             del self._records[failed]
             self._leave_alone(failed, states[failed], error)
