@@ -208,10 +208,11 @@ class Tables(RuleBasedStateMachine):
     @precondition(lambda self: self.exactly_once)
     @rule(line=st.sampled_from(LINES))
     def commit(self, line: str) -> None:
-        """All of the transaction has been sent; a commit does that first."""
+        """All of the transaction has been sent, and answered; a commit waits for that first."""
         for place in self.places:
             for made in [m for m in self.line_of(*place, line) if m.offset is None]:
                 made.offset, self.places[place].end = self.places[place].end, self.places[place].end + 1
+            self.answer(place, [m for m in self.line_of(*place, line) if not m.told])
         if (share := self.shares.pop(line, None)) is not None:
             share.commit()
         for place in self.places.values():
