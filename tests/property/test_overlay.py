@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from faust_assigner.app.overlay.changes import Overlay, Usage
 from faust_assigner.app.repairs.shares import Share
+from tests.support.examples import examples
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
 PARTITIONS = range(2)
@@ -324,9 +325,9 @@ class Transactional(Tables):
 
 
 TestTables = pytest.mark.timeout(240)(Tables.TestCase)
-TestTables.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestTables.settings = settings(max_examples=examples(200, 8), stateful_step_count=20, deadline=None)
 TestTransactional = pytest.mark.timeout(240)(Transactional.TestCase)
-TestTransactional.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestTransactional.settings = settings(max_examples=examples(200, 8), stateful_step_count=20, deadline=None)
 
 ROWS = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=8)
 CHANGES = st.lists(st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=12)

@@ -141,6 +141,20 @@ class Overlay:
             ready.append(change)
         return ready
 
+    @property
+    def is_out_of_order(self) -> bool:
+        """Whether its changes are in the changelog in another order than they were made in."""
+        return self._mixed
+
+    def read(self, offset: int) -> None:
+        """The file has all of the changelog up to ``offset``: what counts up to there is in it.
+
+        What has no offset yet is behind that, whenever it was made.
+        """
+        if self._mixed:
+            self.landed([change for change in self._pending if change.counts and change.offset is not None
+                         and NO_RECORD < change.offset <= offset])
+
     def landed(self, changes: list[Change]) -> None:
         """The file has ``changes``, which were ``ready()``."""
         if changes and not self._mixed:
@@ -243,6 +257,11 @@ class ReadBack(Overlay):
     def ready(self) -> list[Change]:
         """Nothing."""
         return []
+
+    @property
+    def is_out_of_order(self) -> bool:
+        """Changes of others are between them."""
+        return True
 
     def read(self, offset: int) -> None:
         """The file has all of the changelog up to ``offset``, what was changed here included."""

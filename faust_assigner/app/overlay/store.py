@@ -171,7 +171,7 @@ class OverlaidStore(Store):
     def land(self, partition: int) -> None:
         """Write what counts, with the changelog offset, unless the file is not to be written now."""
         overlay = self.overlays.get(partition)
-        if isinstance(overlay, ReadBack):
+        if overlay is not None and overlay.is_out_of_order:
             # Of what was read before its answer came.
             overlay.read(_offset_in(self._db_for_partition(partition), self.offset_key))
         if overlay is None or not overlay.lands:
@@ -252,8 +252,8 @@ class OverlaidStore(Store):
             ends[message.partition] = max(message.offset, ends.get(message.partition, NO_RECORD))
         for partition, changed in sorted(rows.items()):
             _write(self._db_for_partition(partition), changed, (self.offset_key, ends[partition]))
-            if isinstance(overlay := self.overlays.get(partition), ReadBack):
-                overlay.read(ends[partition])
+            if partition in self.overlays:
+                self.overlays[partition].read(ends[partition])
 
     # -- readers
 

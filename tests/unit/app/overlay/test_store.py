@@ -166,6 +166,29 @@ async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committ
     it.close()
 
 
+async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transaction(tmp_path: Path) -> None:
+    """Two producers change one row: the one that has not committed is later in the changelog."""
+    one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
+    it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
+    counts = it.tables["counts"]
+    counts.data.go_on(0)
+    process(0)
+    counts["a"] = 0
+    shares.reverse()
+    counts["a"] = 1
+    await answer((it.sent[1], 0))
+    other.commit()
+    assert (counts["a"], rows(it)) == (1, {}), "nobody knows yet which is the later one"
+    counts.data.apply_changelog_batch(
+        [SimpleNamespace(message=SimpleNamespace(tp=LOG, partition=0, offset=0, key=b'"a"', value=b"1"))],
+        None, None)
+    assert (counts["a"], rows(it)) == (0, {b'"a"': b"1", OFFSET: b"0"})
+    one.abandon()
+    assert counts["a"] == 1
+    it.close()
+    done()
+
+
 async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> None:
     """At least once, where the setting says so, and for a table whose changes go where others write."""
     it = MadeUp(tmp_path, "counts", faust_assigner_overlay=False)
