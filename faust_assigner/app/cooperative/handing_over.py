@@ -254,8 +254,7 @@ class HandsOver(Consumer):
     async def seek_some(self, tps: set[Any]) -> None:
         """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
         offsets = await self._thread.call_thread(
-            partial(seek_committed, is_stable=self.app.in_transaction),
-            self._thread._ensure_consumer(), self.first_read, tps)
+            seek_committed, self._thread._ensure_consumer(), self.first_read, tps)
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:

@@ -37,7 +37,7 @@ _COORDINATOR: Final = rows_of(
     "aiokafka.consumer.group_coordinator:GroupCoordinator",
     ("_lookup_assignor", "(self, name)", "cooperative", "overridden: one assignor under two names", _FLOWS),
     ("_send_req", "async (self, request)", "cooperative repairs",
-     "overridden: both names are offered, and answers noted; asks for stable offsets", _SILENT),
+     "overridden: both names are offered, and answers noted; asks what is committed", _SILENT),
     ("ensure_active_group", "async (self, subscription, prev_assignment)", "cooperative",
      "overridden: a membership lost within a round is given up", _LOST),
     ("_stop_heartbeat_task", "async (self)", "cooperative",

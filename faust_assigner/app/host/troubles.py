@@ -22,6 +22,7 @@ _UNDECODED = (_REPAIRS + "test_replay_loop.py::"
               "test_records_that_do_not_decode_are_counted_named_and_kept")
 _WATCHED = _REPAIRS + "test_watchdog.py::test_what_has_ended_ends_the_worker"
 _TOPICS = "tests/integration/app/test_topics.py::test_a_mismatch_of_partitions_ends_every_worker"
+_LOADED = _REPAIRS + "test_committed_offsets.py::test_a_group_that_is_being_loaded_has_not_committed_nothing"
 _SEEK = _REPAIRS + "test_parting.py::test_committed_offsets_are_asked_for_at_once"
 _LEAVES = _REPAIRS + "test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
 _FORMER = _REPAIRS + "test_membership.py::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
@@ -174,6 +175,9 @@ TROUBLES: Final[tuple[Touch, ...]] = (
          "the error that holds it up until it is asked for", _WATCHED),
         ("fetch_committed_offsets", "async (self, partitions)", "repairs",
          "all committed offsets in one request", _SEEK),
+        ("_do_fetch_commit_offsets", "async (self, partitions)", "repairs",
+         "replaced: a group that is being loaded has not committed nothing", _LOADED),
+        ("coordinator_dead", "(self)", "repairs", "where it is another's", _LOADED),
         ("close", "async (self)", "repairs",
          "leaves the group before tables are closed", _LEAVES),
         ("_do_heartbeat", "async (self)", "repairs",

@@ -18,8 +18,8 @@ from aiokafka.errors import IllegalStateError
 from faust.transport.consumer import ensure_TPset
 from mode.utils.queues import FlowControlEvent
 
+from faust_assigner.app.repairs.committed_offsets import ask_for_all
 from faust_assigner.app.repairs.patience import insist
-from faust_assigner.app.repairs.stable_offsets import until_stable
 
 if TYPE_CHECKING:
     # What the mixins below are mixed into; at run time the app's own consumer decides.
@@ -158,20 +158,16 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
         return offsets
 
     sought: Mapping[Any, int | None] = await thread.call_thread(
-        seek_committed, consumer, thread.consumer.first_read, is_stable=thread.app.in_transaction)
+        seek_committed, consumer, thread.consumer.first_read)
     return sought
 
 
 async def seek_committed(consumer: Any, first_read: Mapping[Any, int],
-                         tps: Collection[Any] | None = None, *, is_stable: bool) -> dict[Any, int | None]:
-    """Seek ``tps``, or all that is assigned, and return what is committed; on the consumer's thread.
-
-    ``is_stable``: transactions that are about to commit are waited for.
-    """
+                         tps: Collection[Any] | None = None) -> dict[Any, int | None]:
+    """Seek ``tps``, or all that is assigned, and return what is committed; on the consumer's thread."""
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
-    if is_stable:
-        await until_stable(consumer._coordinator, wanted)
+    ask_for_all(consumer._coordinator)
     found = await consumer._coordinator.fetch_committed_offsets(wanted)
     offsets: dict[Any, int | None] = dict.fromkeys(wanted)
     for tp in (tp for tp in wanted if tp in consumer.assignment()):

@@ -15,10 +15,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
-from unittest.mock import AsyncMock
 
 import faust
-from aiokafka.errors import IllegalStateError, IncompatibleBrokerVersion
+from aiokafka.errors import IllegalStateError
 from faust.transport.drivers import aiokafka as driver
 from faust.transport.producer import Producer
 from faust.types import TP
@@ -291,16 +290,11 @@ class Worker:
         return client
 
     def start_rounds(self) -> None:
-        """Once the worker runs: the group tells all committed offsets at once, and of no transactions."""
+        """Once the worker runs: the group tells all committed offsets at once."""
         async def fetch(tps: Iterable[TP]) -> dict[TP, Any]:
             return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
 
-        async def refuse(request: Any) -> None:
-            raise IncompatibleBrokerVersion(type(request).__name__)
-
-        coordinator = self.consumer._coordinator
-        coordinator.fetch_committed_offsets, coordinator._send_req = fetch, refuse
-        coordinator.group_id, coordinator.ensure_coordinator_known = "virtual", AsyncMock()
+        self.consumer._coordinator.fetch_committed_offsets = fetch
 
     def source(self, partition: int = 0) -> TP:
         """Orders."""

@@ -323,13 +323,12 @@ def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
 
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those sought; what was never committed has none."""
-    async def sought(client: str, first_read: Any, tps: set[TP], *, is_stable: bool) -> dict[TP, int | None]:
-        assert (client, first_read, tps, is_stable) == ("client", {C: 4}, {A, B, C}, True)
+    async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
+        assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C})
         return {A: 7, B: None, C: None}
 
     consumer = consumer_of()
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
-    consumer.app.in_transaction = True
     monkeypatch.setattr(handing_over, "seek_committed", sought)
     await consumer.seek_some({A, B, C})
     assert consumer._read_offset == {A: 7, B: None, C: None}

@@ -114,7 +114,7 @@ async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[
 
     consumer = SimpleNamespace(assignment=lambda: set(assigned), seek=sought.__setitem__,
                                _coordinator=SimpleNamespace(fetch_committed_offsets=committed))
-    found = await seek_committed(consumer, {a: 70, b: 0}, asked, is_stable=False)
+    found = await seek_committed(consumer, {a: 70, b: 0}, asked)
     of_others = {} if asked else {other: 8}
     assert named == sorted({a, b, c, d} | of_others.keys())
     assert found == {a: 0, b: None, c: None, d: None} | of_others
