@@ -30,6 +30,11 @@ logger = get_logger(__name__)
 
 #: The generation in which the present task commits; None where it does something else.
 _COMMITTING: ContextVar[int | None] = ContextVar("committing", default=None)
+#: Seconds between two looks whether the coordinator still answers.
+LOOK_S = 0.1
+#: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
+BREATH_S = 0.02
+
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
     """aiokafka's error, that it will rejoin, is none where a commit is sent again; where not, we say so."""
@@ -37,11 +42,6 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
-
-#: Seconds between two looks whether the coordinator still answers.
-LOOK_S = 0.1
-#: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
-BREATH_S = 0.02
 
 
 class Listener(Protocol):
