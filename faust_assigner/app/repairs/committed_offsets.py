@@ -12,7 +12,6 @@ little later (KIP-447). aiokafka asks with version 3 at most; the struct below i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -32,7 +31,11 @@ from aiokafka.protocol.types import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from mode import get_logger
 
+from faust_assigner.app.repairs.patience import Said
+
 logger = get_logger(__name__)
+
+_MARK = "_faust_assigner_committed"
 
 UNSTABLE_OFFSET_COMMIT, UNKNOWN_OFFSET = 88, -1
 
@@ -90,7 +93,20 @@ def _by_topic(tps: Collection[Any]) -> Iterator[tuple[str, Iterator[Any]]]:
 
 def ask_for_all(coordinator: Any) -> None:
     """Have aiokafka's ``coordinator`` ask as :func:`committed` does, for us and for itself."""
-    coordinator._do_fetch_commit_offsets = partial(committed, coordinator)
+    if _MARK in vars(coordinator):
+        return
+    said = Said()
+    setattr(coordinator, _MARK, said)
+
+    async def ask(tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:
+        try:
+            return await committed(coordinator, tps)
+        except errors.KafkaError as error:
+            if error.retriable and said.due(type(error)):
+                logger.info("What is committed cannot be told yet, it is asked for again: %s", error)
+            raise
+
+    coordinator._do_fetch_commit_offsets = ask
 
 
 async def committed(coordinator: Any, tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:

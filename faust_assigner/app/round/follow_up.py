@@ -23,6 +23,7 @@ from faust.types import TP
 from mode import Service, get_logger
 
 from faust_assigner.app import settings
+from faust_assigner.app.round.positions import is_doubtful
 from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
 
 logger = get_logger(__name__)
@@ -79,8 +80,8 @@ class FollowUp(Service):  # type: ignore[misc]
     """Watches one worker's awaited standbys; started after the first recovery, ends with the app.
 
     ``cool_down_s`` None depends on what the last round was. ``deadline_s`` is how long one of them is waited
-    for; None without warm-ups, when a round moves all of
-    them, caught up or not, and is therefore asked for when all have.
+    for; None without warm-ups, when a round moves all of them, caught up or not, and is therefore asked for
+    when all have.
     """
 
     def __init__(self, app: Any, cool_down_s: float | None, *, deadline_s: float | None = None,
@@ -174,8 +175,8 @@ class FollowUp(Service):  # type: ignore[misc]
         ends = self._ends or {}
         read = await self._read_to(ends)
         self._ends = await self._ask_of_each(_end_of, sorted(awaited.tps))
-        is_doubtful = getattr(self.app.tables.recovery, "is_doubtful", lambda tp: False)
-        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(tp)}
+        recovery = self.app.tables.recovery
+        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(recovery, tp)}
         lacks = {tp: end - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done

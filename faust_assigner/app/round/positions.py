@@ -39,7 +39,6 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
     though there be no record in it, as of transactions that were aborted.
     """
     recovery = app.tables.recovery
-    is_doubtful = getattr(recovery, "is_doubtful", lambda tp: False)
     found: Found = {}
     for topic in sorted(held.keys() & app.tables._changelogs.keys()):
         store = store_of(app.tables._changelogs[topic])
@@ -53,19 +52,24 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
         # What is applied is on disk a little later; what was written by an owner is on disk at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):
-                if tp.topic == topic and offset is not None and not is_doubtful(tp):
+                if tp.topic == topic and offset is not None and not is_doubtful(recovery, tp):
                     here[tp.partition] = max(here.get(tp.partition, -1), offset)
         for tp, (_, offset) in tuple(app.tables._pending_persisted_offsets.items()):
             if tp.topic == topic:
                 here[tp.partition] = max(here.get(tp.partition, -1), offset)
         for tp, position in app.assignor.read_to.items():
-            if tp.topic == topic and not is_doubtful(tp):
+            if tp.topic == topic and not is_doubtful(recovery, tp):
                 here[tp.partition] = max(here.get(tp.partition, -1), position - 1)
         for p in (owned or {}).get(topic, ()):
             here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))
         if here := {p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]}:
             found[topic] = here
     return found
+
+
+def is_doubtful(recovery: Any, tp: TP) -> bool:
+    """Whether the database of ``tp`` may lack what counts as read; never without the repairs."""
+    return hasattr(recovery, "is_doubtful") and bool(recovery.is_doubtful(tp))
 
 
 def _for_reading(store: Any, path: Path) -> Any:

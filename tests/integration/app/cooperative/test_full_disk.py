@@ -49,10 +49,13 @@ class Stuck:
     put = __setitem__ = delete = write
 
 
-def fill(worker: Prices, partition: int) -> None:
-    """There is no room at the next write; when the database is opened again, there is."""
+async def fill(worker: Prices, owned: list[int]) -> None:
+    """Partition 1 is a copy, for whose next five rows there is no room; opened again, there is."""
+    await worker.give(owned, standbys=[1])
+    assert await worker.until(lambda: worker.at_rest)
     store = worker.prices.data
-    store._dbs[partition] = Stuck(store._dbs[partition], store.partition_path(partition))
+    store._dbs[1] = Stuck(store._dbs[1], store.partition_path(1))
+    worker.send_prices(5, partition=1)
 
 
 def worker_of_prices() -> Prices:
@@ -67,10 +70,7 @@ async def test_a_copy_that_could_not_be_written_is_read_again(owned: list[int]) 
     """Its database is opened anew, whether or not the worker owns anything; no row is left out."""
     worker = worker_of_prices()
     async with owning(worker, owned):
-        await worker.give(owned, standbys=[1])
-        assert await worker.until(lambda: worker.at_rest)
-        fill(worker, 1)
-        worker.send_prices(5, partition=1)
+        await fill(worker, owned)
         assert await worker.until(lambda: worker.app.tables.recovery._last_trouble > 0)
         assert await worker.until(lambda: worker.at_rest)
         worker.send_prices(5, partition=1)
@@ -81,10 +81,7 @@ async def test_a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows()
     """It reads what its database lacks before its source flows."""
     worker = worker_of_prices()
     async with owning(worker, [0]):
-        await worker.give([0], standbys=[1])
-        assert await worker.until(lambda: worker.at_rest)
-        fill(worker, 1)
-        worker.send_prices(5, partition=1)
+        await fill(worker, [0])
         assert await worker.until(lambda: worker.app.tables.recovery._last_trouble > 0)
         assert await worker.until(lambda: worker.at_rest)
         await worker.give([0, 1])
@@ -97,10 +94,7 @@ async def test_a_copy_that_went_and_came_back_takes_rows_again() -> None:
     """What a former database lacked is in the way of nothing."""
     worker = worker_of_prices()
     async with owning(worker, [0]):
-        await worker.give([0], standbys=[1])
-        assert await worker.until(lambda: worker.at_rest)
-        fill(worker, 1)
-        worker.send_prices(5, partition=1)
+        await fill(worker, [0])
         assert await worker.until(lambda: worker.prices.data._lacking == {1})
         await worker.give([0])
         assert await worker.until(lambda: worker.at_rest)
