@@ -50,7 +50,8 @@ test-pythons:                   ## the unit tests on each of PYTHONS that is on 
 		$$home/bin/pytest -q -p no:cacheprovider tests/unit || exit 1; \
 	done
 
-check: $(VENV)/.dev             ## ruff, mypy --strict, import-linter, docs build
+check: $(VENV)/.dev             ## formatter, ruff, mypy --strict, import-linter, docs build
+	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

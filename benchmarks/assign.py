@@ -51,7 +51,9 @@ class Case:
     @property
     def name(self) -> str:
         """As printed."""
-        return f"{self.members:,} x {self.partitions:,}" + (f", {self.tables} tables" * (self.tables > 1))
+        return f"{self.members:,} x {self.partitions:,}" + (
+            f", {self.tables} tables" * (self.tables > 1)
+        )
 
     @property
     def topics(self) -> dict[str, int]:
@@ -65,8 +67,14 @@ CASES = (Case(100, 1_000), Case(300, 3_000), Case(1_000, 10_000), Case(300, 1_00
 
 def app_of(case: Case, number: int, assignor: Any, folder: str) -> faust.App:
     """One worker's app."""
-    app = faust.App("shop", PartitionAssignor=assignor, canonical_url=f"http://worker-{number}.shop.svc:6066",
-                    table_standby_replicas=1, datadir=folder, store="memory://")
+    app = faust.App(
+        "shop",
+        PartitionAssignor=assignor,
+        canonical_url=f"http://worker-{number}.shop.svc:6066",
+        table_standby_replicas=1,
+        datadir=folder,
+        store="memory://",
+    )
     for i in range(case.tables):
         app.Table(f"table{i}")
     return app
@@ -75,8 +83,10 @@ def app_of(case: Case, number: int, assignor: Any, folder: str) -> faust.App:
 def cluster_of(topics: dict[str, int]) -> ClusterMetadata:
     """aiokafka's view of a cluster with these topics."""
     cluster = ClusterMetadata()
-    cluster._partitions = {t: {p: PartitionMetadata(t, p, 0, [0], [0], None) for p in range(n)}
-                           for t, n in topics.items()}
+    cluster._partitions = {
+        t: {p: PartitionMetadata(t, p, 0, [0], [0], None) for p in range(n)}
+        for t, n in topics.items()
+    }
     return cluster
 
 
@@ -91,7 +101,9 @@ class OurGroup:
 
     def add(self, number: int) -> None:
         """One more member."""
-        self.assignors[member_id(number)] = app_of(self.case, number, PartitionAssignor, self.folder).assignor
+        self.assignors[member_id(number)] = app_of(
+            self.case, number, PartitionAssignor, self.folder
+        ).assignor
 
     def metadata(self) -> dict[str, bytes]:
         """All JoinGroups."""
@@ -118,14 +130,21 @@ class StockGroup(OurGroup):
 
     def add(self, number: int) -> None:
         """One more member, without an assignment."""
-        empty = {"assignment": {"actives": {}, "standbys": {}}, "url": f"http://worker-{number}.shop.svc:6066",
-                 "changelog_distribution": {}, "external_topic_distribution": {}, "topic_groups": {}}
+        empty = {
+            "assignment": {"actives": {}, "standbys": {}},
+            "url": f"http://worker-{number}.shop.svc:6066",
+            "changelog_distribution": {},
+            "external_topic_distribution": {},
+            "topic_groups": {},
+        }
         self.said[member_id(number)] = json.dumps(empty).encode()
 
     def metadata(self) -> dict[str, bytes]:
         """All JoinGroups."""
-        return {m: ConsumerProtocolMemberMetadata(4, list(self.case.topics), raw).encode()
-                for m, raw in self.said.items()}
+        return {
+            m: ConsumerProtocolMemberMetadata(4, list(self.case.topics), raw).encode()
+            for m, raw in self.said.items()
+        }
 
     def take(self, answers: dict[str, bytes]) -> None:
         """Keep each member's answer; its next metadata is the same JSON."""
@@ -163,13 +182,20 @@ def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
         answers = rounds[-1][1]
         gc.unfreeze()
         join, sync = sum(map(len, joined.values())), sum(map(len, answers.values()))
-        return {"unchanged_ms": statistics.median(unchanged),
-                "join_ms": statistics.median(r[0] for r in rounds), "join": join, "sync": sync,
-                "record": join + sync + PER_MEMBER * len(answers)}
+        return {
+            "unchanged_ms": statistics.median(unchanged),
+            "join_ms": statistics.median(r[0] for r in rounds),
+            "join": join,
+            "sync": sync,
+            "record": join + sync + PER_MEMBER * len(answers),
+        }
 
 
-def assign(group: OurGroup, cluster: ClusterMetadata, joined: dict[str, bytes],
-           ) -> tuple[float, dict[str, bytes]]:
+def assign(
+    group: OurGroup,
+    cluster: ClusterMetadata,
+    joined: dict[str, bytes],
+) -> tuple[float, dict[str, bytes]]:
     """One ``assign()``: milliseconds without aiokafka's own decoding, and what goes back to each member."""
     metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in joined.items()}
     started = time.process_time()
@@ -197,27 +223,36 @@ def apart(case: Case, kind: type[OurGroup], repeat: int, limit_s: float) -> dict
 
 def row(case: Case, ours: dict[str, Any], stock: dict[str, Any] | None) -> str:
     """One line of the table."""
+
     def beside(key: str, unit: float = 1.0) -> str:
         mine = f"{ours[key] / unit:,.1f}"
         if stock is None:
             return f"{mine:>9} {'-':>10} {'-':>6}"
         return f"{mine:>9} {stock[key] / unit:>10,.1f} {stock[key] / ours[key]:>5.0f}x"
 
-    return (f"{case.name:<20}{beside('unchanged_ms')}{beside('join_ms')}"
-            f"{beside('join', 1e6)}{beside('sync', 1e6)}{beside('record', 2**20)}")
+    return (
+        f"{case.name:<20}{beside('unchanged_ms')}{beside('join_ms')}"
+        f"{beside('join', 1e6)}{beside('sync', 1e6)}{beside('record', 2**20)}"
+    )
 
 
 def main(argv: list[str]) -> int:
     """Print the table; 1 when ours missed an aim."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--limit", type=float, default=300, help="seconds for stock, per case")
-    parser.add_argument("--largest", type=int, default=1_000, help="leave out cases with more members")
+    parser.add_argument(
+        "--largest", type=int, default=1_000, help="leave out cases with more members"
+    )
     parser.add_argument("--json", help="write the figures to this file")
     options = parser.parse_args(argv)
     print("assign() with one standby; ours, stock, stock/ours")
-    print(f"{'members x partitions':<20}{'unchanged ms':^27}{'one joins ms':^27}"
-          f"{'JoinGroup MB':^27}{'SyncGroup MB':^27}{'group record MiB':^27}")
+    print(
+        f"{'members x partitions':<20}{'unchanged ms':^27}{'one joins ms':^27}"
+        f"{'JoinGroup MB':^27}{'SyncGroup MB':^27}{'group record MiB':^27}"
+    )
     found = []
     for case in (c for c in CASES if c.members <= options.largest):
         ours = apart(case, OurGroup, options.repeat, 300)

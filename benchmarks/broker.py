@@ -74,7 +74,9 @@ def produce(bootstrap: str, topic: str, records: int) -> float:
 
 def consume(bootstrap: str, topic: str, records: int) -> float:
     """Records a second, from the first to the last."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([topic])
     read, began = 0, 0.0
     while read < records:
@@ -122,7 +124,14 @@ async def until(condition: Callable[[], bool]) -> None:
 @contextlib.contextmanager
 def load(kind: str, bootstrap: str, *arguments: object) -> Iterator[None]:
     """Processes of benchmarks.broker_load around a block."""
-    command = [sys.executable, "-m", "benchmarks.broker_load", kind, bootstrap, *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.broker_load",
+        kind,
+        bootstrap,
+        *map(str, arguments),
+    ]
     loaders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(LOADERS)]
     for loader in loaders:
         assert loader.stdout is not None
@@ -200,7 +209,14 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     records, rounds = 0 if options.only_latencies else options.records, options.rounds
-    rows = ["produced", "consumed", "10 members join", "1 of 10 leaves", "50 members join", "1 of 50 leaves"]
+    rows = [
+        "produced",
+        "consumed",
+        "10 members join",
+        "1 of 10 leaves",
+        "50 members join",
+        "1 of 50 leaves",
+    ]
     rows += ["record beside 4 readers, p50 / p99", "ApiVersions beside 1,000 members, p50 / p99"]
     rows = rows if records else rows[-2:]
     columns: dict[str, list[str]] = {}

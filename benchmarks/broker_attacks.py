@@ -79,7 +79,9 @@ def restart_after_trimming(target: Target) -> str:
     except subprocess.TimeoutExpired:
         code = "ignored"
     listens = (
-        f"listens after {seconds:.1f} s" if seconds is not None else f"not listening after {LIMIT_S:.0f} s"
+        f"listens after {seconds:.1f} s"
+        if seconds is not None
+        else f"not listening after {LIMIT_S:.0f} s"
     )
     return f"{listens}; SIGTERM: {code}"
 
@@ -100,7 +102,9 @@ def same_time(target: Target) -> str:
     target.topic("t")
     records = b"".join(one_record(b"x" * 40, offset_delta=n) for n in range(50_000))
     with target.client() as client:
-        client.produce("t", 0, batch(gzip.compress(records), count=50_000, attributes=1, timestamp=5_000))
+        client.produce(
+            "t", 0, batch(gzip.compress(records), count=50_000, attributes=1, timestamp=5_000)
+        )
     part = {"partition_index": 0, "timestamp": 4_999, "current_leader_epoch": -1}
     topics = [{"name": "t", "partitions": [part] * 2_000}]
     return felt(target, 2, 5, replica_id=-1, topics=topics)
@@ -121,7 +125,14 @@ def same_group(target: Target) -> str:
         }
         joined = member.call(11, 3, **values)
         given = [{"member_id": joined.member_id, "assignment": b"a" * 200_000}]
-        member.call(14, 2, group_id="beating", generation_id=1, member_id=joined.member_id, assignments=given)
+        member.call(
+            14,
+            2,
+            group_id="beating",
+            generation_id=1,
+            member_id=joined.member_id,
+            assignments=given,
+        )
         return felt(target, 15, 4, groups=("beating",) * 1_000)
 
 
@@ -130,11 +141,14 @@ def same_offsets(target: Target) -> str:
     target.start()
     target.topic("t", 100)
     parts = [
-        {"partition_index": n, "committed_offset": 1, "committed_metadata": "x" * 4_000} for n in range(100)
+        {"partition_index": n, "committed_offset": 1, "committed_metadata": "x" * 4_000}
+        for n in range(100)
     ]
     with target.client() as client:
         topics = [{"name": "t", "partitions": parts}]
-        client.call(8, 5, group_id="beating", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        client.call(
+            8, 5, group_id="beating", generation_id_or_member_epoch=-1, member_id="", topics=topics
+        )
     return felt(target, 9, 8, groups=[{"group_id": "beating", "topics": None}] * 1_000)
 
 
@@ -150,7 +164,9 @@ def many_partitions(target: Target) -> str:
     """ListOffsets of 60,000 partitions that are not there: nothing repeats, the request has 1 MB."""
     target.start()
     target.topic("t")
-    parts = [{"partition_index": n, "timestamp": -1, "current_leader_epoch": -1} for n in range(60_000)]
+    parts = [
+        {"partition_index": n, "timestamp": -1, "current_leader_epoch": -1} for n in range(60_000)
+    ]
     return felt(target, 2, 5, replica_id=-1, topics=[{"name": "t", "partitions": parts}])
 
 
@@ -196,7 +212,9 @@ def bodies(target: Target) -> str:
         "year 5000": batch(timestamp=95_617_584_000_000),
     }
     with target.client() as client:
-        stored = [name for name, data in wrong.items() if client.produce("t", 0, data).error_code == 0]
+        stored = [
+            name for name, data in wrong.items() if client.produce("t", 0, data).error_code == 0
+        ]
     return f"{len(stored)} of {len(wrong)} stored"
 
 
@@ -342,7 +360,9 @@ def maybe_kafka(wanted: bool) -> Iterator[KafkaServer | None]:
 
 def main() -> None:
     """Attack and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument(
         "--before", type=Path, help="another checkout of this repository, for a column of its own"
     )

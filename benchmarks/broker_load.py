@@ -39,7 +39,9 @@ def fetch(topic: str, offset: int, max_bytes: int) -> bytes:
     """Fetch v4 of partition 0, at once."""
     head = struct.pack(">iiiib", -1, 0, 1, max_bytes, 0)
     return frame(
-        1, 4, head + struct.pack(">i", 1) + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes)
+        1,
+        4,
+        head + struct.pack(">i", 1) + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes),
     )
 
 

@@ -40,7 +40,16 @@ class Target:
             self.bootstrap = self.kafka.bootstrap
             return 0.0
         began = time.monotonic()
-        command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0", "--host", host]
+        command = [
+            sys.executable,
+            "-m",
+            "faust_assigner.cli",
+            "broker",
+            "--port",
+            "0",
+            "--host",
+            host,
+        ]
         command += ["--data", str(self.folder / "data")]
         for setting in settings:
             command += ["--set", setting]
@@ -93,7 +102,8 @@ class Target:
             while client.call(10, 3, key="beating").error_code in NOT_YET:
                 time.sleep(0.1)
             while (
-                client.call(12, 3, group_id="beating", generation_id=1, member_id="m").error_code in NOT_YET
+                client.call(12, 3, group_id="beating", generation_id=1, member_id="m").error_code
+                in NOT_YET
             ):
                 time.sleep(0.1)
 
@@ -157,6 +167,5 @@ def felt(target: Target, api_key: int, version: int, **values: Any) -> str:
         except ConnectionError:
             outcome = "closed, "
     took = time.monotonic() - began
-    return (
-        f"{outcome}{took:.1f} s; others {bystander.end():.2f} s; +{max(target.memory_mib() - before, 0)} MiB"
-    )
+    grown = max(target.memory_mib() - before, 0)
+    return f"{outcome}{took:.1f} s; others {bystander.end():.2f} s; +{grown} MiB"

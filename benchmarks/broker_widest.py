@@ -37,10 +37,16 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
         {"index": 1, "records": batch(tiny[: len(tiny) // 2], count=50_000)},
     ]
     wants = [{"partition": n, "fetch_offset": 0, "partition_max_bytes": 10**6} for n in range(WIDE)]
-    epochs = [{"partition": n, "leader_epoch": 0, "current_leader_epoch": -1} for n in range(60_000)]
+    epochs = [
+        {"partition": n, "leader_epoch": 0, "current_leader_epoch": -1} for n in range(60_000)
+    ]
     change = [{"name": "retention.ms", "config_operation": 0, "value": "1000"}]
     resources = [{"resource_type": 2, "resource_name": name} for name in names(15_000)]
-    join = {"session_timeout": 10 * SECOND, "rebalance_timeout": SECOND, "protocol_type": "consumer"}
+    join = {
+        "session_timeout": 10 * SECOND,
+        "rebalance_timeout": SECOND,
+        "protocol_type": "consumer",
+    }
     protocols = [{"name": name, "metadata": b""} for name in names(60_000)]
     listed = numbered(60_000, timestamp=-1, current_leader_epoch=-1)
     timed = numbered(WIDE, timestamp=5, current_leader_epoch=-1)
@@ -55,8 +61,16 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
             {"acks": -1, "topic_data": [{"name": wide[1], "partition_data": large}]},
         ),
         "Fetch": (1, 11, {"max_bytes": 10**8, "topics": [{"topic": wide[0], "partitions": wants}]}),
-        "ListOffsets": (2, 5, {"replica_id": -1, "topics": [{"name": wide[2], "partitions": listed}]}),
-        "ListOffsets by time": (2, 5, {"replica_id": -1, "topics": [{"name": wide[0], "partitions": timed}]}),
+        "ListOffsets": (
+            2,
+            5,
+            {"replica_id": -1, "topics": [{"name": wide[2], "partitions": listed}]},
+        ),
+        "ListOffsets by time": (
+            2,
+            5,
+            {"replica_id": -1, "topics": [{"name": wide[0], "partitions": timed}]},
+        ),
         "OffsetCommit": (
             8,
             5,
@@ -65,7 +79,11 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
         "OffsetFetch": (9, 8, {"groups": [{"group_id": n, "topics": None} for n in names(60_000)]}),
         "FindCoordinator": (10, 4, {"key_type": 0, "coordinator_keys": names(99_000)}),
         "JoinGroup": (11, 5, {"group_id": "j", "member_id": "", **join, "protocols": protocols}),
-        "LeaveGroup": (13, 4, {"group_id": "beating", "members": [{"member_id": n} for n in names(20_000)]}),
+        "LeaveGroup": (
+            13,
+            4,
+            {"group_id": "beating", "members": [{"member_id": n} for n in names(20_000)]},
+        ),
         "SyncGroup": (
             14,
             4,
@@ -74,8 +92,16 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
         "DescribeGroups": (15, 4, {"groups": names(99_000)}),
         "DeleteGroups": (42, 2, {"groups_names": names(99_000)}),
         "DescribeConfigs": (32, 4, {"resources": resources}),
-        "AlterConfigs": (44, 1, {"resources": [{**resource, "configs": change} for resource in resources]}),
-        "LeaderEpoch": (23, 4, {"replica_id": -1, "topics": [{"topic": wide[0], "partitions": epochs}]}),
+        "AlterConfigs": (
+            44,
+            1,
+            {"resources": [{**resource, "configs": change} for resource in resources]},
+        ),
+        "LeaderEpoch": (
+            23,
+            4,
+            {"replica_id": -1, "topics": [{"topic": wide[0], "partitions": epochs}]},
+        ),
         "CreatePartitions": (
             37,
             2,
@@ -84,12 +110,18 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
         "DeleteRecords": (
             21,
             2,
-            {"topics": [{"name": wide[0], "partitions": numbered(WIDE, offset=-1)}], "timeout": SECOND},
+            {
+                "topics": [{"name": wide[0], "partitions": numbered(WIDE, offset=-1)}],
+                "timeout": SECOND,
+            },
         ),
         "OffsetDelete": (
             47,
             0,
-            {"group_id": "beating", "topics": [{"name": n, "partitions": numbered(WIDE)} for n in wide]},
+            {
+                "group_id": "beating",
+                "topics": [{"name": n, "partitions": numbered(WIDE)} for n in wide],
+            },
         ),
         "DeleteTopics": (20, 5, {"topic_names": (*wide, *names(15_000)), "timeout": SECOND}),
     }

@@ -54,12 +54,16 @@ def changelog(spark: SparkSession, keys: int, rounds: int, partitions: int) -> D
     """``partition, offset, key, value`` as the Kafka source gives them: a task a partition, in order."""
     per_partition = keys * rounds // partitions
     numbers = spark.range(0, per_partition * partitions, 1, partitions)
-    key = F.concat(F.lit('"customer-'), F.expr(f"pmod(xxhash64(id), {keys // partitions})"), F.lit('"'))
+    key = F.concat(
+        F.lit('"customer-'), F.expr(f"pmod(xxhash64(id), {keys // partitions})"), F.lit('"')
+    )
     value = F.concat(F.lit('{"balance": '), F.col("id"), F.lit(f', "note": "{PAD}"}}'))
     return numbers.select(
         (F.col("id") / per_partition).cast("int").alias("partition"),
         (F.col("id") % per_partition).alias("offset"),
-        key.cast("binary").alias("key"), value.cast("binary").alias("value"))
+        key.cast("binary").alias("key"),
+        value.cast("binary").alias("value"),
+    )
 
 
 def generate(records: DataFrame, _: Path) -> None:
@@ -81,7 +85,12 @@ def transfer(records: DataFrame, _: Path) -> None:
 
 def to_sst(records: DataFrame, folder: Path, *, partitions: int, end: int) -> None:
     """Ours, manifests included."""
-    job = Job(TOPIC, str(folder), tuple(Span(number, 0, end) for number in range(partitions)), created_ms=0)
+    job = Job(
+        TOPIC,
+        str(folder),
+        tuple(Span(number, 0, end) for number in range(partitions)),
+        created_ms=0,
+    )
     rows = records.select(*RECORD).mapInArrow(compact_records(job), PART_SCHEMA)
     publish(job, collect(rows))
 
@@ -114,7 +123,10 @@ def digest_parquet(spark: SparkSession, folder: Path) -> tuple[int, int]:
 
 
 def measure(
-    ways: dict[str, Callable[[DataFrame, Path], None]], records: DataFrame, folder: Path, runs: int,
+    ways: dict[str, Callable[[DataFrame, Path], None]],
+    records: DataFrame,
+    folder: Path,
+    runs: int,
 ) -> dict[str, list[float]]:
     """Seconds of each way, in turns; the first turn warms up. What was written last stays in ``folder``."""
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -129,21 +141,32 @@ def measure(
 
 def main(arguments: list[str] | None = None) -> int:
     """Print all four and the ratio; 0 if both results are the same items."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=32)
     parser.add_argument("--width", type=int, default=2, help="cores")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args(arguments)
-    spark = spark_session(f"local[{options.width}]", "compaction bench",
-                          settings=TRANSFER_SETTINGS | {"spark.driver.memory": "3g"})
+    spark = spark_session(
+        f"local[{options.width}]",
+        "compaction bench",
+        settings=TRANSFER_SETTINGS | {"spark.driver.memory": "3g"},
+    )
     end = options.keys * options.rounds // options.partitions
     ways: dict[str, Callable[[DataFrame, Path], None]] = {
-        "generation alone": generate, "transfer alone": transfer,
-        OURS: functools.partial(to_sst, partitions=options.partitions, end=end), THEIRS: to_parquet}
-    print(f"{end * options.partitions:,} records, {options.keys:,} keys, "
-          f"{options.partitions} partitions, local[{options.width}]", flush=True)
+        "generation alone": generate,
+        "transfer alone": transfer,
+        OURS: functools.partial(to_sst, partitions=options.partitions, end=end),
+        THEIRS: to_parquet,
+    }
+    print(
+        f"{end * options.partitions:,} records, {options.keys:,} keys, "
+        f"{options.partitions} partitions, local[{options.width}]",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder:
         records = changelog(spark, options.keys, options.rounds, options.partitions)
         times = measure(ways, records, Path(folder), options.runs)
@@ -153,8 +176,10 @@ def main(arguments: list[str] | None = None) -> int:
     for name, taken in times.items():
         print(f"  {name:<20}{medians[name]:8.2f} s (first {taken[0]:.2f} s)")
     floor = medians["generation alone"]
-    print(f"  ratio {medians[THEIRS] / medians[OURS]:.1f}x, aim {AIM:.0f}x; "
-          f"{(medians[THEIRS] - floor) / (medians[OURS] - floor):.1f}x without the generation")
+    print(
+        f"  ratio {medians[THEIRS] / medians[OURS]:.1f}x, aim {AIM:.0f}x; "
+        f"{(medians[THEIRS] - floor) / (medians[OURS] - floor):.1f}x without the generation"
+    )
     print("  results: " + ", ".join(f"{keys:,} keys, sum {total:x}" for keys, total in digests))
     return int(digests[0] != digests[1])
 

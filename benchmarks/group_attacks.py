@@ -21,8 +21,17 @@ TIGHT: Final = ("(a+)+$", "(a|aa)+$", "(.*a){20}b", "(a?){500}a{500}", "([a-z]+)
 
 def join(group: str, member: str, **more: Any) -> Request:
     """A heartbeat that joins."""
-    values = {"group_id": group, "member_id": member, "member_epoch": 0, "rebalance_timeout": span(60_000)}
-    wanted = {"subscribed_topic_names": ("t",), "subscribed_topic_regex": None, "topic_partitions": ()}
+    values = {
+        "group_id": group,
+        "member_id": member,
+        "member_epoch": 0,
+        "rebalance_timeout": span(60_000),
+    }
+    wanted = {
+        "subscribed_topic_names": ("t",),
+        "subscribed_topic_regex": None,
+        "topic_partitions": (),
+    }
     return BEAT, 1, {**values, **wanted, "server_assignor": None, **more}
 
 
@@ -48,7 +57,9 @@ def flood(target: Target, requests: Iterable[Request]) -> str:
             errors[_error(client.receive(*asked))] += 1
     took, worst = time.monotonic() - began, bystander.end()
     told = ", ".join(f"{count} {name}" for name, count in errors.most_common(2))
-    return f"{told} in {took:.1f} s; others {worst:.2f} s; +{max(target.memory_mib() - before, 0)} MiB"
+    return (
+        f"{told} in {took:.1f} s; others {worst:.2f} s; +{max(target.memory_mib() - before, 0)} MiB"
+    )
 
 
 def _error(answer: Any) -> str:
@@ -111,7 +122,9 @@ def _by_regex(group: str, member: str, regex: str) -> Request:
 def many_owned(target: Target) -> str:
     """20 joins that claim 200,000 partitions of a topic nobody has."""
     _prepare(target)
-    return flood(target, (join("g", "m", topic_partitions=owned(STRANGE, 200_000)) for _ in range(20)))
+    return flood(
+        target, (join("g", "m", topic_partitions=owned(STRANGE, 200_000)) for _ in range(20))
+    )
 
 
 def epochs(target: Target) -> str:

@@ -24,7 +24,13 @@ from faust_assigner.broker.answers import _builder
 INTERVAL_S: Final = 1.0
 REBALANCE_MS: Final = 60_000
 TOPIC: Final = "bench"
-AGAIN: Final = (14, 15, 16, 27, 79)  # coordinator loading or moved, rebalance in progress, member id required
+AGAIN: Final = (
+    14,
+    15,
+    16,
+    27,
+    79,
+)  # coordinator loading or moved, rebalance in progress, member id required
 OUT: Final = (22, 25, 69, 110)
 
 
@@ -47,7 +53,10 @@ class Connection:
     async def call(self, api_key: int, version: int, **values: Any) -> Any:
         """Request and answer."""
         self._correlation += 1
-        schema, answer = load_request_schema(api_key, version), load_response_schema(api_key, version)
+        schema, answer = (
+            load_request_schema(api_key, version),
+            load_response_schema(api_key, version),
+        )
         out = io.BytesIO()
         out.write(struct.pack(">hhih", api_key, version, self._correlation, 5) + b"bench")
         if schema.__flexible__:
@@ -142,7 +151,9 @@ class Member:
         """Stop; politely is to leave the group first, on a connection of its own."""
         assert self.task is not None
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
+        with contextlib.suppress(
+            asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError
+        ):
             await self.task
         if politely:
             self.take(frozenset())
@@ -163,7 +174,11 @@ class NewMember(Member):
         """Heartbeats, one a second, and one more right after a change."""
         tells_all = True
         while True:
-            owned = [{"topic_id": self.topic_id, "partitions": sorted(self.owned)}] if self.owned else []
+            owned = (
+                [{"topic_id": self.topic_id, "partitions": sorted(self.owned)}]
+                if self.owned
+                else []
+            )
             first = {
                 "rebalance_timeout": span(REBALANCE_MS if tells_all else -1),
                 "subscribed_topic_names": [TOPIC] if tells_all else None,
@@ -182,7 +197,9 @@ class NewMember(Member):
                 if answer.assignment is not None:
                     listed = answer.assignment.topic_partitions
                     # Kafka may still know the topic of this name that was deleted before.
-                    given = frozenset(n for t in listed if t.topic_id == self.topic_id for n in t.partitions)
+                    given = frozenset(
+                        n for t in listed if t.topic_id == self.topic_id for n in t.partitions
+                    )
                     gave_up = bool(self.owned - given)
                     self.take(given)
                     if gave_up:
@@ -214,7 +231,11 @@ class OldMember(Member):
                 continue
             while True:
                 answer = await self.beat(
-                    12, 4, group_id=self.group, generation_id=self.generation, member_id=self.member_id
+                    12,
+                    4,
+                    group_id=self.group,
+                    generation_id=self.generation,
+                    member_id=self.member_id,
                 )
                 if answer.error_code != 0:
                     if answer.error_code in OUT:

@@ -27,26 +27,75 @@ def lines(count: int) -> Iterator[bytes]:
     written, number = 0, 0
     while written < count:
         at, name = START + 600 * number, f"{number}-0123456789abcdef"
-        yield encode("decision", {
-            "group_id": "shop", "decision_id": name, "ts": at, "generation": number, "trigger": "join",
-            "policy": "faust-assigner", "config": {"replicas": "1", "deploy": f"v{number // 100}"},
-            "members": [{"member_id": m, "rack": None, "capacity": 1.0, "epoch": number} for m in MEMBERS],
-            "solve_ms": 1.0})
+        yield encode(
+            "decision",
+            {
+                "group_id": "shop",
+                "decision_id": name,
+                "ts": at,
+                "generation": number,
+                "trigger": "join",
+                "policy": "faust-assigner",
+                "config": {"replicas": "1", "deploy": f"v{number // 100}"},
+                "members": [
+                    {"member_id": m, "rack": None, "capacity": 1.0, "epoch": number}
+                    for m in MEMBERS
+                ],
+                "solve_ms": 1.0,
+            },
+        )
         for partition in range(480):
-            yield encode("assignment", {
-                "group_id": "shop", "decision_id": name, "topic": "orders", "partition": partition,
-                "role": "active" if partition % 3 else "standby", "member_id": MEMBERS[partition % 24],
-                "prev_member_id": MEMBERS[partition % 24], "moved": partition % 40 == 0,
-                "standby_hit": False, "cold": False, "rule": "kept", "rejected": [], "restore": "none"})
-        yield encode("recovery", {
-            "group_id": "shop", "decision_id": name, "topic": "orders", "partition": number % 480,
-            "member_id": MEMBERS[0], "source": "standby", "started": at, "ended": at + number % 7,
-            "start_offset": 0, "end_offset": 100, "records": 100, "bytes": 10_000})
+            yield encode(
+                "assignment",
+                {
+                    "group_id": "shop",
+                    "decision_id": name,
+                    "topic": "orders",
+                    "partition": partition,
+                    "role": "active" if partition % 3 else "standby",
+                    "member_id": MEMBERS[partition % 24],
+                    "prev_member_id": MEMBERS[partition % 24],
+                    "moved": partition % 40 == 0,
+                    "standby_hit": False,
+                    "cold": False,
+                    "rule": "kept",
+                    "rejected": [],
+                    "restore": "none",
+                },
+            )
+        yield encode(
+            "recovery",
+            {
+                "group_id": "shop",
+                "decision_id": name,
+                "topic": "orders",
+                "partition": number % 480,
+                "member_id": MEMBERS[0],
+                "source": "standby",
+                "started": at,
+                "ended": at + number % 7,
+                "start_offset": 0,
+                "end_offset": 100,
+                "records": 100,
+                "bytes": 10_000,
+            },
+        )
         for partition in range(12):
-            yield encode("partition_sample", {
-                "group_id": "shop", "ts": at + partition, "topic": "orders", "partition": partition,
-                "end_offset": 100, "committed_offset": 100, "bytes_in": 1000, "records_in": 10 + partition,
-                "cpu_ms": 1.0, "state_bytes": 0})
+            yield encode(
+                "partition_sample",
+                {
+                    "group_id": "shop",
+                    "ts": at + partition,
+                    "topic": "orders",
+                    "partition": partition,
+                    "end_offset": 100,
+                    "committed_offset": 100,
+                    "bytes_in": 1000,
+                    "records_in": 10 + partition,
+                    "cpu_ms": 1.0,
+                    "state_bytes": 0,
+                },
+            )
         written, number = written + 494, number + 1
 
 
@@ -58,7 +107,10 @@ def processor_seconds(root: int) -> float:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        parents[int(entry.name)], spent[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+        parents[int(entry.name)], spent[int(entry.name)] = (
+            int(fields[1]),
+            sum(map(int, fields[11:15])),
+        )
     tree = {root}
     while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
         tree |= more
@@ -83,8 +135,10 @@ def main() -> None:
             began, spent = time.monotonic(), processor_seconds(root)
             run(spark, HistoryOptions((folder,), f"{folder}/out"))
             spent, took = processor_seconds(root) - spent, time.monotonic() - began
-            print(f"{name}: {spent / written * 1e6:.1f} processor s, {took / written * 1e6:.1f} wall s "
-                  "per million lines")
+            print(
+                f"{name}: {spent / written * 1e6:.1f} processor s, {took / written * 1e6:.1f} wall s "
+                "per million lines"
+            )
         spark.stop()
 
 

@@ -38,9 +38,13 @@ class Bench:
 
     def __init__(self, way: str, folder: Path) -> None:
         exactly = way == "exactly once"
-        self.app = faust.App(f"bench-{way.replace(' ', '-')}", datadir=str(folder), store="rocksdb://",
-                             processing_guarantee="exactly_once" if exactly else "at_least_once",
-                             **{OVERLAY.keyword: way != "at once"})
+        self.app = faust.App(
+            f"bench-{way.replace(' ', '-')}",
+            datadir=str(folder),
+            store="rocksdb://",
+            processing_guarantee="exactly_once" if exactly else "at_least_once",
+            **{OVERLAY.keyword: way != "at once"},
+        )
         self.app.in_transaction = exactly
         self.app._create_directories()
         self.sent: list[Any] = []
@@ -48,7 +52,8 @@ class Bench:
         self.app._producer = SimpleNamespace(send_soon=self.sent.append)
         self.app._consumer = SimpleNamespace(
             topic_partitions=lambda topic: None,
-            transactions=SimpleNamespace(share_at_hand=lambda: self.share))
+            transactions=SimpleNamespace(share_at_hand=lambda: self.share),
+        )
         self.table = self.app.Table("rows", key_type=str, value_type=bytes, partitions=1)
         take_care_of(self.table)
         self.table.data._db_for_partition(0)
@@ -74,13 +79,19 @@ class Bench:
                 before.commit()
         self.answer()
         await asyncio.sleep(0)
-        return ((time.perf_counter() - began) / changes * 1e6, (time.thread_time() - worked) / changes * 1e6)
+        return (
+            (time.perf_counter() - began) / changes * 1e6,
+            (time.thread_time() - worked) / changes * 1e6,
+        )
 
     def answer(self) -> None:
         """The broker has all that was sent."""
         for record in self.sent:
-            record.set_result(SimpleNamespace(offset=self.offset, topic_partition=SimpleNamespace(
-                topic="rows", partition=0)))
+            record.set_result(
+                SimpleNamespace(
+                    offset=self.offset, topic_partition=SimpleNamespace(topic="rows", partition=0)
+                )
+            )
             record.message.callback(record)
             self.offset += 1
         self.sent.clear()
@@ -93,7 +104,7 @@ async def measured(changes: int, rounds: int, size: int) -> dict[str, list[tuple
     try:
         benches = {way: Bench(way, folder / way.replace(" ", "-")) for way in WAYS}
         for round_ in range(rounds + 1):
-            for way in WAYS[round_ % len(WAYS):] + WAYS[:round_ % len(WAYS)]:
+            for way in WAYS[round_ % len(WAYS) :] + WAYS[: round_ % len(WAYS)]:
                 took = await benches[way].run(changes, size)
                 if round_:
                     times[way].append(took)
@@ -112,14 +123,18 @@ def main() -> None:
     times = asyncio.run(measured(asked.changes, asked.rounds, asked.bytes))
     plain: list[float] = []
     print(f"{asked.changes} changes of {asked.bytes} bytes, {asked.rounds} rounds\n")
-    print("| way | us per change, median | least | most | ratio | us of CPU, median | ratio |\n"
-          "| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(
+        "| way | us per change, median | least | most | ratio | us of CPU, median | ratio |\n"
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    )
     for way, found in times.items():
         passed, worked = ([pair[place] for pair in found] for place in range(2))
         medians = [statistics.median(passed), statistics.median(worked)]
         plain = plain or medians
-        print(f"| {way} | {medians[0]:.1f} | {min(passed):.1f} | {max(passed):.1f} | "
-              f"{medians[0] / plain[0]:.2f} | {medians[1]:.1f} | {medians[1] / plain[1]:.2f} |")
+        print(
+            f"| {way} | {medians[0]:.1f} | {min(passed):.1f} | {max(passed):.1f} | "
+            f"{medians[0] / plain[0]:.2f} | {medians[1]:.1f} | {medians[1] / plain[1]:.2f} |"
+        )
 
 
 if __name__ == "__main__":

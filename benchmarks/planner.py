@@ -44,7 +44,9 @@ class Case:
     as_ranges: bool = False
 
 
-def equal(name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False) -> Case:
+def equal(
+    name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False
+) -> Case:
     """Everybody subscribes to every topic; partition counts differ by one, so each is its own group."""
     first = partitions // topics - topics // 2
     counts = [first + t for t in range(topics - 1)]
@@ -76,8 +78,7 @@ def cases() -> Iterator[Case]:
     yield equal("equal 2,000 x 1M, one topic", 2000, 1, 1_000_000)
     yield equal("equal 2,000 x 1M, ten groups", 2000, 10, 1_000_000)
     yield equal("equal 500 x 5k, five groups", 500, 5, 5_000, with_aiokafka=True)
-    yield mixed("mixed 1,000 x 10k, half of 100 topics", 1000, 100, 100, 0.5,
-                with_aiokafka=True)
+    yield mixed("mixed 1,000 x 10k, half of 100 topics", 1000, 100, 100, 0.5, with_aiokafka=True)
     yield mixed("mixed 2,000 x 100k, half of 100 topics", 2000, 100, 1000, 0.5)
     yield mixed("mixed 2,000 x 100k, 5% of 400 topics", 2000, 400, 250, 0.05)
 
@@ -94,10 +95,14 @@ def member_list(case: Case, last: Plan | None) -> list[Member]:
             mine = numbers[offsets[index[name]] : offsets[index[name] + 1]]
             if mine.size:
                 whole = case.as_ranges and mine[-1] - mine[0] + 1 == mine.size
-                claim.update((topic, range(int(mine[0]), int(mine[-1]) + 1) if whole else mine)
-                             for topic in group.topics)
-    return [Member(n, s, actives=c, generation=1)
-            for n, s, c in zip(names, case.subscriptions, claims, strict=True)]
+                claim.update(
+                    (topic, range(int(mine[0]), int(mine[-1]) + 1) if whole else mine)
+                    for topic in group.topics
+                )
+    return [
+        Member(n, s, actives=c, generation=1)
+        for n, s, c in zip(names, case.subscriptions, claims, strict=True)
+    ]
 
 
 def situations(case: Case) -> Iterator[tuple[str, list[Member]]]:
@@ -136,11 +141,14 @@ def theirs(members: list[Member], partitions: dict[str, int], answer: Any) -> No
         def partitions_for_topic(self, topic: str) -> set[int]:
             return set(range(partitions[topic]))
 
-    owned = {m.member_id: [TopicPartition(t, int(p)) for t, ps in m.actives.items() for p in ps]
-             for m in members}
+    owned = {
+        m.member_id: [TopicPartition(t, int(p)) for t, ps in m.actives.items() for p in ps]
+        for m in members
+    }
     metadata = {
         m.member_id: StickyAssignorMemberMetadataV1(
-            subscription=list(m.topics), partitions=owned[m.member_id], generation=m.generation)
+            subscription=list(m.topics), partitions=owned[m.member_id], generation=m.generation
+        )
         for m in members
     }
     started = time.process_time()
@@ -156,7 +164,9 @@ def theirs(members: list[Member], partitions: dict[str, int], answer: Any) -> No
     answer.put((seconds, moved - kept))
 
 
-def beside(members: list[Member], partitions: dict[str, int], limit: float) -> tuple[float, int] | None:
+def beside(
+    members: list[Member], partitions: dict[str, int], limit: float
+) -> tuple[float, int] | None:
     """(seconds, moves) of aiokafka's sticky assignor, or ``None`` past the limit."""
     context = multiprocessing.get_context("fork")
     answer = context.Queue()
@@ -177,13 +187,22 @@ def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
     for event, members in situations(case):
         whole, answer = median_of(repeat, lambda members=members: plan(members, case.partitions))
         core, _ = median_of(
-            repeat, lambda answer=answer: StickyAssignor().assign(answer.layout, answer.previous))
+            repeat, lambda answer=answer: StickyAssignor().assign(answer.layout, answer.previous)
+        )
         other = beside(members, case.partitions, limit) if case.with_aiokafka else None
         load = np.bincount(answer.flat_owner, minlength=len(answer.member_ids))
-        yield {"case": case.name, "event": event, "plan_ms": whole * 1e3, "core_ms": core * 1e3,
-               "ratio": whole / core, "moves": answer.moves, "load_min": int(load.min()),
-               "load_max": int(load.max()), "aiokafka_s": other and other[0],
-               "aiokafka_moves": other and other[1]}
+        yield {
+            "case": case.name,
+            "event": event,
+            "plan_ms": whole * 1e3,
+            "core_ms": core * 1e3,
+            "ratio": whole / core,
+            "moves": answer.moves,
+            "load_min": int(load.min()),
+            "load_max": int(load.max()),
+            "aiokafka_s": other and other[0],
+            "aiokafka_moves": other and other[1],
+        }
 
 
 def with_state(case: Case, last: Plan | None) -> list[Member]:
@@ -193,8 +212,10 @@ def with_state(case: Case, last: Plan | None) -> list[Member]:
     if last is None:
         return [replace(m, positions={}) for m in members]
     owned = [np.sort(np.asarray(m.actives[log])) for m in members]
-    return [replace(m, positions={log: (mine, np.full(mine.size, 1_000_000))})
-            for m, mine in zip(members, owned, strict=True)]
+    return [
+        replace(m, positions={log: (mine, np.full(mine.size, 1_000_000))})
+        for m, mine in zip(members, owned, strict=True)
+    ]
 
 
 def measure_warmups(case: Case, repeat: int) -> Iterator[dict[str, Any]]:
@@ -206,48 +227,79 @@ def measure_warmups(case: Case, repeat: int) -> Iterator[dict[str, Any]]:
     for event, members in (("no-op", owned), ("join", [*owned, newcomer]), ("leave", owned[1:])):
         took = []
         for policy in (None, WarmupPolicy()):
-            seconds, answer = median_of(repeat, lambda members=members, policy=policy: plan(
-                members, case.partitions, changelogs={log}, warmups=policy))
+            seconds, answer = median_of(
+                repeat,
+                lambda members=members, policy=policy: plan(
+                    members, case.partitions, changelogs={log}, warmups=policy
+                ),
+            )
             took.append(seconds * 1e3)
-        yield {"case": case.name, "event": event, "plain_ms": took[0], "warmups_ms": took[1],
-               "ratio": took[1] / took[0], "moves": answer.moves,
-               "warmups": int((answer.flat_warmup != NOBODY).sum())}
+        yield {
+            "case": case.name,
+            "event": event,
+            "plain_ms": took[0],
+            "warmups_ms": took[1],
+            "ratio": took[1] / took[0],
+            "moves": answer.moves,
+            "warmups": int((answer.flat_warmup != NOBODY).sum()),
+        }
 
 
 def print_warmups(case: Case, repeat: int) -> list[dict[str, Any]]:
     """The second table."""
-    print(f"\n{'a source and its changelog':<42}{'event':<7}{'plan ms':>9}{'warm-ups':>10}{'x':>6}"
-          f"{'moves':>8}{'begun':>7}")
+    print(
+        f"\n{'a source and its changelog':<42}{'event':<7}{'plan ms':>9}{'warm-ups':>10}{'x':>6}"
+        f"{'moves':>8}{'begun':>7}"
+    )
     rows = []
     for row in measure_warmups(case, repeat):
         rows.append(row)
-        print(f"{row['case']:<42}{row['event']:<7}{row['plain_ms']:>9.1f}{row['warmups_ms']:>10.1f}"
-              f"{row['ratio']:>6.2f}{row['moves']:>8}{row['warmups']:>7}", flush=True)
+        print(
+            f"{row['case']:<42}{row['event']:<7}{row['plain_ms']:>9.1f}{row['warmups_ms']:>10.1f}"
+            f"{row['ratio']:>6.2f}{row['moves']:>8}{row['warmups']:>7}",
+            flush=True,
+        )
     return rows
 
 
 def main() -> int:
     """Print the tables; write the rows as JSON when asked."""
-    parser = argparse.ArgumentParser(description="How long plan() takes, beside its core and aiokafka.")
+    parser = argparse.ArgumentParser(
+        description="How long plan() takes, beside its core and aiokafka."
+    )
     parser.add_argument("--repeat", type=int, default=7)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds aiokafka may take per row")
+    parser.add_argument(
+        "--limit", type=float, default=60.0, help="seconds aiokafka may take per row"
+    )
     parser.add_argument("--no-aiokafka", action="store_true")
     parser.add_argument("--json")
     options = parser.parse_args()
-    print(f"{'members x partitions':<42}{'event':<7}{'plan ms':>9}{'core ms':>9}{'x core':>8}"
-          f"{'moves':>8}{'loads':>11}{'aiokafka s':>12}{'moves':>8}")
+    print(
+        f"{'members x partitions':<42}{'event':<7}{'plan ms':>9}{'core ms':>9}{'x core':>8}"
+        f"{'moves':>8}{'loads':>11}{'aiokafka s':>12}{'moves':>8}"
+    )
     rows = []
     for case in cases():
-        used = Case(case.name, case.subscriptions, case.partitions,
-                    case.with_aiokafka and not options.no_aiokafka)
+        used = Case(
+            case.name,
+            case.subscriptions,
+            case.partitions,
+            case.with_aiokafka and not options.no_aiokafka,
+        )
         for row in measure(used, options.repeat, options.limit):
             rows.append(row)
             late = f"> {options.limit:.0f}" if used.with_aiokafka else "-"
-            other = (f"{row['aiokafka_s']:>12.2f}{row['aiokafka_moves']:>8}" if row["aiokafka_s"]
-                     else f"{late:>12}{'':>8}")
+            other = (
+                f"{row['aiokafka_s']:>12.2f}{row['aiokafka_moves']:>8}"
+                if row["aiokafka_s"]
+                else f"{late:>12}{'':>8}"
+            )
             loads = f"{row['load_min']}..{row['load_max']}"
-            print(f"{row['case']:<42}{row['event']:<7}{row['plan_ms']:>9.1f}{row['core_ms']:>9.1f}"
-                  f"{row['ratio']:>8.1f}{row['moves']:>8}{loads:>11}{other}", flush=True)
+            print(
+                f"{row['case']:<42}{row['event']:<7}{row['plan_ms']:>9.1f}{row['core_ms']:>9.1f}"
+                f"{row['ratio']:>8.1f}{row['moves']:>8}{loads:>11}{other}",
+                flush=True,
+            )
     rows += print_warmups(together("equal 2,000 x 1M", 2000, 2, 2_000_000), options.repeat)
     if options.json:
         with open(options.json, "w") as out:

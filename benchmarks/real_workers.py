@@ -30,8 +30,10 @@ from tests.support.workers.measure import Event
 from tests.support.workers.script import Outcome, play
 
 SIZES = [(12, 0), (12, 200_000), (32, 0), (32, 200_000)]
-HEADER = (f"{'broker':<9}{'assignor':<9}{'partitions':>10}{'preload':>8}  {'event':<19}{'loads':<13}"
-          f"{'moves(min)':>10}{'cold':>5}{'replayed':>9}   {'moved gap s':>13}{'kept gap s':>13}")
+HEADER = (
+    f"{'broker':<9}{'assignor':<9}{'partitions':>10}{'preload':>8}  {'event':<19}{'loads':<13}"
+    f"{'moves(min)':>10}{'cold':>5}{'replayed':>9}   {'moved gap s':>13}{'kept gap s':>13}"
+)
 
 
 @contextlib.contextmanager
@@ -54,18 +56,29 @@ def row(cell: str, event: Event) -> str:
     """One line of the table."""
     loads = "/".join(map(str, event.loads))
     moves = f"{event.moves} ({event.minimum_moves})"
-    return (f"{cell}  {event.name:<19}{loads:<13}{moves:>10}{event.cold:>5}"
-            f"{event.replayed:>9}   {gaps(event.moved_gaps):>13}{gaps(event.kept_gaps):>13}")
+    return (
+        f"{cell}  {event.name:<19}{loads:<13}{moves:>10}{event.cold:>5}"
+        f"{event.replayed:>9}   {gaps(event.moved_gaps):>13}{gaps(event.kept_gaps):>13}"
+    )
 
 
-def run(broker: str, address: str, assignor: str, partitions: int, preload: int, seed: int) -> Outcome | None:
+def run(
+    broker: str, address: str, assignor: str, partitions: int, preload: int, seed: int
+) -> Outcome | None:
     """One run, printed as it goes; None when the group did not come to rest."""
     cell = f"{broker:<9}{assignor:<9}{partitions:>10}{preload:>8}"
     app_id = f"{assignor}-{partitions}-{preload}-{seed}-{time.time_ns() % 10**9}"
     with tempfile.TemporaryDirectory(prefix="faust-assigner-workers-") as folder:
         try:
-            outcome = play(address, assignor, Path(folder), app_id=app_id, partitions=partitions,
-                           preload=preload, seed=seed)
+            outcome = play(
+                address,
+                assignor,
+                Path(folder),
+                app_id=app_id,
+                partitions=partitions,
+                preload=preload,
+                seed=seed,
+            )
         except (RuntimeError, TimeoutError) as error:
             print(f"{cell}  FAILED (seed {seed}): {error}", flush=True)
             return None
@@ -73,9 +86,12 @@ def run(broker: str, address: str, assignor: str, partitions: int, preload: int,
         print(row(cell, event), flush=True)
     verdict = outcome.verdict
     back = "/".join(map(str, outcome.back_with_files or ()))
-    print(f"{cell}  orders {verdict.orders}, lost {verdict.lost}, repeated {verdict.repeated}, "
-          f"wrong rows {len(verdict.wrong_rows)}, back with files {back}, {outcome.seconds:.0f} s "
-          f"(seed {seed})", flush=True)
+    print(
+        f"{cell}  orders {verdict.orders}, lost {verdict.lost}, repeated {verdict.repeated}, "
+        f"wrong rows {len(verdict.wrong_rows)}, back with files {back}, {outcome.seconds:.0f} s "
+        f"(seed {seed})",
+        flush=True,
+    )
     if assignor == "ours":
         for violation in outcome.violations:
             print(f"{cell}  BROKEN PROMISE: {violation}", flush=True)
@@ -83,17 +99,39 @@ def run(broker: str, address: str, assignor: str, partitions: int, preload: int,
 
 
 @click.command()
-@click.option("--runs", default=1, show_default=True, 
-              help="Runs in a row of ours, 12 partitions, on each broker.")
-@click.option("--quick", is_flag=True, help="Only 12 partitions without preload on the embedded broker.")
-@click.option("--broker", "brokers", type=click.Choice(["kafka", "embedded"]), multiple=True,
-              default=("kafka", "embedded"))
-@click.option("--size", "chosen", type=click.Choice([f"{p}x{n}" for p, n in SIZES]), multiple=True,
-              help="Partitions x preloaded changelog records; default: all.")
+@click.option(
+    "--runs",
+    default=1,
+    show_default=True,
+    help="Runs in a row of ours, 12 partitions, on each broker.",
+)
+@click.option(
+    "--quick", is_flag=True, help="Only 12 partitions without preload on the embedded broker."
+)
+@click.option(
+    "--broker",
+    "brokers",
+    type=click.Choice(["kafka", "embedded"]),
+    multiple=True,
+    default=("kafka", "embedded"),
+)
+@click.option(
+    "--size",
+    "chosen",
+    type=click.Choice([f"{p}x{n}" for p, n in SIZES]),
+    multiple=True,
+    help="Partitions x preloaded changelog records; default: all.",
+)
 @click.option("--only-runs", is_flag=True, help="Leave out the table; only --runs.")
 @click.option("--seed", default=1, show_default=True)
-def main(runs: int, quick: bool, brokers: tuple[str, ...], chosen: tuple[str, ...], only_runs: bool,
-         seed: int) -> None:
+def main(
+    runs: int,
+    quick: bool,
+    brokers: tuple[str, ...],
+    chosen: tuple[str, ...],
+    only_runs: bool,
+    seed: int,
+) -> None:
     """Print the table; see the module's docstring."""
     sizes = [(p, n) for p, n in SIZES if not chosen or f"{p}x{n}" in chosen]
     if quick:
@@ -101,7 +139,9 @@ def main(runs: int, quick: bool, brokers: tuple[str, ...], chosen: tuple[str, ..
     cells = [] if only_runs else list(itertools.product(sizes, ("stock", "ours")))
     repeats = [(SIZES[0], "ours")] * (runs if only_runs else runs - 1)
     broken = 0
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic has no leader for a moment
+    logging.getLogger("aiokafka").setLevel(
+        logging.CRITICAL
+    )  # a new topic has no leader for a moment
     print(HEADER, flush=True)
     for broker in brokers:
         with running(broker) as address:

@@ -49,7 +49,9 @@ def broker(which: str) -> Iterator[tuple[str, int]]:
             yield server.bootstrap, server.process.pid
         return
     with tempfile.TemporaryDirectory(prefix="faust-assigner-bench-") as folder:
-        process = BrokerProcess(Path(folder), *(f"{name}={value}" for name, value in SETTINGS.items()))
+        process = BrokerProcess(
+            Path(folder), *(f"{name}={value}" for name, value in SETTINGS.items())
+        )
         try:
             yield process.bootstrap, process.process.pid
         finally:
@@ -66,7 +68,9 @@ async def make_topic(bootstrap: str, partitions: int) -> uuid.UUID:
     """A fresh topic for the members, once the coordinator is there."""
     connection = Connection()
     await connection.open(bootstrap)
-    while (await connection.call(12, 4, group_id="probe", generation_id=1, member_id="m")).error_code in (
+    while (
+        await connection.call(12, 4, group_id="probe", generation_id=1, member_id="m")
+    ).error_code in (
         14,
         15,
         16,
@@ -117,7 +121,9 @@ class Stage:
         for member in self.members:
             assert member.task is not None
             member.task.cancel()
-        await asyncio.gather(*(m.task for m in self.members if m.task is not None), return_exceptions=True)
+        await asyncio.gather(
+            *(m.task for m in self.members if m.task is not None), return_exceptions=True
+        )
 
 
 async def story(bootstrap: str, protocol: str, members: int) -> str:
@@ -216,7 +222,9 @@ def records(bootstrap: str, protocol: str) -> str:
         readers.append(start("new"))
         began = time.monotonic()
         during = rate(2.0)
-        until(lambda: len(readers[-1].owned) > 0 and len(owners.owner) == 20, "the newcomer's share")
+        until(
+            lambda: len(readers[-1].owned) > 0 and len(owners.owner) == 20, "the newcomer's share"
+        )
         took = time.monotonic() - began
         after = rate(3.0)
     producing.join()
@@ -246,8 +254,14 @@ def main() -> None:
     parser.add_argument("--crowd", action="store_true", help="1,000 members and 1,000 slow sockets")
     parser.add_argument("--records", action="store_true", help="records a second while one joins")
     options = parser.parse_args()
-    print("seconds until settled      mass      one      one      one   held     heartbeat ms", flush=True)
-    print("                           join    joins   leaves     dies  twice      p50      p99", flush=True)
+    print(
+        "seconds until settled      mass      one      one      one   held     heartbeat ms",
+        flush=True,
+    )
+    print(
+        "                           join    joins   leaves     dies  twice      p50      p99",
+        flush=True,
+    )
     for which in ("ours", "kafka"):
         if options.only not in (None, which):
             continue
@@ -258,7 +272,9 @@ def main() -> None:
                     print(f"{which:6} {protocol:9} {members:5} {row}", flush=True)
                 if options.records:
                     row = records(bootstrap, protocol)
-                    print(f"{which:6} {protocol:9} records/s before, during, after: {row}", flush=True)
+                    print(
+                        f"{which:6} {protocol:9} records/s before, during, after: {row}", flush=True
+                    )
                 if options.crowd:
                     print(
                         f"{which:6} {protocol:9} crowd: {asyncio.run(crowd(bootstrap, pid, protocol))}",

@@ -53,12 +53,26 @@ def broker_of(kind: str) -> Iterator[str]:
     port = free_port()
     with tempfile.TemporaryDirectory() as data:
         # In a process of its own, as it would be used; in this one it would share the bench's GIL.
-        process = subprocess.Popen([sys.executable, "-m", "faust_assigner.cli", "broker", "--data", data,
-                                    "--port", str(port)], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "faust_assigner.cli",
+                "broker",
+                "--data",
+                data,
+                "--port",
+                str(port),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
         try:
             deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection(("127.0.0.1", port), 1.0),
+                ):
                     break
                 time.sleep(0.1)
             yield f"127.0.0.1:{port}"
@@ -74,8 +88,10 @@ class Bench:
         self.bootstrap, self.options, self.work = bootstrap, options, work
         self.snapshots, self.ledger = work / "snapshots", work / "ledger"
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        topics = [NewTopic(f"{APP_ID}-source", options.partitions, 1),
-                  NewTopic(CHANGELOG, options.partitions, 1, config={"cleanup.policy": "compact"})]
+        topics = [
+            NewTopic(f"{APP_ID}-source", options.partitions, 1),
+            NewTopic(CHANGELOG, options.partitions, 1, config={"cleanup.policy": "compact"}),
+        ]
         for made in admin.create_topics(topics).values():
             made.result(30)
 
@@ -88,15 +104,25 @@ class Bench:
             self._produce(f"{APP_ID}-source", start, end)
             report = self._worker("writer", restore=True, expect_offsets=self._ends(end))
             assert report["state"]["keys"] >= min(end, self.options.keys), report["state"]["keys"]
-        print(f"  wrote {end - start:,} changes in {time.monotonic() - began:.1f} s "
-              f"({'by a producer' if self.options.direct else 'through the app'})", flush=True)
+        print(
+            f"  wrote {end - start:,} changes in {time.monotonic() - began:.1f} s "
+            f"({'by a producer' if self.options.direct else 'through the app'})",
+            flush=True,
+        )
 
     def _produce(self, topic: str, start: int, end: int) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 20,
-                             "queue.buffering.max.messages": 500_000})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "linger.ms": 20,
+                "queue.buffering.max.messages": 500_000,
+            }
+        )
         for number in range(start, end):
             key = number % self.options.keys
-            producer.produce(topic, b"%d" % number, b'"customer-%09d"' % key, key % self.options.partitions)
+            producer.produce(
+                topic, b"%d" % number, b'"customer-%09d"' % key, key % self.options.partitions
+            )
             if number % 5000 == 0:
                 producer.poll(0)
                 while len(producer) > 400_000:
@@ -122,12 +148,16 @@ class Bench:
         began = time.monotonic()
         spark = spark_session("local[2]", "recovery bench", jars=connector_jars())
         started = time.monotonic()
-        manifests = take_snapshot(Cluster(self.bootstrap), CHANGELOG, str(self.snapshots), spark=spark,
-                                  connector="spark")
+        manifests = take_snapshot(
+            Cluster(self.bootstrap), CHANGELOG, str(self.snapshots), spark=spark, connector="spark"
+        )
         done = time.monotonic()
-        print(f"  snapshot of {sum(m.keys for m in manifests):,} keys, "
-              f"{sum(m.bytes for m in manifests) / 1e6:.0f} MB, in {done - started:.1f} s "
-              f"(+ {started - began:.1f} s of session start)", flush=True)
+        print(
+            f"  snapshot of {sum(m.keys for m in manifests):,} keys, "
+            f"{sum(m.bytes for m in manifests) / 1e6:.0f} MB, in {done - started:.1f} s "
+            f"(+ {started - began:.1f} s of session start)",
+            flush=True,
+        )
         spark.stop()
 
     def history(self) -> list[dict[str, Any]]:
@@ -142,19 +172,36 @@ class Bench:
         rows: list[dict[str, Any]] = report["recovery"]
         return rows
 
-    def recover(self, name: str, *, restore: bool, snapshots: bool = False,
-                datadir: str | None = None) -> dict[str, Any]:
+    def recover(
+        self, name: str, *, restore: bool, snapshots: bool = False, datadir: str | None = None
+    ) -> dict[str, Any]:
         """A fresh worker (or, with ``datadir``, one that was here before)."""
         return self._worker(datadir or name, restore=restore, snapshots=snapshots)
 
-    def _worker(self, datadir: str, *, restore: bool = False, snapshots: bool = False,
-                **settings: Any) -> dict[str, Any]:
-        given = {"bootstrap": self.bootstrap, "app_id": APP_ID, "partitions": self.options.partitions,
-                 "datadir": str(self.work / datadir), "restore": restore, "log": "WARNING", **settings}
-        environment = {**os.environ, "FAUST_ASSIGNER_LEDGER": str(self.ledger),
-                       "FAUST_ASSIGNER_SNAPSHOTS": str(self.snapshots) if snapshots else ""}
-        done = subprocess.run([sys.executable, str(WORKER), json.dumps(given)], env=environment,
-                              text=True, capture_output=True, timeout=self.options.timeout)
+    def _worker(
+        self, datadir: str, *, restore: bool = False, snapshots: bool = False, **settings: Any
+    ) -> dict[str, Any]:
+        given = {
+            "bootstrap": self.bootstrap,
+            "app_id": APP_ID,
+            "partitions": self.options.partitions,
+            "datadir": str(self.work / datadir),
+            "restore": restore,
+            "log": "WARNING",
+            **settings,
+        }
+        environment = {
+            **os.environ,
+            "FAUST_ASSIGNER_LEDGER": str(self.ledger),
+            "FAUST_ASSIGNER_SNAPSHOTS": str(self.snapshots) if snapshots else "",
+        }
+        done = subprocess.run(
+            [sys.executable, str(WORKER), json.dumps(given)],
+            env=environment,
+            text=True,
+            capture_output=True,
+            timeout=self.options.timeout,
+        )
         if done.returncode or not done.stdout:
             raise RuntimeError(done.stderr[-3000:])
         report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -163,17 +210,26 @@ class Bench:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it all, print the table, 0 if every state is equal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=1, help="how often each key is written before the cut")
-    parser.add_argument("--tail", type=float, default=0.01, help="share of the keys written after it")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="how often each key is written before the cut"
+    )
+    parser.add_argument(
+        "--tail", type=float, default=0.01, help="share of the keys written after it"
+    )
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--broker", choices=("kafka", "embedded"), default="kafka")
     parser.add_argument("--direct", action="store_true", help="write the changelog without the app")
     parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a worker may take")
     options = parser.parse_args(arguments)
-    print(f"{options.keys:,} keys x {options.rounds}, tail {options.tail:.0%}, "
-          f"{options.partitions} partitions, {options.broker}", flush=True)
+    print(
+        f"{options.keys:,} keys x {options.rounds}, tail {options.tail:.0%}, "
+        f"{options.partitions} partitions, {options.broker}",
+        flush=True,
+    )
     with broker_of(options.broker) as bootstrap, tempfile.TemporaryDirectory() as folder:
         bench = Bench(bootstrap, options, Path(folder))
         cut = options.keys * options.rounds
@@ -188,23 +244,33 @@ def main(arguments: list[str] | None = None) -> int:
         }
         differ = show(reports)
         for row in bench.history():
-            print(f"  in the ledger: {row['source']:<9}{row['recoveries']:>3} recoveries, "
-                  f"{row['records']:>11,} records, median {row['p50_s']:.2f} s")
+            print(
+                f"  in the ledger: {row['source']:<9}{row['recoveries']:>3} recoveries, "
+                f"{row['records']:>11,} records, median {row['p50_s']:.2f} s"
+            )
     return differ
 
 
 def show(reports: dict[str, dict[str, Any]]) -> int:
     """The table of figures; 1 when a state differs from stock Faust's."""
     stock = reports["stock"]
-    print(f"\n{'recovery':<10}{'seconds':>9}{'x stock':>9}  {'aim':<6}{'keys':>11}  state", flush=True)
+    print(
+        f"\n{'recovery':<10}{'seconds':>9}{'x stock':>9}  {'aim':<6}{'keys':>11}  state", flush=True
+    )
     for name, report in reports.items():
         aim = f"{GOALS[name]:.0f}x" if name in GOALS else ""
         equal = report["state"]["hash"] == stock["state"]["hash"]
-        print(f"{name:<10}{report['seconds']:>9.2f}{stock['seconds'] / report['seconds']:>9.1f}  {aim:<6}"
-              f"{report['state']['keys']:>11,}  {'equal' if equal else 'DIFFERENT'}")
-    print(f"snapshot against batched: {reports['batched']['seconds'] / reports['snapshot']['seconds']:.1f}x, "
-          "aim 3x")
-    return int(any(report["state"]["hash"] != stock["state"]["hash"] for report in reports.values()))
+        print(
+            f"{name:<10}{report['seconds']:>9.2f}{stock['seconds'] / report['seconds']:>9.1f}  {aim:<6}"
+            f"{report['state']['keys']:>11,}  {'equal' if equal else 'DIFFERENT'}"
+        )
+    print(
+        f"snapshot against batched: {reports['batched']['seconds'] / reports['snapshot']['seconds']:.1f}x, "
+        "aim 3x"
+    )
+    return int(
+        any(report["state"]["hash"] != stock["state"]["hash"] for report in reports.values())
+    )
 
 
 if __name__ == "__main__":

@@ -38,13 +38,16 @@ def load(bootstrap: str, app_id: str, records: int, options: argparse.Namespace)
     new = [NewTopic(topic, options.partitions + 1, 1) for topic in topics]
     for made in admin.create_topics(new).values():
         made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20,
-                         "queue.buffering.max.messages": 500_000})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
+    )
     value = b'"' + b"x" * (options.bytes - 2) + b'"'
     for number in range(records):
         while True:
             try:
-                producer.produce(topics[1], value, b'"key-%09d"' % number, 1 + number % options.partitions)
+                producer.produce(
+                    topics[1], value, b'"key-%09d"' % number, 1 + number % options.partitions
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -54,14 +57,31 @@ def load(bootstrap: str, app_id: str, records: int, options: argparse.Namespace)
         raise RuntimeError("the changelog was not written")
 
 
-def work(bootstrap: str, app_id: str, options: argparse.Namespace, *, stock: bool = False,
-         live_for_s: float = 0.0) -> dict[str, Any]:
+def work(
+    bootstrap: str,
+    app_id: str,
+    options: argparse.Namespace,
+    *,
+    stock: bool = False,
+    live_for_s: float = 0.0,
+) -> dict[str, Any]:
     """What a fresh worker measured; see workers/replay.py."""
     with tempfile.TemporaryDirectory() as folder:
-        given = {"bootstrap": bootstrap, "app_id": app_id, "datadir": folder, "stock": stock,
-                 "partitions": options.partitions + 1, "share": options.share, "live_for_s": live_for_s}
-        done = subprocess.run([sys.executable, str(WORKER), json.dumps(given)], text=True,
-                              capture_output=True, timeout=options.timeout)
+        given = {
+            "bootstrap": bootstrap,
+            "app_id": app_id,
+            "datadir": folder,
+            "stock": stock,
+            "partitions": options.partitions + 1,
+            "share": options.share,
+            "live_for_s": live_for_s,
+        }
+        done = subprocess.run(
+            [sys.executable, str(WORKER), json.dumps(given)],
+            text=True,
+            capture_output=True,
+            timeout=options.timeout,
+        )
     if done.returncode or not done.stdout:
         raise RuntimeError(done.stderr[-3000:])
     for line in done.stderr.splitlines():
@@ -74,13 +94,17 @@ def work(bootstrap: str, app_id: str, options: argparse.Namespace, *, stock: boo
 def waits_said(name: str, waits_ms: list[float]) -> str:
     """Median, 99th percentile and maximum."""
     cuts = statistics.quantiles(waits_ms, n=100) if len(waits_ms) > 1 else [0.0] * 99
-    return (f"  {name:<16}{len(waits_ms):>7,} records, median {cuts[49]:>7.1f} ms, p99 {cuts[98]:>7.1f} ms, "
-            f"maximum {max(waits_ms, default=0.0):>7.1f} ms")
+    return (
+        f"  {name:<16}{len(waits_ms):>7,} records, median {cuts[49]:>7.1f} ms, p99 {cuts[98]:>7.1f} ms, "
+        f"maximum {max(waits_ms, default=0.0):>7.1f} ms"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it all and print the table; 0 if every table is whole."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--stock-records", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=100)
@@ -92,24 +116,34 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     whole = True
     with broker_of(options.broker) as bootstrap:
-        print(f"{options.records:,} records x {options.bytes} B, {options.partitions} partitions, "
-              f"{options.broker}", flush=True)
+        print(
+            f"{options.records:,} records x {options.bytes} B, {options.partitions} partitions, "
+            f"{options.broker}",
+            flush=True,
+        )
         for number in range(options.rounds):
             load(bootstrap, f"ours-{number}", options.records, options)
             load(bootstrap, f"stock-{number}", options.stock_records, options)
             stock = work(bootstrap, f"stock-{number}", options, stock=True)
             ours = work(bootstrap, f"ours-{number}", options)
             live = work(bootstrap, f"ours-{number}", options, live_for_s=2.0)
-            rates = {"stock": options.stock_records / stock["seconds"],
-                     "ours": options.records / ours["seconds"],
-                     "ours, live": options.records / live["seconds"]}
-            print(f"{'worker':<12}{'records':>11}{'seconds':>9}{'records/s':>11}{'x stock':>9}"
-                  f"{'processor s':>13}{'records/s of it':>17}")
+            rates = {
+                "stock": options.stock_records / stock["seconds"],
+                "ours": options.records / ours["seconds"],
+                "ours, live": options.records / live["seconds"],
+            }
+            print(
+                f"{'worker':<12}{'records':>11}{'seconds':>9}{'records/s':>11}{'x stock':>9}"
+                f"{'processor s':>13}{'records/s of it':>17}"
+            )
             for name, found in (("stock", stock), ("ours", ours), ("ours, live", live)):
                 count = options.stock_records if found is stock else options.records
-                print(f"{name:<12}{count:>11,}{found['seconds']:>9.2f}{rates[name]:>11,.0f}"
-                      f"{rates[name] / rates['stock']:>9.1f}{found['cpu_s']:>13.2f}"
-                      f"{count / found['cpu_s']:>17,.0f}", flush=True)
+                print(
+                    f"{name:<12}{count:>11,}{found['seconds']:>9.2f}{rates[name]:>11,.0f}"
+                    f"{rates[name] / rates['stock']:>9.1f}{found['cpu_s']:>13.2f}"
+                    f"{count / found['cpu_s']:>17,.0f}",
+                    flush=True,
+                )
                 whole = whole and found["keys"] == count
             print(waits_said("live, restoring", live["during_ms"]))
             print(waits_said("live, control", live["after_ms"]), flush=True)

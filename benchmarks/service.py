@@ -17,7 +17,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from faust_assigner.service.client import AbortWarm, Assigned, AssignerClient, Lost, Release, Standbys, Warm
+from faust_assigner.service.client import (
+    AbortWarm,
+    Assigned,
+    AssignerClient,
+    Lost,
+    Release,
+    Standbys,
+    Warm,
+)
 from faust_assigner.service.client.operator import Operator
 from tests.support.assigning.instances import Instance, instances
 
@@ -86,8 +94,10 @@ async def measure(service: Instance, consumers: int, partitions: int, rounds: in
     took = await until_owned(members, partitions)
     full = resident_mib(process_id)
     print(f"{consumers} consumers, {partitions} partitions: all in and even after {took:.1f} s")
-    print(f"memory of the service: {empty:.0f} MiB empty, {full:.0f} MiB with them, "
-          f"{(full - empty) * 1024 / consumers:.0f} KiB each")
+    print(
+        f"memory of the service: {empty:.0f} MiB empty, {full:.0f} MiB with them, "
+        f"{(full - empty) * 1024 / consumers:.0f} KiB each"
+    )
     for member in members:
         member.latencies.clear()
     async with Operator(target) as operator:
@@ -100,9 +110,11 @@ async def measure(service: Instance, consumers: int, partitions: int, rounds: in
             tasks[fresh] = asyncio.create_task(fresh.client.run(fresh))
             await until_owned(members, partitions)
     latencies = 1000 * np.array([one for member in members for one in member.latencies])
-    print(f"{rounds} drains and joins: {len(latencies)} handoffs, from acknowledgement to assignment "
-          f"p50 {np.percentile(latencies, 50):.1f} ms, p99 {np.percentile(latencies, 99):.1f} ms, "
-          f"most {latencies.max():.1f} ms")
+    print(
+        f"{rounds} drains and joins: {len(latencies)} handoffs, from acknowledgement to assignment "
+        f"p50 {np.percentile(latencies, 50):.1f} ms, p99 {np.percentile(latencies, 99):.1f} ms, "
+        f"most {latencies.max():.1f} ms"
+    )
     for task in tasks.values():
         task.cancel()
     await asyncio.gather(*tasks.values(), return_exceptions=True)
@@ -110,15 +122,26 @@ async def measure(service: Instance, consumers: int, partitions: int, rounds: in
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--consumers", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--debounce", default="2", help="seconds in which joins are gathered")
     said = parser.parse_args(arguments)
-    with TemporaryDirectory() as folder, instances(
-            Path(folder), "--topic", f"orders={said.partitions}", "--debounce", said.debounce,
-            "--consumer-ttl", "60") as (service,):
+    with (
+        TemporaryDirectory() as folder,
+        instances(
+            Path(folder),
+            "--topic",
+            f"orders={said.partitions}",
+            "--debounce",
+            said.debounce,
+            "--consumer-ttl",
+            "60",
+        ) as (service,),
+    ):
         asyncio.run(measure(service, said.consumers, said.partitions, said.rounds))
 
 

@@ -25,11 +25,16 @@ WARM_UP = 8
 def main(scenarios: int, width: int) -> None:
     """Warm both up, time both, compare."""
     run = Run(SEED, arms=arms(["ours", "ours+static", "stock"], [1]))
-    pieces = [range(start, min(start + BATCH // 4, scenarios)) for start in range(0, scenarios, BATCH // 4)]
+    pieces = [
+        range(start, min(start + BATCH // 4, scenarios))
+        for start in range(0, scenarios, BATCH // 4)
+    ]
     with ProcessPoolExecutor(width, mp_context=get_context("spawn")) as pool:
         list(pool.map(play_piece, itertools.repeat(run), [range(WARM_UP)] * width))
         began = time.perf_counter()
-        pooled = list(itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces)))
+        pooled = list(
+            itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces))
+        )
         pool_s = time.perf_counter() - began
     spark = spark_session(f"local[{width}]", "bench-simulate")
     try:
@@ -40,12 +45,17 @@ def main(scenarios: int, width: int) -> None:
     finally:
         spark.stop()
     assert sorted(SimRow(*row) for row in found) == sorted(pooled), "Spark and the pool disagree"
-    print(f"seed {SEED}, {scenarios} scenarios x {len(run.arms)} arms, {width} wide, "
-          f"{len(pooled)} equal rows")
+    print(
+        f"seed {SEED}, {scenarios} scenarios x {len(run.arms)} arms, {width} wide, "
+        f"{len(pooled)} equal rows"
+    )
     for name, seconds in (("pool", pool_s), ("mapInPandas", spark_s)):
         print(f"{name:12} {seconds:7.1f} s  {scenarios / seconds:7.1f} scenarios/s")
     print(f"ratio        {spark_s / pool_s:7.2f}  (goal <= 1.15)")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000, int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else 1_000,
+        int(sys.argv[2]) if len(sys.argv) > 2 else 2,
+    )

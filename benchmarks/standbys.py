@@ -65,10 +65,16 @@ def team(before: Plan | None, indexes: list[int], shares: tuple[int, ...]) -> li
     for index in indexes:
         name = f"m{index:05d}"
         mine = before is not None and name in known
-        members.append(Member(
-            name, ["orders", "orders-changelog"], rack_id=rack_id(index, shares), generation=1,
-            actives=before.actives(name) if mine and before else {},
-            standbys=before.standbys(name) if mine and before else {}))
+        members.append(
+            Member(
+                name,
+                ["orders", "orders-changelog"],
+                rack_id=rack_id(index, shares),
+                generation=1,
+                actives=before.actives(name) if mine and before else {},
+                standbys=before.standbys(name) if mine and before else {},
+            )
+        )
     return members
 
 
@@ -100,8 +106,9 @@ def run(members: int, tasks: int, replicas: int, racks: str, repeat: int) -> Ite
 
 def row(answer: Plan, event: str, took: float, racks: str, repeat: int, *, least: int) -> Row:
     """The figures of one plan."""
-    problem = derive_problem(answer.layout, answer.previous, answer.flat_owner, answer.flat_target,
-                             answer.replicas)
+    problem = derive_problem(
+        answer.layout, answer.previous, answer.flat_owner, answer.flat_target, answer.replicas
+    )
     times = []
     for _ in range(repeat):
         began = time.process_time()
@@ -110,11 +117,21 @@ def row(answer: Plan, event: str, took: float, racks: str, repeat: int, *, least
     figures = measure(problem, answer.flat_standby[stateful_tasks(answer.layout)])
     rack = figures.rack_death
     return Row(
-        problem.members, problem.tasks, problem.replicas, racks, event, round(took, 1),
-        round(statistics.median(times) * 1e3, 1), figures.spread, figures.fresh_copies, least,
-        figures.same_rack, f"{figures.member_death.worst:.0f}/{figures.member_death.ideal:.0f}",
+        problem.members,
+        problem.tasks,
+        problem.replicas,
+        racks,
+        event,
+        round(took, 1),
+        round(statistics.median(times) * 1e3, 1),
+        figures.spread,
+        figures.fresh_copies,
+        least,
+        figures.same_rack,
+        f"{figures.member_death.worst:.0f}/{figures.member_death.ideal:.0f}",
         f"{rack.worst:.0f}/{rack.ideal:.0f}" if rack is not None else "-",
-        int(np.ceil(figures.member_death.excess)))
+        int(np.ceil(figures.member_death.excess)),
+    )
 
 
 def main() -> None:

@@ -49,8 +49,11 @@ class Plan(Placed):
 
     def warmups(self, member_id: str) -> dict[str, list[int]]:
         """Changelog topic -> those of its standbys that are a replica beyond the number asked for."""
-        return self._named(_all_by_member(self.warmup, len(self.member_ids)), self._index(member_id),
-                           changelogs_only=True)
+        return self._named(
+            _all_by_member(self.warmup, len(self.member_ids)),
+            self._index(member_id),
+            changelogs_only=True,
+        )
 
     def awaited(self, member_id: str) -> dict[str, list[int]]:
         """Changelog topic -> those of its standbys whose task comes to it in a later round, once caught up.
@@ -68,9 +71,14 @@ class Plan(Placed):
     @cached_property
     def standbys_by_member(self) -> ByMember:
         """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty where stateless."""
-        with_warmups = self.standby if self.onward is None else tuple(
-            np.column_stack((rows, spare)) if spare.size and spare.max() != NOBODY else rows
-            for rows, spare in zip(self.standby, self.warmup, strict=True))
+        with_warmups = (
+            self.standby
+            if self.onward is None
+            else tuple(
+                np.column_stack((rows, spare)) if spare.size and spare.max() != NOBODY else rows
+                for rows, spare in zip(self.standby, self.warmup, strict=True)
+            )
+        )
         return _all_by_member(with_warmups, len(self.member_ids))
 
     @cached_property
@@ -106,6 +114,8 @@ def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
     flat = who.reshape(-1)
     key = flat + 1
     order = np.argsort(key.astype(np.uint16) if members < 0xFFFF else key, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=members + 1)))).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(key, minlength=members + 1)))).astype(
+        np.int64
+    )
     numbers = order // who.shape[1] if who.ndim == 2 and who.shape[1] else order
     return numbers, offsets[1:]

@@ -60,7 +60,10 @@ class TopicClaims:
         parts = _plain_lists(self.claims) or _ranges(self.claims, count)
         if parts is None:
             read = [_plain(claim, count) for claim in self.claims]
-            parts = (read[0] if len(read) == 1 else np.concatenate(read), [len(part) for part in read])
+            parts = (
+                read[0] if len(read) == 1 else np.concatenate(read),
+                [len(part) for part in read],
+            )
         number, sizes = parts
         member = np.repeat(np.array(self.members, dtype=np.int64), sizes)
         if number.size and (int(number.min()) < 0 or int(number.max()) >= count):
@@ -114,8 +117,10 @@ def numbers(claim: Any, count: int) -> Ints:
     if isinstance(claim, (str, bytes, bytearray)) or not isinstance(claim, Iterable):
         return _NONE
     try:
-        values = list(claim) if isinstance(claim, (list, tuple, set, frozenset)) else list(
-            islice(claim, 2 * count + 16)
+        values = (
+            list(claim)
+            if isinstance(claim, (list, tuple, set, frozenset))
+            else list(islice(claim, 2 * count + 16))
         )
     except Exception:  # a stranger's iterable may do anything
         return _NONE
@@ -159,9 +164,17 @@ def offsets_at(claim: Any, wanted: Ints) -> Ints:
     """int64[K]: the offsets that ``claim`` (:data:`~faust_assigner.model.Positions`) gives the partitions
     ``wanted``; 0 where it gives none. They may be too large, or below 0."""
     if isinstance(claim, tuple):
-        sides = [side for side in claim
-                 if type(side) is np.ndarray and (side.ndim, side.dtype.kind) == (1, "i")]
-        if len(sides) != 2 or len(claim) != 2 or sides[0].size != sides[1].size or not sides[0].size:
+        sides = [
+            side
+            for side in claim
+            if type(side) is np.ndarray and (side.ndim, side.dtype.kind) == (1, "i")
+        ]
+        if (
+            len(sides) != 2
+            or len(claim) != 2
+            or sides[0].size != sides[1].size
+            or not sides[0].size
+        ):
             return np.zeros(wanted.size, dtype=np.int64)
         number, offset = sides
         at = np.searchsorted(number, wanted)

@@ -23,7 +23,9 @@ def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
     return placed
 
 
-def _follow(group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int) -> Ints:
+def _follow(
+    group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int
+) -> Ints:
     """Each number to its leader's owner if that one subscribes; the rest evenly, sticky, then warm."""
     subscribed = np.zeros(members + 1, dtype=bool)
     subscribed[group.members] = True

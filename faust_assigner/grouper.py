@@ -67,21 +67,35 @@ class PartitionGrouper:
         ``co_partitioned`` only topics of a common set of it may share a group, and nothing follows. Cost:
         O(members x topics), less where members share one collection.
         """
-        drafts = _drafts(subscriptions, partitions, frozenset(changelogs), frozenset(weightless),
-                         None if co_partitioned is None else bonds(co_partitioned))
+        drafts = _drafts(
+            subscriptions,
+            partitions,
+            frozenset(changelogs),
+            frozenset(weightless),
+            None if co_partitioned is None else bonds(co_partitioned),
+        )
         ids = _ids(drafts, previous_ids or {})
         rows = [np.array(d.members, dtype=np.int64) for d in drafts]
         return tuple(
-            Group(group_id=ids[i], topics=d.topics, partitions=d.count, members=rows[i],
-                  changelogs=d.changelogs, follows=_leader_of(i, drafts) if co_partitioned is None else None,
-                  weightless=d.weightless)
+            Group(
+                group_id=ids[i],
+                topics=d.topics,
+                partitions=d.count,
+                members=rows[i],
+                changelogs=d.changelogs,
+                follows=_leader_of(i, drafts) if co_partitioned is None else None,
+                weightless=d.weightless,
+            )
             for i, d in enumerate(drafts)
         )
 
 
 def _drafts(
-    subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int], changelogs: frozenset[str],
-    weightless: frozenset[str], bound: Mapping[str, str] | None,
+    subscriptions: Sequence[Collection[str]],
+    partitions: Mapping[str, int],
+    changelogs: frozenset[str],
+    weightless: frozenset[str],
+    bound: Mapping[str, str] | None,
 ) -> list[_Draft]:
     classes = _members_by_subscription(subscriptions, partitions)
     classes_of: dict[str, list[int]] = {}
@@ -141,8 +155,12 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
     mine = frozenset(here.members)
     best: tuple[int, int, int] | None = None
     for j, wide in enumerate(drafts):
-        if (wide.count != here.count or wide.only_changelogs or wide.weightless
-                or len(wide.members) < len(mine)):
+        if (
+            wide.count != here.count
+            or wide.only_changelogs
+            or wide.weightless
+            or len(wide.members) < len(mine)
+        ):
             continue
         shared = len(mine.intersection(wide.members))
         rank = (-shared, -len(wide.members), j)
@@ -164,7 +182,9 @@ def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
             ids[d] = draft.count
             taken.add(draft.count)
     # Probing in the order of names, not of widths: member churn must not swap two collided ids.
-    for d in sorted((d for d, i in enumerate(ids) if i is None), key=lambda d: drafts[d].first_topic):
+    for d in sorted(
+        (d for d, i in enumerate(ids) if i is None), key=lambda d: drafts[d].first_topic
+    ):
         ids[d] = _probe(drafts[d].first_topic, taken)
         taken.add(ids[d] or 0)
     return [i if i is not None else 0 for i in ids]
@@ -196,7 +216,9 @@ def _probe(topic: str, taken: set[int]) -> int:
     attempt = 0
     while True:
         name = f"{attempt}:{topic}".encode("utf-8", "surrogatepass")
-        number = NARROW_IDS_FROM + int.from_bytes(blake2b(name, digest_size=8).digest()) % _NARROW_IDS
+        number = (
+            NARROW_IDS_FROM + int.from_bytes(blake2b(name, digest_size=8).digest()) % _NARROW_IDS
+        )
         if number not in taken:
             return number
         attempt += 1
@@ -204,4 +226,6 @@ def _probe(topic: str, taken: set[int]) -> int:
 
 def starts(groups: Sequence[Group]) -> Ints:
     """Where each group's tasks begin in a flat task array; one more entry for the end."""
-    return np.concatenate(([0], np.cumsum([g.partitions for g in groups], dtype=np.int64))).astype(np.int64)
+    return np.concatenate(([0], np.cumsum([g.partitions for g in groups], dtype=np.int64))).astype(
+        np.int64
+    )

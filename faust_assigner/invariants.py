@@ -14,7 +14,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from faust_assigner.actives.counts import flow_rates
-from faust_assigner.checks.reading import Unit, believed, copies_of, generation_of, last_owners, units_of
+from faust_assigner.checks.reading import (
+    Unit,
+    believed,
+    copies_of,
+    generation_of,
+    last_owners,
+    units_of,
+)
 from faust_assigner.checks.waiting import Task, Waiting
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.optimality import improving_cycle
@@ -67,8 +74,14 @@ def check(
     ``warmups`` tasks wait for their state (A5), and replicas that warm up are counted apart (A3).
     Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
     """
-    case = _Case(sorted(members, key=lambda m: m.member_id), partitions, frozenset(changelogs), replicas,
-                 frozenset(weightless), warmups)
+    case = _Case(
+        sorted(members, key=lambda m: m.member_id),
+        partitions,
+        frozenset(changelogs),
+        replicas,
+        frozenset(weightless),
+        warmups,
+    )
     found = list(case.check(plan))
     if planner is not None:
         found += _settles(case, plan, planner)
@@ -80,19 +93,30 @@ class _Case:
     """One input, read the plain way."""
 
     def __init__(
-        self, members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str], replicas: int,
-        weightless: frozenset[str], warmups: WarmupPolicy | None = None,
+        self,
+        members: list[Member],
+        partitions: Mapping[str, int],
+        changelogs: frozenset[str],
+        replicas: int,
+        weightless: frozenset[str],
+        warmups: WarmupPolicy | None = None,
     ) -> None:
         self.members, self.partitions, self.replicas = members, partitions, replicas
         self.ids = [m.member_id for m in members]
         # A member that names no rack is a rack of its own.
-        self.rack = [m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)]
+        self.rack = [
+            m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)
+        ]
         self.units = units_of(members, partitions, changelogs, weightless)
         self.unit_of = {topic: u for u, unit in enumerate(self.units) for topic in unit.topics}
         self.before = [believed(unit, members, "actives") for unit in self.units]
-        self.last = [last_owners(unit, members, owner) for unit, owner in
-                     zip(self.units, self.before, strict=True)]
-        self.waiting = None if warmups is None else Waiting(self.units, members, self.before, warmups)
+        self.last = [
+            last_owners(unit, members, owner)
+            for unit, owner in zip(self.units, self.before, strict=True)
+        ]
+        self.waiting = (
+            None if warmups is None else Waiting(self.units, members, self.before, warmups)
+        )
 
     def check(self, plan: Answer) -> Iterable[Violation]:
         """A1-A5 and A7 on one answer."""
@@ -145,7 +169,9 @@ class _Case:
                 leads = owners[self.units[unit.leader].topics[0]]
                 for p, m in enumerate(leads):
                     if m in unit.who and first[p] != m:
-                        yield Violation("A2", f"{unit.topics[0]}-{p} parted from its source on {self.ids[m]}")
+                        yield Violation(
+                            "A2", f"{unit.topics[0]}-{p} parted from its source on {self.ids[m]}"
+                        )
 
     # A3, A4 (standbys) ---------------------------------------------------------------------------
 
@@ -158,17 +184,25 @@ class _Case:
             for topic, given in plan.standbys(name).items():
                 for p in given:
                     if topic not in held or not 0 <= p < self.partitions[topic]:
-                        yield Violation("A3", f"{name} stands by for {topic}-{p}, which has no state")
+                        yield Violation(
+                            "A3", f"{name} stands by for {topic}-{p}, which has no state"
+                        )
                     else:
                         held[topic][p].append(m)
         for unit in self.units:
             for topic in unit.changelogs:
                 if held[topic] != held[unit.changelogs[0]]:
                     yield Violation("A2", f"standbys of {topic} parted from {unit.changelogs[0]}")
-        return {(u, p): spares for u, unit in enumerate(self.units) if unit.changelogs
-                for p, spares in enumerate(held[unit.changelogs[0]])}
+        return {
+            (u, p): spares
+            for u, unit in enumerate(self.units)
+            if unit.changelogs
+            for p, spares in enumerate(held[unit.changelogs[0]])
+        }
 
-    def _standbys(self, held: Mapping[Task, list[int]], unit_owner: list[list[int]]) -> Iterable[Violation]:
+    def _standbys(
+        self, held: Mapping[Task, list[int]], unit_owner: list[list[int]]
+    ) -> Iterable[Violation]:
         rows: list[tuple[int, list[int]]] = []
         for (u, p), spares in held.items():
             unit, owner = self.units[u], unit_owner[u][p]
@@ -197,8 +231,11 @@ class _Case:
                 reached |= new
                 ahead += new
             if min(loads[other] for other in reached) < loads[m] - 1:
-                yield Violation("A4", f"standbys from {min(loads)} to {max(loads)} a member, "
-                                      f"and {self.ids[m]} could pass one on")
+                yield Violation(
+                    "A4",
+                    f"standbys from {min(loads)} to {max(loads)} a member, "
+                    f"and {self.ids[m]} could pass one on",
+                )
                 return
 
     def _spares(self, unit: Unit, name: str, owner: int, spares: list[int]) -> Iterable[Violation]:
@@ -214,7 +251,9 @@ class _Case:
         elsewhere = sum(1 for m in unit.who if self.rack[m] != self.rack[owner])
         away = sum(1 for m in spares if self.rack[m] != self.rack[owner])
         if away < min(wanted, elsewhere):
-            yield Violation("A3", f"{name} has {away} standbys outside the active's rack, {elsewhere} could")
+            yield Violation(
+                "A3", f"{name} has {away} standbys outside the active's rack, {elsewhere} could"
+            )
 
     # A4 (actives), A5, promotions ----------------------------------------------------------------
 
@@ -232,12 +271,16 @@ class _Case:
                 most = max(holders.values())
                 if holders.get(unit_owner[u][p], 0) < most:
                     owner = self.ids[unit_owner[u][p]] if unit_owner[u][p] != NOBODY else "nobody"
-                    yield Violation("A5", f"orphan {unit.topics[0]}-{p} went to {owner}, "
-                                          "though a member with more of its state lives")
+                    yield Violation(
+                        "A5",
+                        f"orphan {unit.topics[0]}-{p} went to {owner}, "
+                        "though a member with more of its state lives",
+                    )
         return promoted
 
-    def _on_target(self, unit_owner: list[list[int]], target: list[list[int]],
-                   promoted: set[tuple[int, int]]) -> Iterable[Violation]:
+    def _on_target(
+        self, unit_owner: list[list[int]], target: list[list[int]], promoted: set[tuple[int, int]]
+    ) -> Iterable[Violation]:
         for u, (here, there) in enumerate(zip(unit_owner, target, strict=True)):
             for p, (owner, wanted) in enumerate(zip(here, there, strict=True)):
                 if (u, p) in promoted or not self.units[u].adds_load:
@@ -245,7 +288,9 @@ class _Case:
                 name = f"{self.units[u].topics[0]}-{p}"
                 if self.waiting is not None and self.waiting.must_wait(u, p, wanted):
                     if owner != self.before[u][p]:
-                        yield Violation("A5", f"{name} left before {self.ids[wanted]} has caught up")
+                        yield Violation(
+                            "A5", f"{name} left before {self.ids[wanted]} has caught up"
+                        )
                 elif owner != wanted:
                     yield Violation("A5", f"{name} is not on its target, and was not promoted")
 
@@ -254,7 +299,9 @@ class _Case:
         who = sorted(set().union(*(self.units[u].who for u in rows))) if rows else []
         if not who:
             return
-        counts, had, stayed = (np.zeros((len(rows), len(self.ids)), dtype=np.int64) for _ in range(3))
+        counts, had, stayed = (
+            np.zeros((len(rows), len(self.ids)), dtype=np.int64) for _ in range(3)
+        )
         allowed = np.zeros(counts.shape, dtype=np.bool_)
         for row, u in enumerate(rows):
             allowed[row, sorted(self.units[u].who)] = True
@@ -271,11 +318,16 @@ class _Case:
         lost = np.minimum(counts, had) - stayed
         if lost.any():
             row, m = np.argwhere(lost)[0].tolist()
-            yield Violation("A5", f"{self.ids[m]} could keep {lost[row, m]} more of its own "
-                                  f"{self.units[rows[row]].topics[0]}")
+            yield Violation(
+                "A5",
+                f"{self.ids[m]} could keep {lost[row, m]} more of its own "
+                f"{self.units[rows[row]].topics[0]}",
+            )
 
 
-def _without_warmups(case: _Case, plan: Answer, held: dict[Task, list[int]]) -> dict[Task, list[int]]:
+def _without_warmups(
+    case: _Case, plan: Answer, held: dict[Task, list[int]]
+) -> dict[Task, list[int]]:
     """Take the warm-ups, of a plan that tells them, out of ``held``; who has one of each task."""
     warming: dict[Task, list[int]] = {}
     told: Any = getattr(plan, "warmups", lambda _: {})
@@ -300,7 +352,9 @@ def _by_unit(case: _Case, plan: Answer, told: Any, otherwise: list[list[int]]) -
         return otherwise
     groups = getattr(plan, "groups", ())
     by_topic = {topic: told[g].tolist() for g, group in enumerate(groups) for topic in group.topics}
-    return [by_topic.get(unit.topics[0], here) for unit, here in zip(case.units, otherwise, strict=True)]
+    return [
+        by_topic.get(unit.topics[0], here) for unit, here in zip(case.units, otherwise, strict=True)
+    ]
 
 
 # A6, A8 ------------------------------------------------------------------------------------------
@@ -311,8 +365,13 @@ def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
     newest = max((generation_of(m) for m in members), default=0) + 1
     awaited: Any = getattr(plan, "awaited", lambda _: {})
     return [
-        replace(m, actives=plan.actives(m.member_id), standbys=plan.standbys(m.member_id), generation=newest,
-                awaited=awaited(m.member_id))
+        replace(
+            m,
+            actives=plan.actives(m.member_id),
+            standbys=plan.standbys(m.member_id),
+            generation=newest,
+            awaited=awaited(m.member_id),
+        )
         for m in members
     ]
 
@@ -336,7 +395,9 @@ def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]
         if _left(now) >= _left(last):
             break
         last = now
-    for name, was, now_ in zip(case.ids, _named(last, case.ids), _named(now, case.ids), strict=True):
+    for name, was, now_ in zip(
+        case.ids, _named(last, case.ids), _named(now, case.ids), strict=True
+    ):
         if was[0] != now_[0]:
             yield Violation("A6", f"the actives of {name} moved again although nothing changed")
         if was[1] != now_[1]:

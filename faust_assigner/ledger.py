@@ -65,8 +65,13 @@ DECISION = (
     GROUP,
     *_columns("decision_id string, ts timestamp, generation int, trigger string, policy string"),
     Column("config", STRING_MAP),
-    Column("members", STRUCTS, fields=_columns(
-        "member_id string, rack? string, capacity double, epoch int, instance_id? string")),
+    Column(
+        "members",
+        STRUCTS,
+        fields=_columns(
+            "member_id string, rack? string, capacity double, epoch int, instance_id? string"
+        ),
+    ),
     Column("solve_ms", DOUBLE),
     Column("session_timeout_s", DOUBLE, optional=True),
 )
@@ -74,34 +79,46 @@ ASSIGNMENT = (
     GROUP,
     *_columns("decision_id string, topic string, partition int"),
     Column("role", STRING, words=("active", "standby", "warmup")),
-    *_columns("member_id string, prev_member_id? string, moved boolean, standby_hit boolean, "
-              "cold boolean"),
+    *_columns(
+        "member_id string, prev_member_id? string, moved boolean, standby_hit boolean, cold boolean"
+    ),
 )
 RECOVERY = (
     GROUP,
     *_columns("decision_id string, topic string, partition int, member_id string"),
     Column("source", STRING, words=("local", "standby", "snapshot", "replay")),
-    *_columns("started timestamp, ended timestamp, start_offset long, end_offset long, "
-              "records long, bytes long"),
+    *_columns(
+        "started timestamp, ended timestamp, start_offset long, end_offset long, "
+        "records long, bytes long"
+    ),
 )
 PARTITION_SAMPLE = (
     GROUP,
-    *_columns("ts timestamp, topic string, partition int, end_offset long, committed_offset long, "
-              "bytes_in long, records_in long, cpu_ms double, state_bytes long"),
+    *_columns(
+        "ts timestamp, topic string, partition int, end_offset long, committed_offset long, "
+        "bytes_in long, records_in long, cpu_ms double, state_bytes long"
+    ),
 )
 
 #: Columns that no clock and no counter can bring below zero; samples may be, where a counter was reset.
-_AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "decision": ("solve_ms",), "assignment": (), "recovery": ("records", "bytes"), "partition_sample": (),
-})
+_AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "decision": ("solve_ms",),
+        "assignment": (),
+        "recovery": ("records", "bytes"),
+        "partition_sample": (),
+    }
+)
 
 #: The tables a ledger line may name.
-TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
-    "decision": DECISION,
-    "assignment": ASSIGNMENT,
-    "recovery": RECOVERY,
-    "partition_sample": PARTITION_SAMPLE,
-})
+TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
+    {
+        "decision": DECISION,
+        "assignment": ASSIGNMENT,
+        "recovery": RECOVERY,
+        "partition_sample": PARTITION_SAMPLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +206,15 @@ def _no_constant(name: str) -> float:
 
 def _kind(value: Any) -> str:
     """What JSON calls the type of ``value``."""
-    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array",
-             dict: "object", type(None): "null"}
+    kinds = {
+        bool: "boolean",
+        int: "integer",
+        float: "number",
+        str: "string",
+        list: "array",
+        dict: "object",
+        type(None): "null",
+    }
     return kinds[type(value)]
 
 
@@ -200,7 +224,9 @@ def _shown(value: Any) -> str:
 
 
 def _wrong(value: Any, expected: str) -> _WrongTypeError:
-    return _WrongTypeError(f"has the wrong type: {_kind(value)} {_shown(value)}, expected {expected}")
+    return _WrongTypeError(
+        f"has the wrong type: {_kind(value)} {_shown(value)}, expected {expected}"
+    )
 
 
 def _read_string(value: Any) -> str:
@@ -219,7 +245,9 @@ def _read_integer(value: Any, bits: int, name: str) -> int:
     if type(value) is not int:
         raise _wrong(value, name)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise _WrongTypeError(f"has the wrong type: {bits}-bit {name} expected, the value is beyond")
+        raise _WrongTypeError(
+            f"has the wrong type: {bits}-bit {name} expected, the value is beyond"
+        )
     return value
 
 
@@ -306,8 +334,13 @@ def _structs_reader(fields: tuple[Column, ...]) -> Check:
 
 
 _BY_TYPE: Mapping[str, Check] = {
-    STRING: _read_string, INT: _read_int, LONG: _read_long, DOUBLE: _read_double,
-    BOOLEAN: _read_boolean, TIMESTAMP: _read_timestamp, STRING_MAP: _read_string_map,
+    STRING: _read_string,
+    INT: _read_int,
+    LONG: _read_long,
+    DOUBLE: _read_double,
+    BOOLEAN: _read_boolean,
+    TIMESTAMP: _read_timestamp,
+    STRING_MAP: _read_string_map,
 }
 
 

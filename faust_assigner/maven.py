@@ -35,8 +35,15 @@ def fetch_jars(pom: Path, name: str) -> Path:
         raise JarsError(f"Maven (mvn) is not on PATH; it fetches the jars of {name}")
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-               f"-DoutputDirectory={fresh}"]
+    command = [
+        "mvn",
+        "-q",
+        "-B",
+        "-f",
+        str(pom),
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={fresh}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         shutil.rmtree(fresh, ignore_errors=True)

@@ -31,7 +31,13 @@ def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str 
     for term, gain, give, more, less in (
         ("total balance", none, none, rate * (2 * total + 1), rate * (1 - 2 * total)),
         ("group balance", 2 * counts + 1, 1 - 2 * counts, still, still),
-        ("stickiness", -(counts < had).astype(np.int64), (counts <= had).astype(np.int64), still, still),
+        (
+            "stickiness",
+            -(counts < had).astype(np.int64),
+            (counts <= had).astype(np.int64),
+            still,
+            still,
+        ),
     ):
         if not arcs.settle(gain, give, more, less):
             return term
@@ -47,8 +53,12 @@ class _Arcs:
 
     def settle(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
         """Whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
-        costs = (np.where(self.gain, gain, _FAR), np.where(self.give, give, _FAR),
-                 np.where(self.more, more, _FAR), np.where(self.less, less, _FAR))
+        costs = (
+            np.where(self.gain, gain, _FAR),
+            np.where(self.give, give, _FAR),
+            np.where(self.more, more, _FAR),
+            np.where(self.less, less, _FAR),
+        )
         potentials = _potentials(*costs)
         if potentials is None:
             return False
@@ -60,7 +70,9 @@ class _Arcs:
         return True
 
 
-def _potentials(gain: Ints, give: Ints, more: Ints, less: Ints) -> tuple[Ints, Ints, np.int64] | None:
+def _potentials(
+    gain: Ints, give: Ints, more: Ints, less: Ints
+) -> tuple[Ints, Ints, np.int64] | None:
     """Shortest distances of groups, members and the sink from everywhere; None with a negative cycle."""
     group = np.zeros(gain.shape[0], dtype=np.int64)
     member = np.zeros(gain.shape[1], dtype=np.int64)
@@ -70,7 +82,11 @@ def _potentials(gain: Ints, give: Ints, more: Ints, less: Ints) -> tuple[Ints, I
         to_member = np.minimum(member, (gain + to_group[:, None]).min(axis=0))
         to_member = np.minimum(to_member, less + sink)
         to_sink = min(sink, np.int64((more + to_member).min()))
-        if to_sink == sink and np.array_equal(to_group, group) and np.array_equal(to_member, member):
+        if (
+            to_sink == sink
+            and np.array_equal(to_group, group)
+            and np.array_equal(to_member, member)
+        ):
             return group, member, sink
         group, member, sink = to_group, to_member, to_sink
     return None

@@ -66,28 +66,52 @@ def plan(
     counted, target = _targets(layout, previous, weighed, progress)
     waiting = None if progress is None else progress.held(target)
     promoted = promotable(layout, previous)
-    owner = promote(layout, target, previous, promoted, None if weighed is None else weighed.weight,
-                    waiting=waiting, even_state=replicas >= len(ordered) - 1)
+    owner = promote(
+        layout,
+        target,
+        previous,
+        promoted,
+        None if weighed is None else weighed.weight,
+        waiting=waiting,
+        even_state=replicas >= len(ordered) - 1,
+    )
     owner, target = (place_followers(layout, flat, previous) for flat in (owner, target))
     if progress is None or waiting is None:
         standby, onward = place_standbys(layout, previous, owner, target, replicas), None
     else:
-        standby, onward = _warm(progress, owner, target, waiting, promoted & (weighed is None), replicas)
-    return Plan(layout=layout, previous=previous, flat_target=target, flat_owner=owner, flat_standby=standby,
-                flat_counted=counted, promoted=promoted, partitions=counts, replicas=replicas,
-                weighed=weighed, waiting=waiting, onward=onward)
+        standby, onward = _warm(
+            progress, owner, target, waiting, promoted & (weighed is None), replicas
+        )
+    return Plan(
+        layout=layout,
+        previous=previous,
+        flat_target=target,
+        flat_owner=owner,
+        flat_standby=standby,
+        flat_counted=counted,
+        promoted=promoted,
+        partitions=counts,
+        replicas=replicas,
+        weighed=weighed,
+        waiting=waiting,
+        onward=onward,
+    )
 
 
-def _targets(layout: Layout, previous: Previous, weighed: Weighed | None,
-             progress: Progress | None) -> tuple[Ints, Ints]:
+def _targets(
+    layout: Layout, previous: Previous, weighed: Weighed | None, progress: Progress | None
+) -> tuple[Ints, Ints]:
     """int64[T] twice: where tasks belong by counts, and where they do."""
-    counted = StickyAssignor().assign(layout, previous, None if progress is None else progress.caught_up)
+    counted = StickyAssignor().assign(
+        layout, previous, None if progress is None else progress.caught_up
+    )
     target = counted if weighed is None else weighed.balance(layout, previous, counted)
     return counted, target if progress is None else progress.another(target)
 
 
-def _warm(progress: Progress, owner: Ints, target: Ints, far: Bools, lost: Bools,
-          replicas: int) -> tuple[Ints, Onward]:
+def _warm(
+    progress: Progress, owner: Ints, target: Ints, far: Bools, lost: Bools, replicas: int
+) -> tuple[Ints, Onward]:
     """The standbys, and what comes after this round.
 
     Tasks that ``lost`` their owner have another one by then, and need perhaps not move at all: where some
@@ -112,11 +136,14 @@ def _ordered(members: Iterable[Member]) -> list[Member]:
         if not isinstance(member.member_id, str):
             raise PlanInputError(f"member_id must be a string, got {member.member_id!r}")
         if isinstance(member.topics, (str, bytes)) or not isinstance(member.topics, Iterable):
-            raise PlanInputError(f"{member.member_id!r}: topics must be a collection of names, "
-                                 f"got {member.topics!r}")
+            raise PlanInputError(
+                f"{member.member_id!r}: topics must be a collection of names, got {member.topics!r}"
+            )
         capacity: Any = member.capacity
         if not (isinstance(capacity, (int, float, np.number)) and 0 < capacity < math.inf):
-            raise PlanInputError(f"{member.member_id!r}: capacity must be above 0, got {capacity!r}")
+            raise PlanInputError(
+                f"{member.member_id!r}: capacity must be above 0, got {capacity!r}"
+            )
     ordered = sorted(unordered, key=lambda m: m.member_id)
     for one, other in pairwise(ordered):
         if one.member_id == other.member_id:
@@ -146,8 +173,12 @@ def _layout(
         if isinstance(topics, (str, bytes)):
             raise PlanInputError(f"{name} must be a collection of names, got {topics!r}")
     groups = PartitionGrouper().group(
-        [m.topics for m in members], partitions, changelogs=changelogs, weightless=weightless,
-        previous_ids=previous_ids, co_partitioned=co_partitioned,
+        [m.topics for m in members],
+        partitions,
+        changelogs=changelogs,
+        weightless=weightless,
+        previous_ids=previous_ids,
+        co_partitioned=co_partitioned,
     )
     racks = sorted({m.rack_id for m in members if isinstance(m.rack_id, str)})
     index = {rack: r for r, rack in enumerate(racks)}
@@ -156,6 +187,8 @@ def _layout(
         groups=groups,
         start=starts(groups),
         capacity=np.array([m.capacity for m in members], dtype=np.float64),
-        rack=np.array([index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
-                      dtype=np.int64),
+        rack=np.array(
+            [index[m.rack_id] if isinstance(m.rack_id, str) else NOBODY for m in members],
+            dtype=np.int64,
+        ),
     )

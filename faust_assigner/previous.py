@@ -32,8 +32,10 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     logs = {t for group in layout.groups for t in group.changelogs}
     actives = _gather(((m, members[m].actives) for m in eldest_first), topics)
     standbys = _gather(((m, members[m].standbys) for m in eldest_first), logs) if logs else {}
-    dates = np.array([_former_generation(m, g) for m, g in zip(members, generations.tolist(), strict=True)],
-                     dtype=np.int64)
+    dates = np.array(
+        [_former_generation(m, g) for m, g in zip(members, generations.tolist(), strict=True)],
+        dtype=np.int64,
+    )
     oldest_first = np.argsort(dates, kind="stable").tolist()
     wishes = _gather(((m, members[m].former_actives) for m in oldest_first), topics)
     promised = _gather(((m, members[m].awaited) for m in eldest_first), logs) if logs else {}
@@ -117,13 +119,17 @@ class _Subscribers:
         return number, member
 
 
-def _previous_owner(group: Group, claims: dict[str, _Pairs], generations: Ints) -> tuple[Ints, bool]:
+def _previous_owner(
+    group: Group, claims: dict[str, _Pairs], generations: Ints
+) -> tuple[Ints, bool]:
     """The owner of each number, and whether every claim is its owner's."""
     different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}
     laid = [_lay(*pairs, group.partitions) for pairs in different.values()]
     if not laid:
         return np.full(group.partitions, NOBODY, dtype=np.int64), True
-    if all(agreed for _, agreed in laid) and all(np.array_equal(laid[0][0], o) for o, _ in laid[1:]):
+    if all(agreed for _, agreed in laid) and all(
+        np.array_equal(laid[0][0], o) for o, _ in laid[1:]
+    ):
         return laid[0][0], True
     return _vote(group, claims, generations), False
 
@@ -148,7 +154,9 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
     topic, number, member = topic[heard], number[heard], member[heard]
     # A member may claim a number twice; that is no contest. Two members on one number void each other.
     number, topic, member = np.unique(np.stack((number, topic, member)), axis=1)
-    _, first, times = np.unique(number * len(group.topics) + topic, return_index=True, return_counts=True)
+    _, first, times = np.unique(
+        number * len(group.topics) + topic, return_index=True, return_counts=True
+    )
     alone = first[times == 1]
     return _majority(group.partitions, number[alone], topic[alone], member[alone])
 
@@ -178,7 +186,9 @@ class _Copies:
     was_standby: Bools
 
 
-_NO_COPIES = _Copies(task=_NO_INTS, member=_NO_INTS, logs=_NO_INTS, was_standby=np.empty(0, dtype=bool))
+_NO_COPIES = _Copies(
+    task=_NO_INTS, member=_NO_INTS, logs=_NO_INTS, was_standby=np.empty(0, dtype=bool)
+)
 
 
 def _copies(
@@ -197,8 +207,12 @@ def _copies(
         every,
         number=np.concatenate([p for p, _, _, _ in found]) if found else _NO_INTS,
         member=np.concatenate([m for _, m, _, _ in found]) if found else _NO_INTS,
-        weight=np.repeat([logs for *_, logs, _ in found], [p.size for p, *_ in found]).astype(np.int64),
-        spare=np.repeat([spare for *_, spare in found], [p.size for p, *_ in found]).astype(np.bool_),
+        weight=np.repeat([logs for *_, logs, _ in found], [p.size for p, *_ in found]).astype(
+            np.int64
+        ),
+        spare=np.repeat([spare for *_, spare in found], [p.size for p, *_ in found]).astype(
+            np.bool_
+        ),
     )
 
 
@@ -210,7 +224,9 @@ def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
     return keys // width, keys % width
 
 
-def _merge(start: int, every: int, *, number: Ints, member: Ints, weight: Ints, spare: Bools) -> _Copies:
+def _merge(
+    start: int, every: int, *, number: Ints, member: Ints, weight: Ints, spare: Bools
+) -> _Copies:
     order = np.lexsort((member, number))
     number, member, weight, spare = number[order], member[order], weight[order], spare[order]
     new = np.ones(number.size, dtype=bool)
@@ -226,7 +242,9 @@ def _merge(start: int, every: int, *, number: Ints, member: Ints, weight: Ints, 
     )
 
 
-def _assembled(owner: Ints, last: Ints, home: Ints, awaited: Ints, copies: list[_Copies]) -> Previous:
+def _assembled(
+    owner: Ints, last: Ints, home: Ints, awaited: Ints, copies: list[_Copies]
+) -> Previous:
     task = np.concatenate([_NO_INTS, *(c.task for c in copies)])
     member = np.concatenate([_NO_INTS, *(c.member for c in copies)])
     logs = np.concatenate([_NO_INTS, *(c.logs for c in copies)])

@@ -22,8 +22,16 @@ def promotable(layout: Layout, previous: Previous) -> Bools:
     return able
 
 
-def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weight: Floats | None = None, *,
-            waiting: Bools | None = None, even_state: bool = False) -> Ints:
+def promote(
+    layout: Layout,
+    target: Ints,
+    previous: Previous,
+    able: Bools,
+    weight: Floats | None = None,
+    *,
+    waiting: Bools | None = None,
+    even_state: bool = False,
+) -> Ints:
     """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders, and
     each of ``waiting`` where it was.
 
@@ -45,14 +53,24 @@ def promote(layout: Layout, target: Ints, previous: Previous, able: Bools, weigh
     task, member = task[~alone], member[~alone]
     if weight is None:
         tasks, row = np.unique(task, return_inverse=True)
-        now[tasks] = place_orphans(_orphans(layout, now, previous, target, tasks, row, member, even_state))
+        now[tasks] = place_orphans(
+            _orphans(layout, now, previous, target, tasks, row, member, even_state)
+        )
     else:
         _lightest(layout, now, previous, task, member, weight)
     return now
 
 
-def _orphans(layout: Layout, now: Ints, previous: Previous, target: Ints, tasks: Ints, row: Ints,
-             member: Ints, even_state: bool) -> Orphans:
+def _orphans(
+    layout: Layout,
+    now: Ints,
+    previous: Previous,
+    target: Ints,
+    tasks: Ints,
+    row: Ints,
+    member: Ints,
+    even_state: bool,
+) -> Orphans:
     """The orphans with a choice, ``tasks`` int64[N] ascending, and all others as settled by ``now``."""
     members = len(layout.member_ids)
     groups = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
@@ -61,14 +79,20 @@ def _orphans(layout: Layout, now: Ints, previous: Previous, target: Ints, tasks:
     np.add.at(settled, (groups[counted], now[counted]), 1)
     stateful = np.array([group.is_stateful for group in layout.groups], dtype=np.bool_)
     return Orphans(
-        group=groups[tasks], former=previous.former[tasks], target=target[tasks],
-        orphan=row, holder=member,
-        settled=settled, state=settled[stateful].sum(axis=0) if even_state else None,
-        rate=rates(layout.capacity))
+        group=groups[tasks],
+        former=previous.former[tasks],
+        target=target[tasks],
+        orphan=row,
+        holder=member,
+        settled=settled,
+        state=settled[stateful].sum(axis=0) if even_state else None,
+        rate=rates(layout.capacity),
+    )
 
 
-def _lightest(layout: Layout, now: Ints, previous: Previous, task: Ints, member: Ints,
-              weight: Floats) -> None:
+def _lightest(
+    layout: Layout, now: Ints, previous: Previous, task: Ints, member: Ints, weight: Floats
+) -> None:
     """Fill ``now`` in, the heaviest first."""
     counted = (now != NOBODY) & layout.per_task(lambda group: group.adds_load)
     load = np.bincount(now[counted], weight[counted], minlength=len(layout.member_ids))
@@ -85,7 +109,11 @@ def _lightest(layout: Layout, now: Ints, previous: Previous, task: Ints, member:
 def _best_holders(previous: Previous, able: Bools) -> tuple[Ints, Ints]:
     """(task, member), ordered, of the copies with the most changelogs of each task of ``able``."""
     rows = np.flatnonzero(able[previous.copy_task])
-    task, member, logs = previous.copy_task[rows], previous.copy_member[rows], previous.copy_logs[rows]
+    task, member, logs = (
+        previous.copy_task[rows],
+        previous.copy_member[rows],
+        previous.copy_logs[rows],
+    )
     most = np.zeros(able.size, dtype=np.int64)
     np.maximum.at(most, task, logs)
     best = logs == most[task]

@@ -27,7 +27,9 @@ from faust_assigner.standbys.shares import fair_shares, settled_racks
 __all__ = ["StandbyAssignor", "StandbyProblem", "place_standbys"]
 
 
-def place_standbys(layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int) -> Ints:
+def place_standbys(
+    layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
+) -> Ints:
     """int64[T, R], ``NOBODY``-padded: who keeps a copy of each task; nobody where there is no state."""
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
@@ -44,8 +46,11 @@ def _place(problem: StandbyProblem) -> Ints:
     for fewer in (wishes // 2, 0):
         if not problem.wanted_task.size or has_racks or standby_spread(problem, standbys) <= 1:
             break
-        problem = replace(problem, wanted_task=problem.wanted_task[:fewer],
-                          wanted_member=problem.wanted_member[:fewer])
+        problem = replace(
+            problem,
+            wanted_task=problem.wanted_task[:fewer],
+            wanted_member=problem.wanted_member[:fewer],
+        )
         standbys = StandbyAssignor().place(problem)
     return standbys
 

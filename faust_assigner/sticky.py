@@ -41,18 +41,31 @@ class StickyAssignor:
         home, stays = _homes(previous, promises=caught_up is not None)
         at_home = None
         if stays is not None:
-            at_home = _table([count_by_member(layout.of(g, stays), members) for g in ordinary], members)
+            at_home = _table(
+                [count_by_member(layout.of(g, stays), members) for g in ordinary], members
+            )
         if caught_up is not None and (previous.awaited != NOBODY).any():
             promised = [count_by_member(layout.of(g, previous.awaited), members) for g in ordinary]
             warm = _table(promised, members)
-        counts = optimal_counts(_sizes(layout, ordinary), _allowed(layout, ordinary), held, warm,
-                                layout.capacity, at_home)
+        counts = optimal_counts(
+            _sizes(layout, ordinary),
+            _allowed(layout, ordinary),
+            held,
+            warm,
+            layout.capacity,
+            at_home,
+        )
         owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
         for row, g in enumerate(ordinary):
             before = layout.of(g, last)
-            layout.of(g, owner)[:] = assign_numbers(before, counts[row], held[row], *copies[row],
-                                                   None if home is None else layout.of(g, home),
-                                                   None if caught_up is None else partial(caught_up, g))
+            layout.of(g, owner)[:] = assign_numbers(
+                before,
+                counts[row],
+                held[row],
+                *copies[row],
+                None if home is None else layout.of(g, home),
+                None if caught_up is None else partial(caught_up, g),
+            )
         return owner
 
 
@@ -78,7 +91,9 @@ def _sizes(layout: Layout, ordinary: Sequence[int]) -> Ints:
     return np.array([layout.groups[g].partitions for g in ordinary], dtype=np.int64)
 
 
-def _allowed(layout: Layout, ordinary: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def _allowed(
+    layout: Layout, ordinary: Sequence[int]
+) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     allowed = np.zeros((len(ordinary), len(layout.member_ids)), dtype=np.bool_)
     for row, g in enumerate(ordinary):
         allowed[row, layout.groups[g].members] = True

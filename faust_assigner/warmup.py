@@ -49,16 +49,19 @@ class WarmupPolicy:
     max_per_group: int = 256
 
     def __post_init__(self) -> None:
-        if (min(self.acceptable_recovery_lag, self.acceptable_from_nothing) < 0
-                or min(self.max_per_member, self.max_per_group) < 1):
+        if (
+            min(self.acceptable_recovery_lag, self.acceptable_from_nothing) < 0
+            or min(self.max_per_member, self.max_per_group) < 1
+        ):
             raise ValueError(f"a lag of 0 or more, limits of 1 or more, got {self}")
 
 
 class Progress:
     """How far behind members are, looked up where it is asked for; one plan's."""
 
-    def __init__(self, layout: Layout, members: Sequence[Member], previous: Previous,
-                 policy: WarmupPolicy) -> None:
+    def __init__(
+        self, layout: Layout, members: Sequence[Member], previous: Previous, policy: WarmupPolicy
+    ) -> None:
         self.layout, self.previous, self.policy = layout, previous, policy
         self._members = members
         #: bool[M + 1]: who tells positions; the last answers for ``NOBODY``.
@@ -76,8 +79,9 @@ class Progress:
     def caught_up(self, g: int, number: Ints, member: Ints) -> Bools:
         """bool[K]: no further behind than is acceptable."""
         lag, from_nothing = self._behind(g, number, member)
-        near: Bools = ((lag <= self.policy.acceptable_recovery_lag)
-                       & (from_nothing <= self.policy.acceptable_from_nothing))
+        near: Bools = (lag <= self.policy.acceptable_recovery_lag) & (
+            from_nothing <= self.policy.acceptable_from_nothing
+        )
         return near
 
     def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
@@ -99,7 +103,9 @@ class Progress:
         """
         found: dict[str, int] = {}
         for g, group in enumerate(self.layout.groups):
-            first, last = np.searchsorted(self.previous.copy_task, self.layout.start[g : g + 2]).tolist()
+            first, last = np.searchsorted(
+                self.previous.copy_task, self.layout.start[g : g + 2]
+            ).tolist()
             number = self.previous.copy_task[first:last] - self.layout.start[g]
             owner = self.layout.of(g, self.previous.owner)[number]
             for topic in group.changelogs if last > first else ():
@@ -151,7 +157,9 @@ class Progress:
             if self.caught_up(g, np.array([task - self.layout.start[g]]), np.array([m]))[0]:
                 continue
             start, end = self.layout.start[g : g + 2].tolist()
-            mine = start + np.flatnonzero((before[start:end] == owner) & (target[start:end] == owner))
+            mine = start + np.flatnonzero(
+                (before[start:end] == owner) & (target[start:end] == owner)
+            )
             mine = mine[[(t, m) not in overdue for t in mine.tolist()]]
             if mine.size:
                 lag = self.lag(g, mine - start, np.full(mine.size, m))
@@ -162,8 +170,11 @@ class Progress:
     def _overdue(self) -> set[tuple[int, int]]:
         """(task, member) that members say were waited for too long."""
         found = set()
-        late = [(m, member) for m, member in enumerate(self._members)
-                if type(member.overdue) is not dict or member.overdue]
+        late = [
+            (m, member)
+            for m, member in enumerate(self._members)
+            if type(member.overdue) is not dict or member.overdue
+        ]
         for m, member in late:
             for g, group in enumerate(self.layout.groups):
                 for topic in group.changelogs:
@@ -174,16 +185,26 @@ class Progress:
     def after(self, owner: Ints) -> Progress:
         """The same once everybody has what ``owner`` int64[T] gives it."""
         was, nobody = self.previous, np.full(owner.size, NOBODY, dtype=np.int64)
-        left = np.flatnonzero((was.owner != NOBODY) & (was.owner != owner)
-                              & self.layout.per_task(lambda group: group.is_stateful))
+        left = np.flatnonzero(
+            (was.owner != NOBODY)
+            & (was.owner != owner)
+            & self.layout.per_task(lambda group: group.is_stateful)
+        )
         task, member = np.append(was.copy_task, left), np.append(was.copy_member, was.owner[left])
         rows = np.lexsort((member, task))
         rows = rows[member[rows] != owner[task[rows]]]
         logs = np.append(was.copy_logs, np.ones(left.size, dtype=np.int64))
         spare = np.append(was.copy_was_standby, np.zeros(left.size, dtype=np.bool_))
-        settled = Previous(owner=owner, former=nobody, home=was.home,
-                           awaited=np.where(was.awaited == owner, NOBODY, was.awaited), copy_task=task[rows],
-                           copy_member=member[rows], copy_logs=logs[rows], copy_was_standby=spare[rows])
+        settled = Previous(
+            owner=owner,
+            former=nobody,
+            home=was.home,
+            awaited=np.where(was.awaited == owner, NOBODY, was.awaited),
+            copy_task=task[rows],
+            copy_member=member[rows],
+            copy_logs=logs[rows],
+            copy_was_standby=spare[rows],
+        )
         return Progress(self.layout, self._members, settled, self.policy)
 
     def far(self, owner: Ints, target: Ints) -> Bools:
@@ -193,7 +214,9 @@ class Progress:
         far[off] = self._of_targets(self.caught_up, off, target) == 0
         return far
 
-    def _of_targets(self, what: Callable[[int, Ints, Ints], Ints | Bools], tasks: Ints, target: Ints) -> Ints:
+    def _of_targets(
+        self, what: Callable[[int, Ints, Ints], Ints | Bools], tasks: Ints, target: Ints
+    ) -> Ints:
         """int64[K]: ``what`` of each of ``tasks`` on the member that is its ``target``."""
         found = np.zeros(tasks.size, dtype=np.int64)
         group = np.searchsorted(self.layout.start, tasks, side="right") - 1
@@ -202,8 +225,9 @@ class Progress:
             found[mine] = what(g, tasks[mine] - self.layout.start[g], target[tasks[mine]])
         return found
 
-    def onward(self, owner: Ints, target: Ints, standby: Ints, far: Bools,
-               disbelieved: Mapping[str, int]) -> Onward:
+    def onward(
+        self, owner: Ints, target: Ints, standby: Ints, far: Bools, disbelieved: Mapping[str, int]
+    ) -> Onward:
         """What comes after this round; a warm-up is for ``far`` tasks whose ``target`` does not stand by."""
         waits = _to_go(self.layout, owner, target)
         for task, m in self._overdue:
@@ -223,7 +247,9 @@ class Progress:
             return warmup
         begun = self.previous.awaited[off] == target[off]
         order = np.lexsort((off, self._of_targets(self.lag, off, target), ~begun))
-        chosen = order[_rank(target[off][order]) < self.policy.max_per_member][: self.policy.max_per_group]
+        chosen = order[_rank(target[off][order]) < self.policy.max_per_member][
+            : self.policy.max_per_group
+        ]
         warmup[off[chosen]] = target[off[chosen]]
         return warmup
 

@@ -2,5 +2,10 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["faust_assigner.testing.plugin", "tests.support.parts", "tests.support.groups",
-                  "tests.support.leaks", "tests.support.costs"]
+pytest_plugins = [
+    "faust_assigner.testing.plugin",
+    "tests.support.parts",
+    "tests.support.groups",
+    "tests.support.leaks",
+    "tests.support.costs",
+]

@@ -77,29 +77,54 @@ class Bench:
             if ARMS[name].java and cell.broker != "kafka":
                 continue
             if time.monotonic() > self.ends_at - LEAST_S:
-                print(f"left out, the budget is used up: {name}, seed {self.seed + number}", flush=True)
+                print(
+                    f"left out, the budget is used up: {name}, seed {self.seed + number}",
+                    flush=True,
+                )
                 continue
-            found.setdefault(name, []).append(self.run(cell, address, ARMS[name], self.seed + number))
+            found.setdefault(name, []).append(
+                self.run(cell, address, ARMS[name], self.seed + number)
+            )
         print(f"\n-- {cell}: side by side, {self.rounds} round(s) from seed {self.seed}")
         print("\n".join(table(found, 10.0)), flush=True)
 
     def run(self, cell: Cell, address: str, arm: Arm, seed: int) -> list[Row]:
         """Both groups of an arm, the second with static members."""
         plain = tuple(event for event in self.events if event not in STATIC_EVENTS)
-        static = tuple(event for event in self.events if event in STATIC_EVENTS and arm.has_static_members)
+        static = tuple(
+            event for event in self.events if event in STATIC_EVENTS and arm.has_static_members
+        )
         played = self.group(cell, address, arm, seed, plain, static=False) if plain else []
         more = self.group(cell, address, arm, seed, static, static=True) if static else []
         return played + (more[1:] if plain else more)  # one first start is enough
 
-    def group(self, cell: Cell, address: str, arm: Arm, seed: int, events: tuple[str, ...], *,
-              static: bool) -> list[Row]:
+    def group(
+        self,
+        cell: Cell,
+        address: str,
+        arm: Arm,
+        seed: int,
+        events: tuple[str, ...],
+        *,
+        static: bool,
+    ) -> list[Row]:
         """One group from nothing to its verdict, told as it goes."""
         began, app_id = time.monotonic(), f"{arm.name}-{time.time_ns() % 10**10}"
         with ExitStack() as ends:
-            folder = str(self.logs / app_id) if self.logs else ends.enter_context(
-                tempfile.TemporaryDirectory(prefix="faust-assigner-gaps-"))
-            fleet = fleet_of(arm, app_id, address, cell.partitions, Path(folder), static=static,
-                             classes=self.classes)
+            folder = (
+                str(self.logs / app_id)
+                if self.logs
+                else ends.enter_context(tempfile.TemporaryDirectory(prefix="faust-assigner-gaps-"))
+            )
+            fleet = fleet_of(
+                arm,
+                app_id,
+                address,
+                cell.partitions,
+                Path(folder),
+                static=static,
+                classes=self.classes,
+            )
             ends.callback(fleet.stop)
             load = Load(address, app_id, cell.partitions, cell.preload, self.rate, seed)
             ends.callback(load.stop)
@@ -112,16 +137,22 @@ class Bench:
                 self.fail(arm, f"{arm.name}, seed {seed}: {type(error).__name__} {error}")
             load.stop()
             if story.left_out:
-                print(f"left out, the budget is used up: {arm.name}, seed {seed}: "
-                      f"{', '.join(story.left_out)}", flush=True)
+                print(
+                    f"left out, the budget is used up: {arm.name}, seed {seed}: "
+                    f"{', '.join(story.left_out)}",
+                    flush=True,
+                )
             found = rows(story.history(), story.windows)
         lost = sum(row.lost for row in found)
         control = next((row for row in found if row.event == EVENTS[0]), None)
         for row in found:
             print(line(arm.name, row, beyond(row, control, fleet.session_s)), flush=True)
-        print(f"{arm.name}{', static members' * static}: {sum(load.sent)} orders, {lost} lost, "
-              f"{'rows not looked at' if arm.java else f'{len(wrong)} wrong rows'}, "
-              f"{time.monotonic() - began:.0f} s (seed {seed})", flush=True)
+        print(
+            f"{arm.name}{', static members' * static}: {sum(load.sent)} orders, {lost} lost, "
+            f"{'rows not looked at' if arm.java else f'{len(wrong)} wrong rows'}, "
+            f"{time.monotonic() - began:.0f} s (seed {seed})",
+            flush=True,
+        )
         if lost or wrong:
             self.fail(arm, f"{arm.name}, seed {seed}: {lost} lost, wrong rows: {wrong[:3]}")
         return found
@@ -146,11 +177,15 @@ def running(broker: str) -> Iterator[str]:
 
 def some_of(*known: str) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
     """Names with commas between, of those known, in their order there."""
+
     def chosen(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
         wanted = [name.strip() for name in value.split(",")]
         if strangers := set(wanted) - set(known):
             raise click.BadParameter(f"{', '.join(sorted(strangers))}; known: {', '.join(known)}")
-        return tuple(name for name in known if name in {*wanted, *(NEEDS.get(name) for name in wanted)})
+        return tuple(
+            name for name in known if name in {*wanted, *(NEEDS.get(name) for name in wanted)}
+        )
+
     return chosen
 
 
@@ -166,24 +201,57 @@ POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @click.command()
-@click.option("--brokers", default="kafka,embedded", callback=some_of("kafka", "embedded"), show_default=True)
+@click.option(
+    "--brokers", default="kafka,embedded", callback=some_of("kafka", "embedded"), show_default=True
+)
 @click.option("--partitions", default="12", callback=numbers, show_default=True)
-@click.option("--preload", default="200000", callback=numbers, show_default=True, help="Changelog records.")
+@click.option(
+    "--preload", default="200000", callback=numbers, show_default=True, help="Changelog records."
+)
 @click.option("--arms", default=",".join(ARMS), callback=some_of(*ARMS), show_default=True)
-@click.option("--events", default=",".join(EVENTS + STATIC_EVENTS), show_default=True,
-              callback=some_of(*EVENTS, *STATIC_EVENTS))
+@click.option(
+    "--events",
+    default=",".join(EVENTS + STATIC_EVENTS),
+    show_default=True,
+    callback=some_of(*EVENTS, *STATIC_EVENTS),
+)
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--seed", default=1, show_default=True, help="The first round's; the next has the next.")
-@click.option("--rate", type=POSITIVE, default=20.0, show_default=True,
-              help="Orders a second on each partition.")
-@click.option("--logs", type=click.Path(path_type=Path), help="Keep logs, journals and files there.")
-@click.option("--budget", type=POSITIVE, default=840.0, show_default=True,
-              help="Seconds; what does not fit is left out.")
-def main(brokers: tuple[str, ...], partitions: tuple[int, ...], preload: tuple[int, ...],
-         arms: tuple[str, ...], events: tuple[str, ...], rounds: int, seed: int, rate: float,
-         logs: Path | None, budget: float) -> None:
+@click.option(
+    "--seed", default=1, show_default=True, help="The first round's; the next has the next."
+)
+@click.option(
+    "--rate",
+    type=POSITIVE,
+    default=20.0,
+    show_default=True,
+    help="Orders a second on each partition.",
+)
+@click.option(
+    "--logs", type=click.Path(path_type=Path), help="Keep logs, journals and files there."
+)
+@click.option(
+    "--budget",
+    type=POSITIVE,
+    default=840.0,
+    show_default=True,
+    help="Seconds; what does not fit is left out.",
+)
+def main(
+    brokers: tuple[str, ...],
+    partitions: tuple[int, ...],
+    preload: tuple[int, ...],
+    arms: tuple[str, ...],
+    events: tuple[str, ...],
+    rounds: int,
+    seed: int,
+    rate: float,
+    logs: Path | None,
+    budget: float,
+) -> None:
     """Print the tables; exit code 1 where ours lost something or came to no end."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic has no leader for a moment
+    logging.getLogger("aiokafka").setLevel(
+        logging.CRITICAL
+    )  # a new topic has no leader for a moment
     for number in (signal.SIGINT, signal.SIGTERM):  # whoever ends it early leaves no process behind
         signal.signal(number, lambda *_: sys.exit(130))
     bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget, logs)

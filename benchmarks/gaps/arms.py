@@ -42,13 +42,27 @@ class Arm:
 
 
 #: In the order in which they are played: what a budget cuts off is the last.
-ARMS = {arm.name: arm for arm in (
-    Arm("cooperative", settings={"faust_assigner_cooperative": True,
-                                 "faust_assigner_follow_up_s": FOLLOW_UP_S}),
-    Arm("streams", java=True),
-    Arm("eager", settings={"faust_assigner_cooperative": False, "faust_assigner_follow_up_s": FOLLOW_UP_S}),
-    Arm("stock", "stock"),
-)}
+ARMS = {
+    arm.name: arm
+    for arm in (
+        Arm(
+            "cooperative",
+            settings={
+                "faust_assigner_cooperative": True,
+                "faust_assigner_follow_up_s": FOLLOW_UP_S,
+            },
+        ),
+        Arm("streams", java=True),
+        Arm(
+            "eager",
+            settings={
+                "faust_assigner_cooperative": False,
+                "faust_assigner_follow_up_s": FOLLOW_UP_S,
+            },
+        ),
+        Arm("stock", "stock"),
+    )
+}
 
 #: What Kafka Streams' own protocol needs of the broker, and nobody else minds.
 BROKER_SETTINGS = {
@@ -68,11 +82,25 @@ def streams_classes() -> Iterator[str]:
     try:
         shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
         built = subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(folder / "pom.xml"), "compile", "dependency:copy-dependencies",
-             f"-DoutputDirectory={folder / 'jars'}"],
-            capture_output=True, text=True, timeout=300, check=False)
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(folder / "pom.xml"),
+                "compile",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={folder / 'jars'}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         if built.returncode != 0:
-            raise KafkaUnavailable(f"the Kafka Streams worker was not built:\n{built.stdout[-2000:]}")
+            raise KafkaUnavailable(
+                f"the Kafka Streams worker was not built:\n{built.stdout[-2000:]}"
+            )
         yield f"{folder / 'target' / 'classes'}:{folder / 'jars'}/*"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,26 +115,48 @@ class StreamsFleet(Fleet):
     def configure(self) -> None:
         """Have the broker know the group's settings, as this protocol wants it."""
         done = subprocess.run(
-            [*self._java(), "configure"], capture_output=True, text=True, timeout=60, check=False,
-            env=os.environ | {"FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap,
-                              "FLEET_REPLICAS": str(self.replicas), "FLEET_SESSION_S": str(self.session_s)})
+            [*self._java(), "configure"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=os.environ
+            | {
+                "FLEET_APP_ID": self.app_id,
+                "FLEET_BOOTSTRAP": self.bootstrap,
+                "FLEET_REPLICAS": str(self.replicas),
+                "FLEET_SESSION_S": str(self.session_s),
+            },
+        )
         if done.returncode != 0:
             raise KafkaUnavailable(f"the group was not configured: {done.stderr[-2000:]}")
 
     def _java(self) -> list[str]:
-        return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                "-Dorg.slf4j.simpleLogger.showDateTime=true", "-cp", self.classes, "StreamsWorker"]
+        return [
+            "java",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-cp",
+            self.classes,
+            "StreamsWorker",
+        ]
 
-    def launch(self, name: str, module: str, environment: Mapping[str, str], *,
-               level: str) -> subprocess.Popen[bytes]:
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
         """A Java process in the place of a Faust worker."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
-                self._java(), stdout=log, stderr=subprocess.STDOUT,
-                env=os.environ | environment | {"FLEET_COMMIT_MS": str(int(COMMIT_S * 1000))})
+                self._java(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | environment | {"FLEET_COMMIT_MS": str(int(COMMIT_S * 1000))},
+            )
 
 
 def on_disk(worker: Worker) -> frozenset[int]:
@@ -115,12 +165,27 @@ def on_disk(worker: Worker) -> frozenset[int]:
     return worker.on_disk | {int(path.parent.name.removeprefix("0_")) for path in tasks}
 
 
-def fleet_of(arm: Arm, app_id: str, bootstrap: str, partitions: int, folder: Path, *, static: bool,
-             classes: str) -> Fleet:
+def fleet_of(
+    arm: Arm,
+    app_id: str,
+    bootstrap: str,
+    partitions: int,
+    folder: Path,
+    *,
+    static: bool,
+    classes: str,
+) -> Fleet:
     """The workers of a run, none of them started."""
     if not arm.java:
-        return Fleet(app_id, bootstrap, partitions, folder, arm.assignor, static=static,
-                     settings=arm.settings)
+        return Fleet(
+            app_id,
+            bootstrap,
+            partitions,
+            folder,
+            arm.assignor,
+            static=static,
+            settings=arm.settings,
+        )
     fleet = StreamsFleet(app_id, bootstrap, partitions, folder, static=static, classes=classes)
     fleet.configure()
     return fleet

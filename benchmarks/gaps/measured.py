@@ -70,10 +70,18 @@ class Row:
 
     def __add__(self, other: Row) -> Row:
         """Two steps of one event, or two rounds of it."""
-        return Row(self.event, self.moves + other.moves, self.cold + other.cold,
-                   self.replayed + other.replayed, max(self.most_replayed, other.most_replayed),
-                   self.kept + other.kept, self.moved + other.moved, self.repeated + other.repeated,
-                   self.lost + other.lost, self.restless + other.restless)
+        return Row(
+            self.event,
+            self.moves + other.moves,
+            self.cold + other.cold,
+            self.replayed + other.replayed,
+            max(self.most_replayed, other.most_replayed),
+            self.kept + other.kept,
+            self.moved + other.moved,
+            self.repeated + other.repeated,
+            self.lost + other.lost,
+            self.restless + other.restless,
+        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,9 @@ def rows(history: History, windows: Sequence[Window]) -> list[Row]:
     repeats, losses = repeated(history.done, windows), lost(history, windows)
     found: dict[str, Row] = {}
     for number, window in enumerate(windows):
-        row = replace(measure(history, first, window), repeated=repeats[number], lost=losses[number])
+        row = replace(
+            measure(history, first, window), repeated=repeats[number], lost=losses[number]
+        )
         found[window.event] = found[window.event] + row if window.event in found else row
     return list(found.values())
 
@@ -121,12 +131,25 @@ def measure(history: History, first: Iterable[Done], window: Window) -> Row:
             kept.append(gap)
             continue
         moved.append(gap)
-        cold += any(not warm(history, window, partition, process, at) for process, at in takeovers.items())
-        replayed += [records for at, process, number, records in history.replays
-                     if number == partition and process in takeovers and window.since <= at <= window.until]
+        cold += any(
+            not warm(history, window, partition, process, at) for process, at in takeovers.items()
+        )
+        replayed += [
+            records
+            for at, process, number, records in history.replays
+            if number == partition and process in takeovers and window.since <= at <= window.until
+        ]
     was, now = owners(window.owners_before), owners(window.owners_after)
-    return Row(window.event, sum(was.get(p) != worker for p, worker in now.items()), cold, sum(replayed),
-               max(replayed, default=0), tuple(kept), tuple(moved), restless=int(not window.rested))
+    return Row(
+        window.event,
+        sum(was.get(p) != worker for p, worker in now.items()),
+        cold,
+        sum(replayed),
+        max(replayed, default=0),
+        tuple(kept),
+        tuple(moved),
+        restless=int(not window.rested),
+    )
 
 
 def owners(held: Held) -> dict[int, str]:
@@ -138,7 +161,7 @@ def surroundings(records: Sequence[Done], window: Window) -> Sequence[Done]:
     """Those of the window and the last before it."""
     begin = bisect_left(records, window.since, key=lambda record: record.at)
     end = bisect_right(records, window.until, key=lambda record: record.at)
-    return records[max(0, begin - 1):end]
+    return records[max(0, begin - 1) : end]
 
 
 def longest_gap(around: Sequence[Done], window: Window) -> float:
@@ -165,7 +188,9 @@ def newcomers(around: Sequence[Done], window: Window) -> dict[Process, float]:
 def warm(history: History, window: Window, partition: int, process: Process, at: float) -> bool:
     """Whether it held a copy or had files, at the window's begin or as a standby since."""
     return partition in window.held.get(process[0], frozenset()) or any(
-        given.by == process and given.at <= at and partition in given.standbys for given in history.given)
+        given.by == process and given.at <= at and partition in given.standbys
+        for given in history.given
+    )
 
 
 def number_of(windows: Sequence[Window], at: float) -> int:
@@ -187,7 +212,9 @@ def repeated(done: Iterable[Done], windows: Sequence[Window]) -> Counter[int]:
 def lost(history: History, windows: Sequence[Window]) -> Counter[int]:
     """Records never done, by the window in which their partition went on without them."""
     done = {(record.partition, record.offset) for record in history.done}
-    first = sorted((record.partition, record.offset, record.at) for record in progress(history.done))
+    first = sorted(
+        (record.partition, record.offset, record.at) for record in progress(history.done)
+    )
     found: Counter[int] = Counter()
     for partition, sent in enumerate(history.sent):
         for offset in (offset for offset in range(sent) if (partition, offset) not in done):

@@ -45,10 +45,15 @@ class Story:
     def play(self, events: tuple[str, ...]) -> None:
         """Start three workers with orders waiting, then each event; the load runs until the end."""
         acts: dict[str, Callable[[], None]] = {
-            "nothing": lambda: time.sleep(CONTROL_S), "join": lambda: self.fleet.start("worker-4"),
-            "SIGKILL": lambda: self.fleet.kill("worker-2"), "return": lambda: self.fleet.start("worker-2"),
-            "SIGTERM": lambda: self.fleet.terminate(self._last()), "bounce": self._bounce,
-            "3 to 6": lambda: self._start(*NEXT), "6 to 3": self._shrink}
+            "nothing": lambda: time.sleep(CONTROL_S),
+            "join": lambda: self.fleet.start("worker-4"),
+            "SIGKILL": lambda: self.fleet.kill("worker-2"),
+            "return": lambda: self.fleet.start("worker-2"),
+            "SIGTERM": lambda: self.fleet.terminate(self._last()),
+            "bounce": self._bounce,
+            "3 to 6": lambda: self._start(*NEXT),
+            "6 to 3": self._shrink,
+        }
         self.load.prepare(WAITING)
         self.load.start()
         self.window(FIRST_START, lambda: self._start(*FIRST))
@@ -65,14 +70,18 @@ class Story:
     def window(self, event: str, act: Callable[[], object]) -> None:
         """Act, and wait for rest; what went before and came after is remembered."""
         owners = {worker.name: worker.actives for worker in self.fleet.living()}
-        held = {name: worker.held | on_disk(worker) if worker.alive else on_disk(worker)
-                for name, worker in self.fleet.workers.items()}
+        held = {
+            name: worker.held | on_disk(worker) if worker.alive else on_disk(worker)
+            for name, worker in self.fleet.workers.items()
+        }
         since = time.time()
         act()
         rested = self.rest()
         after = {worker.name: worker.actives for worker in self.fleet.living()}
         self.windows.append(Window(event, since, time.time(), rested, held, owners, after))
-        self.tell(f"  {event}: {'at rest' if rested else 'NOT AT REST'} after {time.time() - since:.1f} s")
+        self.tell(
+            f"  {event}: {'at rest' if rested else 'NOT AT REST'} after {time.time() - since:.1f} s"
+        )
 
     def rest(self) -> bool:
         """Wait until each partition has one owner, flows, and stays where it is; whether it came to that."""
@@ -94,9 +103,15 @@ class Story:
         """Whether each partition has one owner, and that has done something on it within the last second."""
         owned = sorted(chain.from_iterable(worker.actives for worker in living))
         fresh = time.time() - 1.0
-        done = {(worker.name, p) for worker in living for at, p, _ in worker.orders[-2000:] if at > fresh}
+        done = {
+            (worker.name, p)
+            for worker in living
+            for at, p, _ in worker.orders[-2000:]
+            if at > fresh
+        }
         return owned == list(range(self.fleet.partitions)) and all(
-            (worker.name, p) in done for worker in living for p in worker.actives)
+            (worker.name, p) in done for worker in living for p in worker.actives
+        )
 
     def _last(self) -> str:
         return self.fleet.living()[-1].name
@@ -109,9 +124,11 @@ class Story:
 
     def _roll(self, event: str) -> None:
         """Everybody in turn is stopped and started again; the next once the group is at rest."""
+
         def step(name: str) -> None:
             self.fleet.terminate(name)
             self.fleet.start(name)
+
         for worker in self.fleet.living():
             if time.monotonic() < self.ends_at:
                 self.window(event, partial(step, worker.name))
@@ -134,9 +151,15 @@ class Story:
         self.fleet.living()
         workers = self.fleet.workers.values()
         done = sorted(chain.from_iterable(map(done_by, workers)))
-        given = sorted((row for worker in workers for row in given_to(worker)), key=lambda row: row.at)
-        replays = [(at, by, int(p), records) for worker in workers
-                   for at, by, row in told_by(worker, "recovery") for p, records in row["replay"].items()]
+        given = sorted(
+            (row for worker in workers for row in given_to(worker)), key=lambda row: row.at
+        )
+        replays = [
+            (at, by, int(p), records)
+            for worker in workers
+            for at, by, row in told_by(worker, "recovery")
+            for p, records in row["replay"].items()
+        ]
         return History(done, given, replays, list(self.load.sent))
 
 

@@ -18,8 +18,10 @@ DEATHS = ("SIGKILL", "bounce", "static bounce")
 JOINS = ("join", "3 to 6")
 RESTARTS = ("static bounce", "static roll")
 FIRST_START = "first start"
-HEADER = (f"{'event':<15}{'arm':<12}{'moves':>6}{'cold':>5}{'replayed':>9}  {'kept s':>14}"
-          f"{'moved s':>16}{'repeated':>10}{'lost':>6}  beyond the aims")
+HEADER = (
+    f"{'event':<15}{'arm':<12}{'moves':>6}{'cold':>5}{'replayed':>9}  {'kept s':>14}"
+    f"{'moved s':>16}{'repeated':>10}{'lost':>6}  beyond the aims"
+)
 
 
 def beyond(row: Row, control: Row | None, session_s: float) -> list[str]:
@@ -44,10 +46,14 @@ def beyond(row: Row, control: Row | None, session_s: float) -> list[str]:
 
 def line(arm: str, row: Row, missed: Sequence[str]) -> str:
     """One line of the table; gaps are median/maximum and of how many partitions."""
-    kept, moved = (f"{middle_and_most(seconds)}{f' ({len(seconds)})' if seconds else ''}"
-                   for seconds in (row.kept, row.moved))
-    return (f"{row.event:<15}{arm:<12}{row.moves:>6}{row.cold:>5}{row.replayed:>9}  {kept:>14}{moved:>16}"
-            f"{row.repeated:>10}{row.lost:>6}  {'; '.join(missed)}").rstrip()
+    kept, moved = (
+        f"{middle_and_most(seconds)}{f' ({len(seconds)})' if seconds else ''}"
+        for seconds in (row.kept, row.moved)
+    )
+    return (
+        f"{row.event:<15}{arm:<12}{row.moves:>6}{row.cold:>5}{row.replayed:>9}  {kept:>14}{moved:>16}"
+        f"{row.repeated:>10}{row.lost:>6}  {'; '.join(missed)}"
+    ).rstrip()
 
 
 def together(runs: Sequence[Sequence[Row]]) -> dict[str, Row]:
@@ -62,5 +68,9 @@ def table(arms: Mapping[str, Sequence[Sequence[Row]]], session_s: float) -> list
     """Side by side: the arms of a cell beneath one another, by event."""
     pooled = {arm: together(runs) for arm, runs in arms.items()}
     events = list(dict.fromkeys(event for rows in pooled.values() for event in rows))
-    return [HEADER] + [line(arm, rows[event], beyond(rows[event], rows.get(CONTROL), session_s))
-                       for event in events for arm, rows in pooled.items() if event in rows]
+    return [HEADER] + [
+        line(arm, rows[event], beyond(rows[event], rows.get(CONTROL), session_s))
+        for event in events
+        for arm, rows in pooled.items()
+        if event in rows
+    ]

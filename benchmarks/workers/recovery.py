@@ -45,16 +45,34 @@ class Stopwatch(faust.Sensor):  # type: ignore[misc]
 
 def make_app() -> tuple[Any, Any, Stopwatch]:
     """The app under test: an agent that writes what it reads into a table, and nothing else."""
-    ours = {"PartitionAssignor": "faust_assigner:PartitionAssignor"} if SETTINGS.get("restore") else {}
+    ours = (
+        {"PartitionAssignor": "faust_assigner:PartitionAssignor"} if SETTINGS.get("restore") else {}
+    )
     app = faust.App(
-        SETTINGS["app_id"], broker=f"kafka://{SETTINGS['bootstrap']}", store="rocksdb://",
-        datadir=SETTINGS["datadir"], topic_partitions=SETTINGS["partitions"], web_enabled=False,
-        table_standby_replicas=SETTINGS.get("standbys", 0), topic_disable_leader=True,
-        stream_wait_empty=False, broker_max_poll_records=5000, stream_buffer_maxsize=16_384,
-        producer_linger=0.005, **ours, **SETTINGS.get("options", {}))
-    source = app.topic(f"{SETTINGS['app_id']}-source", key_type=str, value_type=int,
-                       partitions=SETTINGS["partitions"])
-    table = app.Table(TABLE, key_type=str, value_type=int, partitions=SETTINGS["partitions"], default=int)
+        SETTINGS["app_id"],
+        broker=f"kafka://{SETTINGS['bootstrap']}",
+        store="rocksdb://",
+        datadir=SETTINGS["datadir"],
+        topic_partitions=SETTINGS["partitions"],
+        web_enabled=False,
+        table_standby_replicas=SETTINGS.get("standbys", 0),
+        topic_disable_leader=True,
+        stream_wait_empty=False,
+        broker_max_poll_records=5000,
+        stream_buffer_maxsize=16_384,
+        producer_linger=0.005,
+        **ours,
+        **SETTINGS.get("options", {}),
+    )
+    source = app.topic(
+        f"{SETTINGS['app_id']}-source",
+        key_type=str,
+        value_type=int,
+        partitions=SETTINGS["partitions"],
+    )
+    table = app.Table(
+        TABLE, key_type=str, value_type=int, partitions=SETTINGS["partitions"], default=int
+    )
 
     @app.agent(source)
     async def write(stream: Any) -> None:
@@ -101,9 +119,14 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
     while not watch.ended:
         await asyncio.sleep(0.01)
     recovery = app.tables.recovery
-    expected = {int(partition): offset for partition, offset in SETTINGS.get("expect_offsets", {}).items()}
-    while any((table.data.persisted_offset(TP("", partition)) or -1) < offset
-              for partition, offset in expected.items() if offset >= 0):
+    expected = {
+        int(partition): offset for partition, offset in SETTINGS.get("expect_offsets", {}).items()
+    }
+    while any(
+        (table.data.persisted_offset(TP("", partition)) or -1) < offset
+        for partition, offset in expected.items()
+        if offset >= 0
+    ):
         await asyncio.sleep(0.2)
     settle = time.monotonic() + SETTINGS.get("settle_s", 0)
     while time.monotonic() < settle:
@@ -111,10 +134,19 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
         if recovery.standby_tps and not recovery.standby_remaining_total():
             recovery.flush_buffers()
             break
-    print(json.dumps({
-        "seconds": watch.ended - watch.began, "state": state_of(table), "sources": sources_of(app),
-        "standby_remaining": recovery.standby_remaining_total() if recovery.standby_tps else 0,
-    }), flush=True)
+    print(
+        json.dumps(
+            {
+                "seconds": watch.ended - watch.began,
+                "state": state_of(table),
+                "sources": sources_of(app),
+                "standby_remaining": recovery.standby_remaining_total()
+                if recovery.standby_tps
+                else 0,
+            }
+        ),
+        flush=True,
+    )
     if SETTINGS.get("stay"):
         await asyncio.to_thread(sys.stdin.read)
     # Leave the group, or the next worker waits for this one's session to end.

@@ -59,15 +59,32 @@ class Stopwatch(faust.Sensor):  # type: ignore[misc]
 
 def make_app() -> tuple[Any, Any, Stopwatch, list[tuple[float, float]]]:
     """An agent that notes when each live record was sent and when it got it, and keeps nothing."""
-    ours = {} if SETTINGS["stock"] else {
-        "PartitionAssignor": "faust_assigner:PartitionAssignor",
-        "faust_assigner_restore_share": SETTINGS["share"]}
+    ours = (
+        {}
+        if SETTINGS["stock"]
+        else {
+            "PartitionAssignor": "faust_assigner:PartitionAssignor",
+            "faust_assigner_restore_share": SETTINGS["share"],
+        }
+    )
     app = faust.App(
-        SETTINGS["app_id"], broker=f"kafka://{SETTINGS['bootstrap']}", store="rocksdb://",
-        datadir=SETTINGS["datadir"], topic_partitions=SETTINGS["partitions"], web_enabled=False,
-        table_standby_replicas=0, topic_disable_leader=True, stream_wait_empty=False, **ours)
-    source = app.topic(f"{SETTINGS['app_id']}-source", key_type=str, value_type=int,
-                       partitions=SETTINGS["partitions"])
+        SETTINGS["app_id"],
+        broker=f"kafka://{SETTINGS['bootstrap']}",
+        store="rocksdb://",
+        datadir=SETTINGS["datadir"],
+        topic_partitions=SETTINGS["partitions"],
+        web_enabled=False,
+        table_standby_replicas=0,
+        topic_disable_leader=True,
+        stream_wait_empty=False,
+        **ours,
+    )
+    source = app.topic(
+        f"{SETTINGS['app_id']}-source",
+        key_type=str,
+        value_type=int,
+        partitions=SETTINGS["partitions"],
+    )
     table = app.Table("rows", key_type=str, value_type=str, partitions=SETTINGS["partitions"])
     arrivals: list[tuple[float, float]] = []
 
@@ -83,16 +100,28 @@ def make_app() -> tuple[Any, Any, Stopwatch, list[tuple[float, float]]]:
 
 def keys_of(table: Any) -> int:
     """Over all partitions, Faust's own offset left out."""
-    return sum(key != table.data.offset_key for database in table.data._dbs.values()
-               for key, _ in database.items())
+    return sum(
+        key != table.data.offset_key
+        for database in table.data._dbs.values()
+        for key, _ in database.items()
+    )
 
 
 async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float, float]]) -> None:
     """Start, wait until the worker is ready and the control has been measured, report."""
     live: subprocess.Popen[bytes] | None = None
     if SETTINGS["live_for_s"]:
-        live = subprocess.Popen([sys.executable, "-c", PRODUCER, SETTINGS["bootstrap"],
-                                 f"{SETTINGS['app_id']}-source", str(LIVE_RATE)], stdin=subprocess.PIPE)
+        live = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                PRODUCER,
+                SETTINGS["bootstrap"],
+                f"{SETTINGS['app_id']}-source",
+                str(LIVE_RATE),
+            ],
+            stdin=subprocess.PIPE,
+        )
     await app.start()
     while not watch.ended:
         await asyncio.sleep(0.01)
@@ -106,13 +135,20 @@ async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float
         await asyncio.to_thread(live.wait, 30)
         await asyncio.sleep(0.5)
     waits = [(sent, (got - sent) * 1000) for sent, got in arrivals]
-    print(json.dumps({
-        "seconds": watch.ended - watch.began, "cpu_s": watch.cpu_s,
-        "keys": await asyncio.to_thread(keys_of, table), "arrived": len(arrivals),
-        # What was sent before the partition flowed waited for the rebalance, not for the restore.
-        "during_ms": [wait for sent, wait in waits if began + 0.5 <= sent < ended],
-        "after_ms": [wait for sent, wait in waits if sent >= ended + 0.5],
-    }), flush=True)
+    print(
+        json.dumps(
+            {
+                "seconds": watch.ended - watch.began,
+                "cpu_s": watch.cpu_s,
+                "keys": await asyncio.to_thread(keys_of, table),
+                "arrived": len(arrivals),
+                # What was sent before the partition flowed waited for the rebalance, not for the restore.
+                "during_ms": [wait for sent, wait in waits if began + 0.5 <= sent < ended],
+                "after_ms": [wait for sent, wait in waits if sent >= ended + 0.5],
+            }
+        ),
+        flush=True,
+    )
     with contextlib.suppress(Exception):
         await asyncio.wait_for(app.stop(), 15)
 

@@ -75,8 +75,9 @@ async def remember_customer(customers: faust.StreamT[Customer]) -> None:
 async def add_order(orders: faust.StreamT[Order]) -> None:
     """Join the order with its customer and add it to the customer's total."""
     async for order in orders:
-        totals[order.customer] = joined(totals.get(order.customer) or Totals(), order,
-                                        rates.get(order.customer))
+        totals[order.customer] = joined(
+            totals.get(order.customer) or Totals(), order, rates.get(order.customer)
+        )
 
 
 def joined(before: Totals, order: Order, rate: int | None) -> Totals:

@@ -29,7 +29,10 @@ from examples.orders.score import EventScore, Settled, score, standstill
 from examples.orders.screen import Screen, comparison
 from faust_assigner.testing.broker import broker_process
 
-ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
+ASSIGNORS = {
+    "stock": "faust.assignor:PartitionAssignor",
+    "ours": "faust_assigner:PartitionAssignor",
+}
 SESSION_TIMEOUT_S = 6.0
 SETTLE_TIMEOUT_S = 60.0
 QUIET_S = 1.5
@@ -71,7 +74,9 @@ class Script:
         try:
             state = await self._settle("three workers start", Settled({}, {}))
             state = await self._event("a fourth worker joins", state, self._join)
-            state = await self._event("worker-2 is killed and back within its session", state, self._bounce)
+            state = await self._event(
+                "worker-2 is killed and back within its session", state, self._bounce
+            )
             state = await self._event("worker-1 dies by SIGKILL", state, self._die)
             await self._event("worker-1 returns with its files", state, self._return)
         finally:
@@ -124,7 +129,9 @@ class Script:
     def _all_flow(self, actives: dict[str, frozenset[int]], workers: int) -> bool:
         owned = [p for partitions in actives.values() for p in partitions]
         recent = {p for at, p, _ in self.fleet.done("orders")[-4000:] if time.time() - at < 2.5}
-        return len(actives) == workers and sorted(owned) == list(range(PARTITIONS)) == sorted(recent)
+        return len(actives) == workers and sorted(owned) == list(range(PARTITIONS)) == sorted(
+            recent
+        )
 
     async def _drain(self, topic: str, sent: int, timeout_s: float = 30.0) -> None:
         """Wait until as many distinct records of ``topic`` were processed as were sent, or time is up."""
@@ -136,13 +143,24 @@ class Script:
             await asyncio.sleep(0.2)
 
 
-def play(assignor: str, bootstrap: str, console: Console, folder: Path, ledger: Path | None) -> Result:
+def play(
+    assignor: str, bootstrap: str, console: Console, folder: Path, ledger: Path | None
+) -> Result:
     """One run of the script under one assignor."""
-    console.print(f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
-                  f"each, session {SESSION_TIMEOUT_S:.0f} s, static members", soft_wrap=True)
+    console.print(
+        f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
+        f"each, session {SESSION_TIMEOUT_S:.0f} s, static members",
+        soft_wrap=True,
+    )
     result = Result(assignor)
-    fleet = Fleet(f"shop-{assignor}", bootstrap, ASSIGNORS[assignor], folder / assignor, SESSION_TIMEOUT_S,
-                  ledger if assignor == "ours" else None)
+    fleet = Fleet(
+        f"shop-{assignor}",
+        bootstrap,
+        ASSIGNORS[assignor],
+        folder / assignor,
+        SESSION_TIMEOUT_S,
+        ledger if assignor == "ours" else None,
+    )
     with Screen(console) as screen:
         try:
             return asyncio.run(Script(fleet, Load(bootstrap), screen, result).run())
@@ -156,36 +174,60 @@ def play(assignor: str, bootstrap: str, console: Console, folder: Path, ledger: 
 
 
 @click.command()
-@click.option("--bootstrap", help="A broker on loopback, one for each assignor; default: the embedded one.",
-              multiple=True)
-@click.option("--assignor", "assignors", type=click.Choice(list(ASSIGNORS)), multiple=True,
-              help="Which to run; default: stock, then ours.")
-@click.option("--ledger", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Keep our assignor's ledger there, for history, weights and simulate.")
+@click.option(
+    "--bootstrap",
+    help="A broker on loopback, one for each assignor; default: the embedded one.",
+    multiple=True,
+)
+@click.option(
+    "--assignor",
+    "assignors",
+    type=click.Choice(list(ASSIGNORS)),
+    multiple=True,
+    help="Which to run; default: stock, then ours.",
+)
+@click.option(
+    "--ledger",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep our assignor's ledger there, for history, weights and simulate.",
+)
 def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None) -> None:
     """Run the demo; see the module's docstring."""
-    logging.getLogger("aiokafka").setLevel(logging.ERROR)  # it retries a fresh topic's missing leader
+    logging.getLogger("aiokafka").setLevel(
+        logging.ERROR
+    )  # it retries a fresh topic's missing leader
     assignors = assignors or tuple(ASSIGNORS)
     if bootstrap and len(bootstrap) != len(assignors):
-        raise click.BadParameter(f"one for each of {', '.join(assignors)}; on one they would share topics",
-                                 param_hint="--bootstrap")
+        raise click.BadParameter(
+            f"one for each of {', '.join(assignors)}; on one they would share topics",
+            param_hint="--bootstrap",
+        )
     console = Console()
     began = time.monotonic()
     results = []
     with tempfile.TemporaryDirectory(prefix="faust-assigner-demo-") as folder:
         for index, assignor in enumerate(assignors):
             with contextlib.ExitStack() as stack:
-                address = bootstrap[index] if bootstrap else stack.enter_context(
-                    broker_process(None, "group.initial.rebalance.delay.ms=500")).bootstrap
+                address = (
+                    bootstrap[index]
+                    if bootstrap
+                    else stack.enter_context(
+                        broker_process(None, "group.initial.rebalance.delay.ms=500")
+                    ).bootstrap
+                )
                 try:
                     results.append(play(assignor, address, console, Path(folder), ledger))
                 except KafkaConnectionError as error:
                     raise click.ClickException(str(error)) from None
     console.print(comparison(results))
     if ledger is not None:
-        console.print(f"the ledger is in {ledger}; pip install 'faust-assigner[ledger]' and "
-                      f"faust-assigner history --no-spark --ledger {ledger} --out history", soft_wrap=True,
-                      markup=False)
+        console.print(
+            f"the ledger is in {ledger}; pip install 'faust-assigner[ledger]' and "
+            f"faust-assigner history --no-spark --ledger {ledger} --out history",
+            soft_wrap=True,
+            markup=False,
+        )
     console.print(f"done in {time.monotonic() - began:.0f} s")
     judged = [r for r in results if r.assignor == "ours"] or results
     sys.exit(0 if all(r.verdict is not None and r.verdict.equal for r in judged) else 1)

@@ -72,7 +72,6 @@ class Worker(Journaled):
         elif row["kind"] == "assigned":
             self.actives, self.standbys = frozenset(row["actives"]), frozenset(row["standbys"])
 
-
     def carry_on(self, before: Worker) -> None:
         """What its former life was done with is its own."""
         self.position, self.done = before.position, before.done
@@ -87,15 +86,20 @@ class Processes(Generic[W]):
     folder: Path
     workers: dict[str, W]
 
-    def launch(self, name: str, module: str, environment: Mapping[str, str], *,
-               level: str) -> subprocess.Popen[bytes]:
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
         """Start the Faust app of ``module`` as ``name``, with the files of its former life."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", module, "worker", "-l", level, "--without-web"],
-                cwd=ROOT, env=os.environ | environment, stdout=log, stderr=subprocess.STDOUT)
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def kill(self, name: str) -> None:
         """SIGKILL: no goodbye to the group, no flush."""
@@ -127,7 +131,9 @@ class Processes(Generic[W]):
             deadline = time.monotonic() + timeout_s
             while not answer.exists():
                 if time.monotonic() > deadline or not worker.alive:
-                    raise TimeoutError(f"{worker.name} did not write its {suffix}\n{worker.log_tail()}")
+                    raise TimeoutError(
+                        f"{worker.name} did not write its {suffix}\n{worker.log_tail()}"
+                    )
                 time.sleep(0.02)
             yield json.loads(answer.read_text())
 
@@ -148,13 +154,21 @@ class Fleet(Processes[Worker]):
     def start(self, name: str) -> None:
         """Start a worker, with the files of its former life when it had one."""
         folder, before = self.folder / name, self.workers.get(name)
-        process = self.launch(name, "examples.orders.worker", {
-            "ORDERS_APP_ID": self.app_id, "ORDERS_BROKER": self.bootstrap,
-            "ORDERS_ASSIGNOR": self.assignor, "ORDERS_INSTANCE": name,
-            "ORDERS_DATA": str(folder / "data"), "ORDERS_JOURNAL": str(folder / "journal"),
-            "ORDERS_SESSION_TIMEOUT_S": str(self.session_timeout_s),
-            **self._ledger_settings(),
-        }, level="warn")
+        process = self.launch(
+            name,
+            "examples.orders.worker",
+            {
+                "ORDERS_APP_ID": self.app_id,
+                "ORDERS_BROKER": self.bootstrap,
+                "ORDERS_ASSIGNOR": self.assignor,
+                "ORDERS_INSTANCE": name,
+                "ORDERS_DATA": str(folder / "data"),
+                "ORDERS_JOURNAL": str(folder / "journal"),
+                "ORDERS_SESSION_TIMEOUT_S": str(self.session_timeout_s),
+                **self._ledger_settings(),
+            },
+            level="warn",
+        )
         self.workers[name] = Worker(name, folder, process, time.time())
         if before is not None:
             self.workers[name].carry_on(before)
@@ -162,12 +176,16 @@ class Fleet(Processes[Worker]):
     def _ledger_settings(self) -> dict[str, str]:
         if self.ledger is None:
             return {}
-        return {"FAUST_ASSIGNER_LEDGER": str(self.ledger),
-                "FAUST_ASSIGNER_LEDGER_SAMPLE_S": str(LEDGER_SAMPLE_S)}
+        return {
+            "FAUST_ASSIGNER_LEDGER": str(self.ledger),
+            "FAUST_ASSIGNER_LEDGER_SAMPLE_S": str(LEDGER_SAMPLE_S),
+        }
 
     def stop(self) -> None:
         """SIGTERM to every living worker; SIGKILL to one that does not end within 15 s."""
-        self.terminate(*(worker.name for worker in self.workers.values() if worker.alive), timeout_s=15)
+        self.terminate(
+            *(worker.name for worker in self.workers.values() if worker.alive), timeout_s=15
+        )
 
     def done(self, topic: str) -> list[Done]:
         """Every record of ``topic`` any worker was done with, by time; repeats are in it twice."""

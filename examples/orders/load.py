@@ -1,6 +1,6 @@
 """The load of the demo and what must come of it: a seeded stream of orders and a plain-Python model.
 
-    python -m examples.orders.load --bootstrap 127.0.0.1:9092      # customers, then orders until Ctrl-C
+python -m examples.orders.load --bootstrap 127.0.0.1:9092      # customers, then orders until Ctrl-C
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ class Load:
         await admin.start()
         try:
             answer = await admin.create_topics(
-                [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")])
+                [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")]
+            )
             for name, code, *_ in answer.topic_errors:
                 if code:  # an old topic would bring its own partitions and records
-                    raise RuntimeError(f"topic {name!r} cannot be created: {for_code(code).__name__}")
+                    raise RuntimeError(
+                        f"topic {name!r} cannot be created: {for_code(code).__name__}"
+                    )
         finally:
             await admin.close()
 
@@ -51,8 +54,11 @@ class Load:
         self.rates = {f"customer-{i:04}": rng.randint(1, 9) for i in range(self.customers)}
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
             for customer, rate in self.rates.items():
-                await producer.send("customers", key=customer.encode(),
-                                    value=json.dumps({"customer": customer, "rate": rate}).encode())
+                await producer.send(
+                    "customers",
+                    key=customer.encode(),
+                    value=json.dumps({"customer": customer, "rate": rate}).encode(),
+                )
 
     async def send_orders(self) -> None:
         """Orders of random customers at ``orders_per_s`` until ``stopping``; every one is acknowledged."""
@@ -60,7 +66,9 @@ class Load:
         names = sorted(self.rates)
         clock = asyncio.get_running_loop().time
         began, sent = clock(), 0
-        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5) as producer:
+        async with AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, acks="all", linger_ms=5
+        ) as producer:
             while not self.stopping:
                 due = int((clock() - began) * self.orders_per_s)
                 for _ in range(due - sent):
@@ -83,8 +91,12 @@ class Load:
     def expected_totals(self) -> dict[str, dict[str, int]]:
         """The model: what the table must hold, customer by customer, but for the count of repeats."""
         return {
-            customer: {"revenue": sum(amounts) * self.rates[customer], "next_number": len(amounts),
-                       "missing": 0, "strangers": 0}
+            customer: {
+                "revenue": sum(amounts) * self.rates[customer],
+                "next_number": len(amounts),
+                "missing": 0,
+                "strangers": 0,
+            }
             for customer, amounts in self.amounts.items()
         }
 
@@ -104,7 +116,9 @@ class Verdict:
         return not self.differing
 
 
-def compare(load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[str, int]]) -> Verdict:
+def compare(
+    load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[str, int]]
+) -> Verdict:
     """Hold the final tables against the model; ``repeats`` is allowed to differ and is counted."""
     expected = load.expected_totals()
     differing = [name for name in sorted(load.rates) if rates.get(name) != load.rates[name]]
@@ -122,7 +136,9 @@ def compare(load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[s
 async def send_until_stopped(load: Load) -> None:
     """Customers once, then orders until SIGINT or SIGTERM."""
     await load.send_customers()
-    click.echo(f"{len(load.rates)} customers sent; now {load.orders_per_s} orders a second, until Ctrl-C")
+    click.echo(
+        f"{len(load.rates)} customers sent; now {load.orders_per_s} orders a second, until Ctrl-C"
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, setattr, load, "stopping", True)
     await load.send_orders()

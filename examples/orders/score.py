@@ -39,8 +39,13 @@ class EventScore:
         return sum(load == 0 for load in self.loads)
 
 
-def score(event: str, before: Settled, after: Settled, files: Mapping[str, frozenset[int]],
-          gaps_s: Mapping[int, float]) -> EventScore:
+def score(
+    event: str,
+    before: Settled,
+    after: Settled,
+    files: Mapping[str, frozenset[int]],
+    gaps_s: Mapping[int, float],
+) -> EventScore:
     """Compare two settled states; ``files`` are the copies on disk of workers that came back.
 
     A move is cold when its new owner had neither been its active nor its standby, nor had its files.
@@ -50,8 +55,11 @@ def score(event: str, before: Settled, after: Settled, files: Mapping[str, froze
     moved = sorted(p for p, worker in now.items() if was.get(p) != worker)
     cold = [p for p in moved if p not in before.held(now[p]) | files.get(now[p], frozenset())]
     return EventScore(
-        event, tuple(sorted(len(owned) for owned in after.actives.values())), len(moved),
-        minimum_moves(before.actives, after.actives), len(cold),
+        event,
+        tuple(sorted(len(owned) for owned in after.actives.values())),
+        len(moved),
+        minimum_moves(before.actives, after.actives),
+        len(cold),
         tuple(gaps_s[p] for p in moved if p in gaps_s),
         tuple(gap for p, gap in sorted(gaps_s.items()) if p not in moved),
     )
@@ -65,7 +73,9 @@ def minimum_moves(before: Ownership, after: Ownership) -> int:
     return partitions - sum(min(count, share + (i < extras)) for i, count in enumerate(held))
 
 
-def standstill(orders: Iterable[tuple[float, int, int]], since: float, until: float) -> dict[int, float]:
+def standstill(
+    orders: Iterable[tuple[float, int, int]], since: float, until: float
+) -> dict[int, float]:
     """For each partition, the longest time in s without progress in [since, until].
 
     Progress is an offset above all before it: a repeat fills no pause.

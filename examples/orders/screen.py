@@ -23,7 +23,8 @@ LEGEND = (
     "cold: the new owner held nothing of the partition's state. Ours copies it first, unless its changelogs "
     "have 100 records at most, as at this join. Stood still: the longest time without progress around each "
     "event. A repeat is an order done twice (at-least-once) that the table recognised; a lost one never "
-    "reached the table.")
+    "reached the table."
+)
 
 
 class Screen:
@@ -45,10 +46,16 @@ class Screen:
         """Redraw the table."""
         if not self.console.is_terminal:
             return
-        table = Table("worker", "actives", "standbys", "orders done", title=f"{event}  {elapsed_s:.1f} s")
+        table = Table(
+            "worker", "actives", "standbys", "orders done", title=f"{event}  {elapsed_s:.1f} s"
+        )
         for worker in workers:
-            table.add_row(worker.name, spelled(worker.actives), spelled(worker.standbys),
-                          str(len(worker.done["orders"])))
+            table.add_row(
+                worker.name,
+                spelled(worker.actives),
+                spelled(worker.standbys),
+                str(len(worker.done["orders"])),
+            )
         self.live.update(table, refresh=True)
 
     def scored(self, event: EventScore) -> None:
@@ -58,7 +65,8 @@ class Screen:
         self.console.print(
             f"    loads {loads}, moves {event.moves} (minimum {event.minimum_moves}), cold {event.cold}; "
             f"stood still: moved {pause(event.moved_gaps_s)}, kept {pause(event.kept_gaps_s)}",
-            highlight=False, soft_wrap=True,
+            highlight=False,
+            soft_wrap=True,
         )
 
 
@@ -76,7 +84,9 @@ def comparison(results: Sequence[Result]) -> RenderableType:
     """The same script, side by side."""
     table = Table("", *(result.assignor for result in results), title="the same script")
     for label, cell in ROWS.items():
-        table.add_row(label, *("stuck" if result.verdict is None else cell(result) for result in results))
+        table.add_row(
+            label, *("stuck" if result.verdict is None else cell(result) for result in results)
+        )
     return Group(Text(""), table, Text(LEGEND))
 
 
@@ -86,10 +96,12 @@ def _gaps(result: Result, which: str) -> list[float]:
 
 ROWS = {
     "partitions per worker, min..max": lambda r: (
-        f"{min(min(e.loads) for e in r.events)}..{max(max(e.loads) for e in r.events)}"),
+        f"{min(min(e.loads) for e in r.events)}..{max(max(e.loads) for e in r.events)}"
+    ),
     "workers left idle": lambda r: str(sum(e.idle for e in r.events)),
     "partitions moved (minimum)": lambda r: (
-        f"{sum(e.moves for e in r.events)} ({sum(e.minimum_moves for e in r.events)})"),
+        f"{sum(e.moves for e in r.events)} ({sum(e.minimum_moves for e in r.events)})"
+    ),
     "moved cold": lambda r: str(sum(e.cold for e in r.events)),
     "moved ones stood still, median/max": lambda r: pause(_gaps(r, "moved_gaps_s")),
     "kept ones stood still, median/max": lambda r: pause(_gaps(r, "kept_gaps_s")),
@@ -97,6 +109,8 @@ ROWS = {
     "orders repeated": lambda r: str(r.verdict.repeated_orders),
     "orders lost": lambda r: str(r.verdict.lost_orders),
     "tables against the model": lambda r: (
-        f"equal, {r.verdict.records} records" if r.verdict.equal
-        else f"{len(r.verdict.differing)} of {r.verdict.records} records differ"),
+        f"equal, {r.verdict.records} records"
+        if r.verdict.equal
+        else f"{len(r.verdict.differing)} of {r.verdict.records} records differ"
+    ),
 }

@@ -33,7 +33,9 @@ class Journal(faust.Sensor):
         row = {"kind": kind, "at": round(time.time(), 4), **row}
         os.write(self.file, json.dumps(row).encode() + b"\n")
 
-    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+    def on_stream_event_out(
+        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+    ) -> None:
         """Journal each record once its agent is done with it."""
         super().on_stream_event_out(tp, offset, stream, event, state)
         if tp.topic in SOURCES:
@@ -53,22 +55,31 @@ def partitions_of(tps: Any, topic: str) -> list[int]:
 async def write_assignment(app: Any, assigned: Any, **_: Any) -> None:
     """Journal what this worker was given."""
     changelog = totals.changelog_topic.get_topic_name()
-    journal.write("assigned", actives=partitions_of(assigned, orders_topic.get_topic_name()),
-                  standbys=partitions_of(app.assignor.assigned_standbys(), changelog))
+    journal.write(
+        "assigned",
+        actives=partitions_of(assigned, orders_topic.get_topic_name()),
+        standbys=partitions_of(app.assignor.assigned_standbys(), changelog),
+    )
 
 
 @app.task
 async def answer_sigusr1() -> None:
     """Write the tables on SIGUSR1, in one rename, so that a reader never sees half a file."""
+
     def dump() -> None:
         mine = set(partitions_of(app.assignor.assigned_actives(), orders_topic.get_topic_name()))
         whole = JOURNAL.with_suffix(".tables.tmp")
-        whole.write_text(json.dumps({
-            "partitions": sorted(mine),
-            "rates": dict(rates.items()),
-            "totals": {key: value.asdict() for key, value in totals.items()},
-        }))
+        whole.write_text(
+            json.dumps(
+                {
+                    "partitions": sorted(mine),
+                    "rates": dict(rates.items()),
+                    "totals": {key: value.asdict() for key, value in totals.items()},
+                }
+            )
+        )
         whole.rename(JOURNAL.with_suffix(".tables"))
+
     app.loop.add_signal_handler(signal.SIGUSR1, dump)
     journal.write("started", pid=os.getpid())
 

@@ -41,8 +41,12 @@ class Turns:
 async def main(options: argparse.Namespace) -> None:
     """Print whose each record is, for ever."""
     turns = Turns()
-    consumer = AIOKafkaConsumer(options.topic, bootstrap_servers=options.bootstrap,
-                                auto_offset_reset="earliest", isolation_level="read_committed")
+    consumer = AIOKafkaConsumer(
+        options.topic,
+        bootstrap_servers=options.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
     await consumer.start()
     try:
         while True:

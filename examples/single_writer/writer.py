@@ -55,16 +55,23 @@ class Writer:
     async def on_assigned(self, share: Share) -> None:
         """Write, if it is this member's turn."""
         self.strategy.writing = share.state == WRITES
-        print(f"{self.options.name}: generation {share.generation}, {share.state.decode()}", flush=True)
+        print(
+            f"{self.options.name}: generation {share.generation}, {share.state.decode()}",
+            flush=True,
+        )
         if not self.strategy.writing:
             return
         fenced = self.options.fence == "transactions"
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.options.bootstrap, transaction_timeout_ms=5_000,
-            **({"transactional_id": f"{self.options.group}-writer"} if fenced else {}))
+            bootstrap_servers=self.options.bootstrap,
+            transaction_timeout_ms=5_000,
+            **({"transactional_id": f"{self.options.group}-writer"} if fenced else {}),
+        )
         try:
             async with producer:
-                await (self._write_fenced(producer) if fenced else self._write_checked(producer, share))
+                await (
+                    self._write_fenced(producer) if fenced else self._write_checked(producer, share)
+                )
         except (ProducerFenced, NotInGroup) as reason:
             print(f"{self.options.name}: fenced ({type(reason).__name__})", flush=True)
             await producer.client.close()  # a fenced producer raises again as it stops, half way
@@ -83,7 +90,9 @@ class Writer:
         headers = [(GENERATION, str(share.generation).encode())]
         while True:
             await self.member.check()
-            await producer.send_and_wait(self.options.topic, self.options.name.encode(), headers=headers)
+            await producer.send_and_wait(
+                self.options.topic, self.options.name.encode(), headers=headers
+            )
             await asyncio.sleep(self.options.pause)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
@@ -102,9 +111,14 @@ async def main(options: argparse.Namespace) -> None:
     strategy = OneWriter()
     writer = Writer(options, strategy)
     member = writer.member = GroupMember(
-        options.group, protocol_type="single-writer", strategies=[strategy], work=writer,
-        session_timeout_s=options.session, heartbeat_interval_s=options.session / 20,
-        bootstrap_servers=options.bootstrap)
+        options.group,
+        protocol_type="single-writer",
+        strategies=[strategy],
+        work=writer,
+        session_timeout_s=options.session,
+        heartbeat_interval_s=options.session / 20,
+        bootstrap_servers=options.bootstrap,
+    )
     async with member:
         ends = asyncio.create_task(member.wait())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -124,7 +138,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--topic", default="written")
     parser.add_argument("--fence", choices=("transactions", "generation"), default="transactions")
     parser.add_argument("--pause", type=float, default=0.1, help="seconds between records")
-    parser.add_argument("--session", type=float, default=6.0, help="seconds until a silent one is replaced")
+    parser.add_argument(
+        "--session", type=float, default=6.0, help="seconds until a silent one is replaced"
+    )
     return parser.parse_args()
 
 

@@ -42,11 +42,19 @@ class EvenTasks:
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Even, and with as few moves as can be; a word that cannot be read counts as none."""
         words = {member_id: self._read(said) for member_id, said in members.items()}
-        made = plan([Member(member_id, self.tasks, actives=word.active, generation=word.round)
-                     for member_id, word in words.items()], dict.fromkeys(self.tasks, 1), co_partitioned=())
+        made = plan(
+            [
+                Member(member_id, self.tasks, actives=word.active, generation=word.round)
+                for member_id, word in words.items()
+            ],
+            dict.fromkeys(self.tasks, 1),
+            co_partitioned=(),
+        )
         number = next_round(words.values())
-        return {member_id: encode_answer(Answer(round=number, spare=made.actives(member_id)))
-                for member_id in members}
+        return {
+            member_id: encode_answer(Answer(round=number, spare=made.actives(member_id)))
+            for member_id in members
+        }
 
     def _read(self, said: bytes) -> Word:
         try:
@@ -95,9 +103,15 @@ async def main(options: argparse.Namespace) -> None:
     """Until SIGTERM or Ctrl-C."""
     strategy = EvenTasks(sorted(options.tasks.split(",")))
     worker = Worker(options.name, strategy)
-    async with GroupMember(options.group, protocol_type="tasks", strategies=[strategy], work=worker,
-                           session_timeout_s=options.session, heartbeat_interval_s=options.session / 20,
-                           bootstrap_servers=options.bootstrap) as member:
+    async with GroupMember(
+        options.group,
+        protocol_type="tasks",
+        strategies=[strategy],
+        work=worker,
+        session_timeout_s=options.session,
+        heartbeat_interval_s=options.session / 20,
+        bootstrap_servers=options.bootstrap,
+    ) as member:
         ends = asyncio.create_task(member.wait())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, ends.cancel)
@@ -114,7 +128,9 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--tasks", required=True, help="all of the pool's tasks: a,b,c")
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--group", default="pool")
-    parser.add_argument("--session", type=float, default=6.0, help="seconds until a silent one is replaced")
+    parser.add_argument(
+        "--session", type=float, default=6.0, help="seconds until a silent one is replaced"
+    )
     return parser.parse_args()
 
 

@@ -1,8 +1,8 @@
 """Counts words. Each partition's counts lie in RocksDB and are warmed from a changelog before they move.
 
-    faust-assigner broker --port 9092
-    faust-assigner serve --strict --topic words=4
-    python -m examples.warm_counts.app --name counter-1 --data ./counter-1
+faust-assigner broker --port 9092
+faust-assigner serve --strict --topic words=4
+python -m examples.warm_counts.app --name counter-1 --data ./counter-1
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ class Counting:
         word, store = record.value.decode(), self.stores[grant.partition]
         change = store.change(word, record.offset, grant.epoch)
         sent = await self.producer.send_and_wait(
-            CHANGELOG.format(grant.partition.topic), change, key=word.encode(),
-            partition=grant.partition.partition)
+            CHANGELOG.format(grant.partition.topic),
+            change,
+            key=word.encode(),
+            partition=grant.partition.partition,
+        )
         store.take(word, change, sent.offset)
         self.say("counted", grant.partition, offset=record.offset, epoch=grant.epoch)
 
@@ -71,7 +74,9 @@ class Counting:
         """Read the changelog from where these counts end to where it ends now."""
         store = self.stores.get(partition)
         if store is None:
-            store = self.stores[partition] = Counts(self.data / f"{partition.topic}-{partition.partition}")
+            store = self.stores[partition] = Counts(
+                self.data / f"{partition.topic}-{partition.partition}"
+            )
         source = KafkaPartition(CHANGELOG.format(partition.topic), partition.partition)
         reader = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False)
         await reader.start()
@@ -93,14 +98,19 @@ class Counting:
         """A line in the journal, if there is one."""
         if self._journal is not None:
             with self._journal.open("a") as out:
-                out.write(json.dumps({"kind": kind, "partition": partition.partition, **row}) + "\n")
+                out.write(
+                    json.dumps({"kind": kind, "partition": partition.partition, **row}) + "\n"
+                )
 
 
-async def run(service: str, bootstrap: str, name: str, topic: str, data: Path,
-              journal: Path | None = None) -> None:
+async def run(
+    service: str, bootstrap: str, name: str, topic: str, data: Path, journal: Path | None = None
+) -> None:
     """Count until SIGTERM or Ctrl-C, then hand everything over and end."""
     work = Counting(bootstrap, data, journal)
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="warm-counts", enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, group_id="warm-counts", enable_auto_commit=False
+    )
     async with work.producer, consumer, AssignerClient(service, name, topics=[topic]) as client:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -44,7 +44,9 @@ class Counts:
 
     def change(self, word: str, offset: int, epoch: int) -> bytes:
         """What counting a record changes, for the changelog; here nothing is changed before it lies there."""
-        return json.dumps({"count": self.count(word) + 1, "offset": offset, "epoch": epoch}).encode()
+        return json.dumps(
+            {"count": self.count(word) + 1, "offset": offset, "epoch": epoch}
+        ).encode()
 
     def take(self, word: str, change: bytes, position: int) -> None:
         """Take one record of the changelog, which lies there at ``position``."""

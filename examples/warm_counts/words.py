@@ -9,7 +9,20 @@ from itertools import cycle, islice
 
 from aiokafka import AIOKafkaProducer
 
-WORDS = ("a", "partition", "moves", "when", "its", "state", "is", "warm", "and", "never", "before", "that")
+WORDS = (
+    "a",
+    "partition",
+    "moves",
+    "when",
+    "its",
+    "state",
+    "is",
+    "warm",
+    "and",
+    "never",
+    "before",
+    "that",
+)
 
 
 async def send(bootstrap: str, topic: str, count: int) -> None:

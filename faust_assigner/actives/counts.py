@@ -21,8 +21,9 @@ _FINEST, _STEEPEST = 1 << 14, 1 << 30
 _HIGHEST_COST = 1 << 59
 
 
-def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats,
-                   home: Ints | None = None) -> Ints:
+def optimal_counts(
+    sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats, home: Ints | None = None
+) -> Ints:
     """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
 
     ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
@@ -43,8 +44,16 @@ def optimal_counts(sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity
     if mine.all() and (rate == rate[0]).all():
         counts[:, who] = _equal(sizes, held[:, who], warm[:, who], home[:, who])
     else:
-        counts[:, who] = _mixed(Transport(supply=sizes, allowed=mine, kept=held[:, who], warm=warm[:, who],
-                                          home=home[:, who], rate=rate))
+        counts[:, who] = _mixed(
+            Transport(
+                supply=sizes,
+                allowed=mine,
+                kept=held[:, who],
+                warm=warm[:, who],
+                home=home[:, who],
+                rate=rate,
+            )
+        )
     return counts
 
 
@@ -75,7 +84,10 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
-    shares = [Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c) for c in capacity.tolist()]
+    shares = [
+        Fraction(c).limit_denominator(1000) if c >= 0.001 else Fraction(c)
+        for c in capacity.tolist()
+    ]
     common = 1
     for share in set(shares):
         common = lcm(common, share.numerator)
@@ -99,8 +111,16 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
         counts = np.full_like(held, floor[0])
         counts[0, lucky] += 1
         return counts
-    flow = Flow(Transport(supply=sizes, allowed=np.ones_like(held, dtype=np.bool_), kept=held, warm=warm,
-                          home=home, rate=np.ones(members, dtype=np.int64)))
+    flow = Flow(
+        Transport(
+            supply=sizes,
+            allowed=np.ones_like(held, dtype=np.bool_),
+            kept=held,
+            warm=warm,
+            home=home,
+            rate=np.ones(members, dtype=np.int64),
+        )
+    )
     # The potentials are known: a task past the floor costs the same everywhere, and so does the next
     # task of any member. Only who gets the extras is open.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)

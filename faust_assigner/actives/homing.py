@@ -14,8 +14,15 @@ from faust_assigner.actives.circles import circles_of
 from faust_assigner.model import NOBODY, Bools, Ints
 
 
-def bring_home(before: Ints, owner: Ints, members: int, number: Ints, member: Ints, home: Ints,
-               first: Bools | None = None) -> Ints:
+def bring_home(
+    before: Ints,
+    owner: Ints,
+    members: int,
+    number: Ints,
+    member: Ints,
+    home: Ints,
+    first: Bools | None = None,
+) -> Ints:
     """``owner`` int64[n] with as many numbers at ``home`` int64[n] as its counts, stays and warm moves allow.
 
     ``before`` int64[n]; ``number``, ``member`` int64[K], who of ``members`` holds a copy of what; ``first``
@@ -42,16 +49,30 @@ class _Dealing:
     anywhere and the bins that take anything.
     """
 
-    def __init__(self, before: Ints, owner: Ints, loose: Bools, receives: Bools, number: Ints, member: Ints,
-                 home: Ints, first: Bools) -> None:
+    def __init__(
+        self,
+        before: Ints,
+        owner: Ints,
+        loose: Bools,
+        receives: Bools,
+        number: Ints,
+        member: Ints,
+        home: Ints,
+        first: Bools,
+    ) -> None:
         self.owner, self.loose, self.receives = owner.copy(), np.flatnonzero(loose), receives
         self.hub = receives.size
         warm = loose[number] & np.append(receives, False)[member]
         wish = self.loose[np.append(receives, False)[home[self.loose]]]
         back = self.loose[before[self.loose] != NOBODY]
         width = self.hub + 1
-        keys = np.concatenate([number[warm] * width + member[warm], wish * width + home[wish],
-                               back * width + before[back]])
+        keys = np.concatenate(
+            [
+                number[warm] * width + member[warm],
+                wish * width + home[wish],
+                back * width + before[back],
+            ]
+        )
         rows, at = np.unique(keys, return_index=True)
         self.number, self.bin = np.divmod(rows, width)
         is_warm = (at < int(warm.sum())) & (before[self.number] != self.bin)
@@ -84,8 +105,13 @@ class _Dealing:
         taker = np.flatnonzero(self.receives)
         tail = np.concatenate([self.owner[number], np.full(taker.size, self.hub), self.owner[out]])
         head = np.concatenate([self.bin[row], taker, np.full(out.size, self.hub)])
-        gain = np.concatenate([self.worth[row] - self.now[number], np.zeros(taker.size, dtype=np.int64),
-                               -self.now[out]])
+        gain = np.concatenate(
+            [
+                self.worth[row] - self.now[number],
+                np.zeros(taker.size, dtype=np.int64),
+                -self.now[out],
+            ]
+        )
         moving = np.concatenate([number, np.full(taker.size, NOBODY), out])
         order = np.argsort(head, kind="stable")
         return tail[order], head[order], gain[order], moving[order]

@@ -16,8 +16,15 @@ def count_by_member(owner: Ints, members: int) -> Ints:
     return np.bincount(owner + 1, minlength=members + 1)[1:]
 
 
-def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints,
-                   home: Ints | None = None, caught_up: Callable[[Ints, Ints], Bools] | None = None) -> Ints:
+def assign_numbers(
+    before: Ints,
+    counts: Ints,
+    held: Ints,
+    number: Ints,
+    member: Ints,
+    home: Ints | None = None,
+    caught_up: Callable[[Ints, Ints], Bools] | None = None,
+) -> Ints:
     """int64[n], the owners of one group's numbers: keep, shed, land warm, land at home, fill in runs.
 
     ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: who holds copies; ``home``
@@ -26,7 +33,9 @@ def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member:
     """
     first = np.zeros(number.size, dtype=np.bool_)
     if caught_up is not None and number.size and (held != counts).any():
-        may = np.flatnonzero((counts > held)[member] & np.append(held > counts, True)[before[number]])
+        may = np.flatnonzero(
+            (counts > held)[member] & np.append(held > counts, True)[before[number]]
+        )
         first[may] = caught_up(number[may], member[may])
     owner = _keep_and_land(before, counts, held, number, member, first)
     if first.any() or (home is not None and (home != NOBODY).any()):
@@ -35,7 +44,9 @@ def assign_numbers(before: Ints, counts: Ints, held: Ints, number: Ints, member:
     return owner
 
 
-def _keep_and_land(before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints, first: Bools) -> Ints:
+def _keep_and_land(
+    before: Ints, counts: Ints, held: Ints, number: Ints, member: Ints, first: Bools
+) -> Ints:
     spare, room = np.maximum(held - counts, 0), np.maximum(counts - held, 0)
     warm_number, warm_member = match_warm(before, spare, room, number, member)
     if first.any():
@@ -46,7 +57,9 @@ def _keep_and_land(before: Ints, counts: Ints, held: Ints, number: Ints, member:
             spare -= count_by_member(before[early], counts.size)
             room -= count_by_member(to, counts.size)
             open_ = left[number]
-            late, at = match_warm(np.where(left, before, NOBODY), spare, room, number[open_], member[open_])
+            late, at = match_warm(
+                np.where(left, before, NOBODY), spare, room, number[open_], member[open_]
+            )
             warm_number, warm_member = np.append(early, late), np.append(to, at)
     if not warm_number.size:
         return fill(keep_and_shed(before, counts, held), counts)
@@ -85,4 +98,3 @@ def fill(owner: Ints, counts: Ints) -> Ints:
         room = counts - count_by_member(owner, counts.size)
         owner[free] = np.repeat(np.arange(counts.size), room)
     return owner
-

@@ -68,7 +68,9 @@ def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
     """float64[G, M], of least majorised fluid loads: each group in turn filled into its members anew."""
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
-    filled = [np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)]
+    filled = [
+        np.full(who.size, n / who.size) for n, who in zip(supply.tolist(), members, strict=True)
+    ]
     load = np.zeros(rate.size)
     for who, x in zip(members, filled, strict=True):
         load[who] += x
@@ -142,7 +144,9 @@ def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
     level = np.zeros(load.size, dtype=np.int64)
     merged: list[int] = []
     for b in [*np.argsort(price, kind="stable").tolist(), -1]:
-        if merged and (b < 0 or price[b] - price[merged[-1]] > near or price[b] - price[merged[0]] > far):
+        if merged and (
+            b < 0 or price[b] - price[merged[-1]] > near or price[b] - price[merged[0]] > far
+        ):
             mine = np.isin(block_of, merged)
             level[mine] = _level(round(float(load[mine].sum())), rate[mine])
             merged = []

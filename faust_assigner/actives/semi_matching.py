@@ -120,7 +120,8 @@ class _Matching:
         self.by_head = np.argsort(self.head, kind="stable")
         self.by_member = np.argsort(self.member, kind="stable")
         self.filled, self.member_start, self.of_member_row = np.unique(
-            self.member[self.by_member], return_index=True, return_inverse=True)
+            self.member[self.by_member], return_index=True, return_inverse=True
+        )
         self.slack: list[tuple[Term, Ints]] = []
 
     def improve(self, term: Term) -> None:
@@ -164,7 +165,11 @@ class _Matching:
         out, back = np.ones(self.load.size, dtype=np.bool_), self.moved_in > 0
         tail = self.head[self.place[self.o.orphan]]
         for term, potential in self.slack:
-            cell, member, sink = potential[: self.cells], potential[self.cells : self.sink], potential[-1]
+            cell, member, sink = (
+                potential[: self.cells],
+                potential[self.cells : self.sink],
+                potential[-1],
+            )
             of_member = member[self.member]
             more, less = self.into_member(term)
             plus, minus = self.into_sink(term)
@@ -230,7 +235,9 @@ class _Arcs:
         self.shift = at.shift(term)[rows]
         head = at.head[rows]
         self.heads, self.start = np.unique(head, return_index=True)
-        self.of_row = np.repeat(np.arange(self.heads.size), np.diff(np.append(self.start, rows.size)))
+        self.of_row = np.repeat(
+            np.arange(self.heads.size), np.diff(np.append(self.start, rows.size))
+        )
         self.up, self.down = np.where(up, more, _FAR), np.where(down, less, _FAR)
         self.out, self.back = np.where(out, plus, _FAR), np.where(back, minus, _FAR)
         self.distance = np.zeros(at.sink + 1, dtype=np.int64)
@@ -257,7 +264,9 @@ class _Arcs:
         everyone = np.arange(at.cells, at.sink)
         self._closer(everyone, sink + self.back, np.full(everyone.size, at.sink))
         nearest = int((member + self.out).argmin())
-        self._closer(np.array([at.sink]), (member + self.out)[[nearest]], np.array([at.cells + nearest]))
+        self._closer(
+            np.array([at.sink]), (member + self.out)[[nearest]], np.array([at.cells + nearest])
+        )
         return not np.array_equal(self.distance, old)
 
     def _closer(self, nodes: Ints, reach: Ints, parent: Ints, row: Ints | None = None) -> None:

@@ -93,7 +93,9 @@ class Flow:
         """What the k-th task (k >= 1) of the cells ``at`` costs; strictly increasing in k."""
         d, t = self.digits, self.t
         kept = t.kept[at]
-        bonus = np.where(k <= kept, d.stay + (k <= t.home[at]), (k <= kept + t.warm[at]).astype(np.int64))
+        bonus = np.where(
+            k <= kept, d.stay + (k <= t.home[at]), (k <= kept + t.warm[at]).astype(np.int64)
+        )
         cost: Ints = d.group * (2 * k - 1) - bonus
         return cost
 
@@ -128,8 +130,12 @@ class Flow:
         price = of_member[None, :] - of_group[:, None]
         least, most = self.counts_below(price - 1), self.counts_below(price)
         self.x = np.clip(near, least, most)
-        self.load = _level_loads(self.x.sum(axis=0), self.loads_below(-of_member - 1),
-                                 self.loads_below(-of_member), int(self.t.supply.sum()))
+        self.load = _level_loads(
+            self.x.sum(axis=0),
+            self.loads_below(-of_member - 1),
+            self.loads_below(-of_member),
+            int(self.t.supply.sum()),
+        )
         self._use_ties(least, most)
         t = self.t
         self.up = np.where(t.allowed, self.cell_cost(self.x + 1), FAR)
@@ -152,11 +158,13 @@ class Flow:
 
     def excess(self) -> Ints:
         """int64[G + M + 1]: what each group, each member and the sink has too much of; the sum is 0."""
-        return np.concatenate((
-            self.t.supply - self.x.sum(axis=1),
-            self.x.sum(axis=0) - self.load,
-            [self.load.sum() - self.t.supply.sum()],
-        ))
+        return np.concatenate(
+            (
+                self.t.supply - self.x.sum(axis=1),
+                self.x.sum(axis=0) - self.load,
+                [self.load.sum() - self.t.supply.sum()],
+            )
+        )
 
     def imbalance(self) -> int:
         """How many units are still to be shipped."""

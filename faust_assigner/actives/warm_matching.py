@@ -9,7 +9,9 @@ import numpy as np
 from faust_assigner.model import NOBODY, Ints
 
 
-def match_warm(before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints) -> tuple[Ints, Ints]:
+def match_warm(
+    before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints
+) -> tuple[Ints, Ints]:
     """(numbers, members): as many moves onto copies as ``spare`` and ``room`` allow.
 
     ``before`` int64[n], previous owners; ``spare`` int64[M], how many each of them must shed (a number
@@ -26,7 +28,9 @@ def match_warm(before: Ints, spare: Ints, room: Ints, number: Ints, member: Ints
     while matching.improve():
         pass
     moves = sorted(matching.at.items())
-    return np.array([p for p, _ in moves], dtype=np.int64), np.array([m for _, m in moves], dtype=np.int64)
+    return np.array([p for p, _ in moves], dtype=np.int64), np.array(
+        [m for _, m in moves], dtype=np.int64
+    )
 
 
 class _Matching:
@@ -89,7 +93,9 @@ class _Matching:
                     self._reach(guest, came, queue, asked)
         return False
 
-    def _reach(self, guest: int, came: dict[int, int | None], queue: deque[int], asked: set[int]) -> None:
+    def _reach(
+        self, guest: int, came: dict[int, int | None], queue: deque[int], asked: set[int]
+    ) -> None:
         """A guest that might leave: to another holder, or back to its owner, who then sheds another."""
         if guest not in came:
             came[guest] = guest

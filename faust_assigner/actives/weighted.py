@@ -35,10 +35,14 @@ def weigh(layout: Layout, weights: Any) -> Weighed | None:
     """
     if not isinstance(weights, Mapping) or not weights:
         return None
-    weight = np.repeat(np.array([len(g.topics) for g in layout.groups], dtype=np.float64),
-                       np.diff(layout.start))
-    place = {topic: (int(layout.start[g]), group.partitions)
-             for g, group in enumerate(layout.groups) for topic in group.topics}
+    weight = np.repeat(
+        np.array([len(g.topics) for g in layout.groups], dtype=np.float64), np.diff(layout.start)
+    )
+    place = {
+        topic: (int(layout.start[g]), group.partitions)
+        for g, group in enumerate(layout.groups)
+        for topic in group.topics
+    }
     told = False
     for key, cost in weights.items():
         known = place.get(key[0]) if isinstance(key, tuple) and len(key) == 2 else None
@@ -60,7 +64,9 @@ class Weighed:
     def load(self, owner: Ints) -> Floats:
         """float64[M], the weight each member carries."""
         placed = owner != NOBODY
-        load = np.bincount(owner[placed], self.weight[placed], minlength=len(self.layout.member_ids))
+        load = np.bincount(
+            owner[placed], self.weight[placed], minlength=len(self.layout.member_ids)
+        )
         return load.astype(np.float64)
 
     def bound(self) -> float:
@@ -72,7 +78,9 @@ class Weighed:
         heaviest = np.sort(ordinary)[::-1]
         bounds = [float(ordinary.sum() / capacity.sum()), float(heaviest[0] / capacity[0])]
         if heaviest.size > capacity.size:  # some member gets two of the M + 1 heaviest
-            bounds.append(float(heaviest[capacity.size - 1 : capacity.size + 1].sum() / capacity[0]))
+            bounds.append(
+                float(heaviest[capacity.size - 1 : capacity.size + 1].sum() / capacity[0])
+            )
         return max(bounds)
 
     def figures(self, owner: Ints) -> dict[str, float]:
@@ -80,7 +88,11 @@ class Weighed:
         counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
         top = float((self.load(counted) / self.layout.capacity).max(initial=0.0))
         bound = self.bound()
-        return {"weight_max": top, "weight_bound": bound, "weight_gap": top / bound - 1 if bound else 0.0}
+        return {
+            "weight_max": top,
+            "weight_bound": bound,
+            "weight_gap": top / bound - 1 if bound else 0.0,
+        }
 
     def balance(self, layout: Layout, previous: Previous, counted: Ints) -> Ints:
         """int64[T]: the weighted target; ``counted`` is the exact target without weights.
@@ -95,7 +107,9 @@ class Weighed:
 
 
 def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
-    needed = int(np.count_nonzero(ordinary & (previous.owner != NOBODY) & (previous.owner != counted)))
+    needed = int(
+        np.count_nonzero(ordinary & (previous.owner != NOBODY) & (previous.owner != counted))
+    )
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
@@ -172,12 +186,20 @@ class _Shift:
         best: tuple[float, int, int, int] | None = None
         for m in receivers:
             found = self._best_move(h, m, mine)
-            if found is not None and found[0] < ratio[h] * (1 - 1e-9) and (best is None or found < best):
+            if (
+                found is not None
+                and found[0] < ratio[h] * (1 - 1e-9)
+                and (best is None or found < best)
+            ):
                 best = found
         if best is None:
             for m in receivers:
                 found = self._best_swap(h, m, mine)
-                if found is not None and found[0] < ratio[h] * (1 - 1e-9) and (best is None or found < best):
+                if (
+                    found is not None
+                    and found[0] < ratio[h] * (1 - 1e-9)
+                    and (best is None or found < best)
+                ):
                     best = found
         if best is None:
             return False
@@ -199,8 +221,9 @@ class _Shift:
         if not able.size or h == m:
             return None
         weight = self.weight[able]
-        after = np.maximum((self.load[h] - weight) / self.capacity[h],
-                           (self.load[m] + weight) / self.capacity[m])
+        after = np.maximum(
+            (self.load[h] - weight) / self.capacity[h], (self.load[m] + weight) / self.capacity[m]
+        )
         best = int(np.lexsort((able, self.home[able] == h, after))[0])
         return float(after[best]), m, int(able[best]), NOBODY
 
@@ -211,8 +234,9 @@ class _Shift:
         if h == m or not give.size or not take.size or self.budget < 2:
             return None
         change = self.weight[give][:, None] - self.weight[take]
-        after = np.maximum((self.load[h] - change) / self.capacity[h],
-                           (self.load[m] + change) / self.capacity[m])
+        after = np.maximum(
+            (self.load[h] - change) / self.capacity[h], (self.load[m] + change) / self.capacity[m]
+        )
         row, column = divmod(int(after.argmin()), take.size)
         return float(after[row, column]), m, int(give[row]), int(take[column])
 
@@ -220,7 +244,10 @@ class _Shift:
         able = tasks[self.allowed[self.group[tasks], receiver]]
         order = np.lexsort((able, -self.weight[able]))
         # The heaviest and a spread of the rest: differences of every size.
-        picked = order if order.size <= _SWAPPED else order[
-            np.linspace(0, order.size - 1, _SWAPPED).astype(np.int64)]
+        picked = (
+            order
+            if order.size <= _SWAPPED
+            else order[np.linspace(0, order.size - 1, _SWAPPED).astype(np.int64)]
+        )
         chosen: Ints = able[picked]
         return chosen

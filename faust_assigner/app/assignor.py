@@ -127,7 +127,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             self._claimed = data
         except Exception:
             self.counters["metadata_failures"] += 1
-            logger.exception("What this member holds could not be put into words; it joins as a new one")
+            logger.exception(
+                "What this member holds could not be put into words; it joins as a new one"
+            )
             self._claimed = None
             packed = fallback.plain_metadata(self.app)
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
@@ -140,9 +142,17 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             logger.debug("Files could not be looked at: %r", exc)  # metadata() says it
 
     def _say(self, topics: Collection[str]) -> JoinData:
-        return said_by(self.app, self._memory, facts_of(self.app), topics, self._memory_file.former,
-                       by_topic(self.overdue), holds=self.holds, leaves=self.leaves,
-                       cooperative=self.cooperative)
+        return said_by(
+            self.app,
+            self._memory,
+            facts_of(self.app),
+            topics,
+            self._memory_file.former,
+            by_topic(self.overdue),
+            holds=self.holds,
+            leaves=self.leaves,
+            cooperative=self.cooperative,
+        )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take this member's part of a round."""
@@ -154,8 +164,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             memory = self._remember(answer, given)
         except Exception as exc:
             self.counters["unreadable_answers"] += 1
-            logger.error("The leader's answer cannot be read, all %d partitions are taken for active: %s",
-                         sum(map(len, given.values())), exc)
+            logger.error(
+                "The leader's answer cannot be read, all %d partitions are taken for active: %s",
+                sum(map(len, given.values())),
+                exc,
+            )
             answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
             memory = self._remember(answer, given)
         own_url = str(self.app.conf.canonical_url)
@@ -167,8 +180,12 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._topic_groups = dict(memory.group_ids)
         self._memory = memory
         taken = memory.answer or answer
-        self.awaited = Awaited(memory.generation, frozenset(_tps(taken.awaited)), memory.group_ids,
-                               follows=taken.among > 0)
+        self.awaited = Awaited(
+            memory.generation,
+            frozenset(_tps(taken.awaited)),
+            memory.group_ids,
+            follows=taken.among > 0,
+        )
         self.read_to = {}
         self._keep(memory)
         try:
@@ -187,7 +204,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     # -- as the leader
 
-    def assign(self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]) -> Answers:
+    def assign(
+        self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> Answers:
         """Every member's assignment; partition counts are read from ``cluster``."""
         span = self._start_span()
         state = self._sense("on_assignment_start")
@@ -209,10 +228,18 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def _view(self) -> LeaderView:
         memory = self._memory
         return LeaderView(
-            str(self.app.conf.id), facts_of(self.app), self.replicas, kafka_generation(self.app),
-            memory.directory, memory.generation, self._weights(),
-            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES), partial(policy_of, self.app),
-            settings.read_or_default(self.app, table.STALE_READS) > 0, self._held_up)
+            str(self.app.conf.id),
+            facts_of(self.app),
+            self.replicas,
+            kafka_generation(self.app),
+            memory.directory,
+            memory.generation,
+            self._weights(),
+            settings.read_or_default(self.app, table.GROUP_RECORD_BYTES),
+            partial(policy_of, self.app),
+            settings.read_or_default(self.app, table.STALE_READS) > 0,
+            self._held_up,
+        )
 
     def _weights(self) -> Any:
         if self.weights_provider is None:
@@ -250,7 +277,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             if not self.app.tracer:
                 return None
             return self.app.tracer.get_tracer("_faust").start_span(
-                operation_name="coordinator_assignment", tags={"hostname": socket.gethostname()})
+                operation_name="coordinator_assignment", tags={"hostname": socket.gethostname()}
+            )
         except Exception:
             logger.exception("The tracer failed")
             return None
@@ -304,8 +332,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def table_metadata(self, topic: str) -> ByUrl:
         """URL -> ``topic`` -> partitions."""
-        return {url: {t: numbers for t, numbers in topics.items() if t == topic}
-                for url, topics in self.changelog_distribution.items()}
+        return {
+            url: {t: numbers for t, numbers in topics.items() if t == topic}
+            for url, topics in self.changelog_distribution.items()
+        }
 
     def tables_metadata(self) -> ByUrl:
         """URL -> changelog topic -> partitions."""
@@ -341,7 +371,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             tp = self.app.producer.key_partition(topic, key)
         except NotReady:
             raise KeyError(topic) from None
-        except TypeError:  # it has not asked about the topic, as long as it has written nothing there
+        except (
+            TypeError
+        ):  # it has not asked about the topic, as long as it has written nothing there
             number = self.app.consumer.key_partition(topic, key)
             tp = None if number is None else (topic, number)
         if tp is None:
@@ -354,7 +386,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def standbys_of(self, tp: TP) -> tuple[URL, ...]:
         """The workers that keep a copy of it, as far as the leader named them."""
-        return tuple(URL(url) for url in self._memory.directory.standby_urls(tp.topic, tp.partition) if url)
+        return tuple(
+            URL(url) for url in self._memory.directory.standby_urls(tp.topic, tp.partition) if url
+        )
 
 
 def _repair(app: Any) -> None:

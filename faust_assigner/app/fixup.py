@@ -66,7 +66,9 @@ class Fixup(FaustFixup):  # type: ignore[misc]
 def chose_our_assignor(app: Any) -> bool:
     """Whether the app's assignor is ours or derives from it."""
     chosen = app.conf.PartitionAssignor
-    return any(base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ()))
+    return any(
+        base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ())
+    )
 
 
 def parts_that_fit(app: Any) -> tuple[str, ...]:

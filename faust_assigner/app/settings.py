@@ -21,11 +21,23 @@ def read(app: Any, setting: Setting[T]) -> T:
     """What ``app``'s keyword, or its environment, or the table says. Raises ConfigError."""
     conf, name = app.conf, setting.name
     # With Faust's env_prefix, which conf.getenv knows of, before the bare name.
-    said = next((value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), "")
+    said = next(
+        (value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), ""
+    )
     # Faust's settings drop keywords they do not know; the app keeps them.
     keywords: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
-    argument = next((value for value in (getattr(conf, setting.keyword, None), keywords.get(setting.keyword),
-                                         keywords.get(name)) if value is not None), None)
+    argument = next(
+        (
+            value
+            for value in (
+                getattr(conf, setting.keyword, None),
+                keywords.get(setting.keyword),
+                keywords.get(name),
+            )
+            if value is not None
+        ),
+        None,
+    )
     return schema.read(setting, argument=argument, environment={name: said})
 
 

@@ -47,13 +47,21 @@ class _Bounded(CopartitionedAssignor):  # type: ignore[misc]
     def _free_up_partition(self, assignment: CopartitionedAssignment, active: bool) -> int:
         self.evictions += 1
         if self.evictions > MAX_EVICTIONS:
-            raise StockLivelock(f"{self.num_partitions} partitions, {self._num_clients} members, "
-                                f"{self.replicas} standbys: no end after {MAX_EVICTIONS} evictions")
+            raise StockLivelock(
+                f"{self.num_partitions} partitions, {self._num_clients} members, "
+                f"{self.replicas} standbys: no end after {MAX_EVICTIONS} evictions"
+            )
         return int(super()._free_up_partition(assignment, active))
 
 
-def stock_plan(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-               changelogs: Sequence[str], weights: object = None) -> StockPlan:
+def stock_plan(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int,
+    changelogs: Sequence[str],
+    weights: object = None,
+) -> StockPlan:
     """Faust 0.15.3's answer for ``members``; it knows no weights, racks, capacities or generations.
 
     Raises StockLivelock. Cost: Faust's own, about 1 ms for 6 members and 60 partitions.
@@ -61,9 +69,7 @@ def stock_plan(members: Sequence[Member], partitions: Mapping[str, int], *, repl
     owned: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
     spare: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
     for topics, count, subscribers in _groups(members, partitions):
-        previous = {
-            member.member_id: _previous(member, topics, count) for member in subscribers
-        }
+        previous = {member.member_id: _previous(member, topics, count) for member in subscribers}
         answer = _Bounded(topics, previous, count, replicas).get_assignment()
         for member_id, found in answer.items():
             for topic in topics:
@@ -73,8 +79,10 @@ def stock_plan(members: Sequence[Member], partitions: Mapping[str, int], *, repl
     return StockPlan(owned, spare)
 
 
-def _groups(members: Sequence[Member], partitions: Mapping[str, int],
-            ) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
+def _groups(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
     """(topics, partition count, subscribers) in the order Faust's leader takes them."""
     topics_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for topic in sorted(partitions):
@@ -82,13 +90,18 @@ def _groups(members: Sequence[Member], partitions: Mapping[str, int],
         if subscribers:
             topics_of.setdefault((partitions[topic], subscribers), []).append(topic)
     by_id = {member.member_id: member for member in members}
-    return [(tuple(topics), count, tuple(by_id[member_id] for member_id in subscribers))
-            for (count, subscribers), topics in sorted(topics_of.items())]
+    return [
+        (tuple(topics), count, tuple(by_id[member_id] for member_id in subscribers))
+        for (count, subscribers), topics in sorted(topics_of.items())
+    ]
 
 
 def _previous(member: Member, topics: Sequence[str], count: int) -> CopartitionedAssignment:
     previous = CopartitionedAssignment(
-        _claimed(member.actives, topics, count), _claimed(member.standbys, topics, count), set(topics))
+        _claimed(member.actives, topics, count),
+        _claimed(member.standbys, topics, count),
+        set(topics),
+    )
     previous.validate()
     return previous
 

@@ -108,12 +108,16 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
     }.get(kind, 0)
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytes:
+def encode_response(
+    api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
+) -> bytes:
     """A whole response frame, its size first. Fields a version does not know are left out."""
     return b"".join(encode_pieces(api_key, version, correlation_id, values))
 
 
-def encode_pieces(api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> list[bytes]:
+def encode_pieces(
+    api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
+) -> list[bytes]:
     """The same in pieces: what a :class:`Chain` holds is not copied."""
     is_tagged, build, write = _writing(api_key, version)
     out = Pieces()

@@ -138,11 +138,17 @@ class Connection(asyncio.Protocol):
         if not (is_busy or self._in_lane) and self._has_frame():
             self._in_lane = True
             self._server.turns.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
-        waits = is_busy or self._in_lane  # frames that come faster than their turns must not pile up either
+        waits = (
+            is_busy or self._in_lane
+        )  # frames that come faster than their turns must not pile up either
         much = len(self._buffer) > READ_AHEAD_BYTES // (2 if self._reading_paused else 1)
         if (waits and much) != self._reading_paused:
             self._reading_paused = not self._reading_paused
-            (self._transport.pause_reading if self._reading_paused else self._transport.resume_reading)()
+            (
+                self._transport.pause_reading
+                if self._reading_paused
+                else self._transport.resume_reading
+            )()
         self._hold(len(self._buffer))
 
     def _hold(self, size: int) -> None:
@@ -186,7 +192,9 @@ class Connection(asyncio.Protocol):
     def _serve_again(self, frame: bytes) -> bool:
         """Answer a frame that says the same as one before; False where it does not."""
         again = self._repeated
-        if not (len(frame) == again.size and frame.endswith(again.rest) and frame.startswith(again.head)):
+        if not (
+            len(frame) == again.size and frame.endswith(again.rest) and frame.startswith(again.head)
+        ):
             return False
         try:
             answer = again.answer().framed(frame[CORRELATION])
@@ -272,7 +280,9 @@ class Connection(asyncio.Protocol):
             call.pace.end()
 
     async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> list[bytes]:
-        code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
+        code, counter = REFUSALS.get(
+            type(error), (ErrorCode.unknown_server_error, "requests_failed")
+        )
         self._node.counters[counter] += 1
         level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
         self._node.journal.say(
@@ -287,12 +297,16 @@ class Connection(asyncio.Protocol):
             level=level,
             trace=error if level == logging.ERROR else None,
         )
-        values = await self._node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
+        values = await self._node.crunch(
+            lambda: refuse(header.api_key, header.api_version, request, code)
+        )
         return await self._encode(header, values)
 
     async def _encode(self, header: RequestHeader, values: Any) -> list[bytes]:
         def encode() -> list[bytes]:
-            return answers.encode_pieces(header.api_key, header.api_version, header.correlation_id, values)
+            return answers.encode_pieces(
+                header.api_key, header.api_version, header.correlation_id, values
+            )
 
         if answers.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
             return await self._node.crunch(encode)
@@ -300,10 +314,15 @@ class Connection(asyncio.Protocol):
 
     def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
         if header.api_key == API_VERSIONS:
-            self._write(answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version()))
+            self._write(
+                answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, unsupported_version())
+            )
         else:
             name = api.name if api else "unknown API"
-            self.close("requests_unsupported", f"{name} (key {header.api_key}) version {header.api_version}")
+            self.close(
+                "requests_unsupported",
+                f"{name} (key {header.api_key}) version {header.api_version}",
+            )
 
     def _wait(self, outcome: asyncio.Future[Any], header: RequestHeader) -> None:
         self._pending, self._pending_key = outcome, header.api_key
@@ -365,7 +384,8 @@ class Connection(asyncio.Protocol):
         elif self._pending is not None:
             return
         elif (
-            self._incomplete_since is not None and now - self._incomplete_since > self._server.frame_timeout_s
+            self._incomplete_since is not None
+            and now - self._incomplete_since > self._server.frame_timeout_s
         ):
             self.close("frames_slow", "a frame took too long")
         elif now - self._last_active > idle_s:

@@ -106,13 +106,18 @@ class EmbeddedBroker:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.stop()
 
     def __enter__(self) -> Self:
         self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-broker", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="embedded-broker", daemon=True
+        )
         self._thread.start()
         try:
             self._run(self.start())
@@ -122,7 +127,10 @@ class EmbeddedBroker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             self._run(self.stop())

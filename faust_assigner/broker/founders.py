@@ -36,7 +36,9 @@ class Founders:
         self._entries: dict[str, _Entry] = {}
         self._standing: Counter[str] = Counter()  # by address
         self._simple: Counter[str] = Counter()  # those of committed offsets alone
-        self._fresh: dict[tuple[str, bool], dict[str, None]] = {}  # (address, simple) -> groups, oldest first
+        self._fresh: dict[
+            tuple[str, bool], dict[str, None]
+        ] = {}  # (address, simple) -> groups, oldest first
 
     def note(self, group_id: str, founder: Founder | None, *, is_simple: bool) -> None:
         """A group is founded; by nobody where the store had it."""

@@ -23,13 +23,17 @@ INLINE_BYTES: Final = 2 * 2**20  # of opaque bytes likewise
 MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer, record batches apart (fetch.max.bytes)
 ANSWER_TIMEOUT_S: Final = 30.0  # as long as clients wait
 MAX_UNPACKED_BYTES: Final = 64 * 2**20  # of one record batch
-INLINE_BATCH_BYTES: Final = 16 * 1024  # a larger batch, or a compressed one, is checked beside the loop
+INLINE_BATCH_BYTES: Final = (
+    16 * 1024
+)  # a larger batch, or a compressed one, is checked beside the loop
 MAX_UNSENT_BYTES: Final = 256 * 2**20  # of all answers that peers have not taken yet
 SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # with records, however much is unsent
 CACHED_METADATA_BYTES: Final = 32 * 2**20
 CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the batches written last, in memory
 
-FRAME_TIMEOUT_S: Final = 30.0  # from a frame's first byte to its last, and from connect to the first frame
+FRAME_TIMEOUT_S: Final = (
+    30.0  # from a frame's first byte to its last, and from connect to the first frame
+)
 WRITE_STALL_TIMEOUT_S: Final = 120.0  # a peer that takes nothing of what it asked for
 
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")

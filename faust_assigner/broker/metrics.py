@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from faust_assigner.broker.groups.meter import Spread
@@ -87,8 +92,12 @@ class BrokerCollector(Collector):
 
 
 def _families(seen: Snapshot) -> Iterator[Metric]:
-    yield _counter("group_rebalances", "Rebalances begun, by what began them", "reason", seen.rebalances)
-    yield _counter("group_fenced_requests", "Requests of members that are out", "error", seen.fenced)
+    yield _counter(
+        "group_rebalances", "Rebalances begun, by what began them", "reason", seen.rebalances
+    )
+    yield _counter(
+        "group_fenced_requests", "Requests of members that are out", "error", seen.fenced
+    )
     yield _counter("events", "What happened, by the broker's own words", "event", seen.events)
     groups = GaugeMetricFamily(PREFIX + "groups", "Groups now", labels=("type", "state"))
     for labels, count in sorted(seen.groups.items()):
@@ -102,10 +111,15 @@ def _families(seen: Snapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(PREFIX + "topics", "Topics now", value=seen.topics)
     buckets, total = seen.spreads["rebalance"]
     yield HistogramMetricFamily(
-        PREFIX + "group_rebalance_seconds", "Until a group is Stable again", buckets=buckets, sum_value=total
+        PREFIX + "group_rebalance_seconds",
+        "Until a group is Stable again",
+        buckets=buckets,
+        sum_value=total,
     )
     beats = HistogramMetricFamily(
-        PREFIX + "group_heartbeat_seconds", "From a heartbeat's bytes to its answer", labels=("protocol",)
+        PREFIX + "group_heartbeat_seconds",
+        "From a heartbeat's bytes to its answer",
+        labels=("protocol",),
     )
     for protocol in ("classic", "consumer"):
         buckets, total = seen.spreads[protocol]
@@ -123,7 +137,9 @@ def _counter(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> 
 class MetricsPort:
     """The listening side; ``port`` is where (a free one for 0). Raises OSError where it is taken."""
 
-    def __init__(self, server: BrokerServer, loop: asyncio.AbstractEventLoop, port: int = 0) -> None:
+    def __init__(
+        self, server: BrokerServer, loop: asyncio.AbstractEventLoop, port: int = 0
+    ) -> None:
         registry = CollectorRegistry()
         registry.register(BrokerCollector(server, loop))
         self._listener, self._thread = start_http_server(port, "127.0.0.1", registry)

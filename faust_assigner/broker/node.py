@@ -68,7 +68,9 @@ class Node:
         self.advertised = settings.advertised()
         self.journal = Journal()
         self.line = Line()
-        self._crunching = ThreadPoolExecutor(1, "broker-crunch")  # one: pure Python, it would fight the loop
+        self._crunching = ThreadPoolExecutor(
+            1, "broker-crunch"
+        )  # one: pure Python, it would fight the loop
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
         self._assigning = ThreadPoolExecutor(1, "broker-assign")
         self.flushing = Flushing(self.store, self.aside)
@@ -116,7 +118,9 @@ class Node:
         recovery.refuse_empty_after_loss(self.store, self.settings)
         version = self.store.get(b"format")
         if version not in (None, FORMAT_VERSION):
-            raise StoreFailed(f"data format {version!r} is not {FORMAT_VERSION!r}; another version wrote it")
+            raise StoreFailed(
+                f"data format {version!r} is not {FORMAT_VERSION!r}; another version wrote it"
+            )
         saved = self.store.get(b"cluster")
         if saved is not None:
             return saved.decode()
@@ -234,7 +238,9 @@ class Node:
             for log in topic.partitions:
                 log.expire_producers(now - self.settings.producer_id_expiration_ms)
                 if deletes and not log.deleted:
-                    gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
+                    gone = log.retain(
+                        now, retention_ms=retention_ms, retention_bytes=retention_bytes
+                    )
                     self.counters["records_deleted"] += gone
                     yield gone
         self.freed()

@@ -53,7 +53,9 @@ def serve(
 ) -> None:
     """Run one broker until a signal ends it. Raises ConfigError, StoreFailed, OSError before it listens."""
     parsed = Settings.parse(settings)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     uvloop.run(_serve(parsed, data, host, port, say, metrics_port))
 
@@ -124,7 +126,9 @@ async def _open(settings: Settings, data: Path | None, stop: asyncio.Event) -> N
         wanted.set()
         await asyncio.wait({opening}, timeout=STOP_GRACE_S)
         if not opening.done():
-            os._exit(0)  # inside RocksDB, which nothing interrupts; its files bear a kill at any time
+            os._exit(
+                0
+            )  # inside RocksDB, which nothing interrupts; its files bear a kill at any time
     signalled.cancel()
     try:
         node = opening.result()

@@ -48,10 +48,16 @@ class Settings:
     """Every setting of the embedded broker; a field's Kafka name has dots for underscores."""
 
     node_id: int = _number(1, 0, INT32_MAX, "this broker's id in metadata")
-    num_partitions: int = _number(1, 1, 10_000, "partitions of a topic whose creator names no number")
-    auto_create_topics_enable: bool = _flag(True, "create a topic when a producer asks for its metadata")
+    num_partitions: int = _number(
+        1, 1, 10_000, "partitions of a topic whose creator names no number"
+    )
+    auto_create_topics_enable: bool = _flag(
+        True, "create a topic when a producer asks for its metadata"
+    )
     delete_topic_enable: bool = _flag(True, "allow DeleteTopics")
-    message_max_bytes: int = _number(1_048_588, 1, 2**30, "largest record batch, and largest group record")
+    message_max_bytes: int = _number(
+        1_048_588, 1, 2**30, "largest record batch, and largest group record"
+    )
     socket_request_max_bytes: int = _number(16_777_216, 1024, 2**30, "largest request frame")
     queued_max_request_bytes: int = _number(
         67_108_864,
@@ -63,15 +69,23 @@ class Settings:
         "",
         "where clients are sent, [PLAINTEXT://]HOST:PORT; empty: --host, or for 0.0.0.0 where each came in",
     )
-    fetch_max_bytes: int = _number(57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch")
+    fetch_max_bytes: int = _number(
+        57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
+    )
     max_connections: int = _number(8_192, 1, INT32_MAX, "connections in all")
     max_connections_per_ip: int = _number(2_048, 1, INT32_MAX, "connections from one address")
-    connections_max_idle_ms: int = _number(600_000, 1_000, INT64_MAX, "a silent connection is closed")
+    connections_max_idle_ms: int = _number(
+        600_000, 1_000, INT64_MAX, "a silent connection is closed"
+    )
     log_retention_ms: int = _number(
         7 * DAY_MS, -1, INT64_MAX, "age at which batches are deleted; -1 keeps all"
     )
-    log_retention_bytes: int = _number(-1, -1, INT64_MAX, "size a partition is cut to; -1 has no limit")
-    log_retention_check_interval_ms: int = _number(300_000, 10, INT64_MAX, "how often retention is applied")
+    log_retention_bytes: int = _number(
+        -1, -1, INT64_MAX, "size a partition is cut to; -1 has no limit"
+    )
+    log_retention_check_interval_ms: int = _number(
+        300_000, 10, INT64_MAX, "how often retention is applied"
+    )
     log_cleanup_policy: str = _choice(
         "delete",
         ("delete", "compact", "compact,delete", "delete,compact"),
@@ -89,7 +103,8 @@ class Settings:
         "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
     )
     log_recovery_check_batches: bool = _flag(
-        True, "read every batch at start, so that a damaged one is found then; costs a pass over the data"
+        True,
+        "read every batch at start, so that a damaged one is found then; costs a pass over the data",
     )
     log_recovery_accept_loss: bool = _flag(
         False, "start although acknowledged data is damaged or gone, and name what is lost"
@@ -113,7 +128,10 @@ class Settings:
     )
     group_consumer_max_session_timeout_ms: int = _number(60_000, 1, INT32_MAX, "largest one")
     group_consumer_heartbeat_interval_ms: int = _number(
-        5_000, 1, INT32_MAX, "how often members of the consumer protocol are told to send heartbeats"
+        5_000,
+        1,
+        INT32_MAX,
+        "how often members of the consumer protocol are told to send heartbeats",
     )
     group_consumer_min_heartbeat_interval_ms: int = _number(
         5_000, 1, INT32_MAX, "smallest heartbeat interval a group's own config may set"
@@ -128,17 +146,25 @@ class Settings:
         "server-side assignors on offer; the first serves groups whose members name none",
     )
     group_consumer_assignment_interval_ms: int = _number(
-        1_000, 0, INT32_MAX, "least time between two targets of one group (KIP-1263); 0 computes at once"
+        1_000,
+        0,
+        INT32_MAX,
+        "least time between two targets of one group (KIP-1263); 0 computes at once",
     )
     group_consumer_regex_refresh_interval_ms: int = _number(
-        600_000, 10, INT32_MAX, "how often subscriptions by regex are resolved anew, besides topic changes"
+        600_000,
+        10,
+        INT32_MAX,
+        "how often subscriptions by regex are resolved anew, besides topic changes",
     )
     group_consumer_migration_policy: str = _choice(
         "bidirectional",
         ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
         "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
-    offset_metadata_max_bytes: int = _number(4_096, 0, 2**20, "longest note beside a committed offset")
+    offset_metadata_max_bytes: int = _number(
+        4_096, 0, 2**20, "longest note beside a committed offset"
+    )
     offsets_retention_minutes: int = _number(
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
     )
@@ -157,7 +183,11 @@ class Settings:
         for name, value in given.items():
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; known names: {', '.join(known)}"
+                hint = (
+                    f"; did you mean {close[0]!r}?"
+                    if close
+                    else f"; known names: {', '.join(known)}"
+                )
                 raise ConfigError(f"unknown setting {name!r}{hint}")
             values[known[name].name] = _convert(name, known[name], value)
         settings = cls(**values)
@@ -171,7 +201,9 @@ class Settings:
             return None
         found = re.fullmatch(r"(?:PLAINTEXT://)?\[?([^\[\],/]+?)\]?:(\d{1,5})", text)
         if found is None or not 0 < int(found[2]) < 65_536 or found[1] in WILDCARDS:
-            raise ConfigError(f"advertised.listeners must be one [PLAINTEXT://]HOST:PORT, not {text!r}")
+            raise ConfigError(
+                f"advertised.listeners must be one [PLAINTEXT://]HOST:PORT, not {text!r}"
+            )
         return found[1], int(found[2])
 
     def _check_pairs(self) -> None:
@@ -238,7 +270,8 @@ def as_text(value: object) -> str:
 def describe_settings() -> list[tuple[str, str, str]]:
     """(name, default, meaning) of every setting, for the reference page and ``--help``."""
     return [
-        (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"])) for f in fields(Settings)
+        (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"]))
+        for f in fields(Settings)
     ]
 
 
@@ -254,7 +287,9 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
         return _several(name, setting, text)
     if "choices" in setting.metadata:
         if text not in setting.metadata["choices"]:
-            raise ConfigError(f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}")
+            raise ConfigError(
+                f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}"
+            )
         return text
     try:
         number = int(text)

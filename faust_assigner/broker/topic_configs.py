@@ -31,7 +31,10 @@ def number_type(high: int) -> int:
 
 def kafka_type(setting: Field[Any]) -> int:
     """The type of a broker's setting."""
-    if setting.metadata.get("several") or setting.name in ("advertised_listeners", "log_cleanup_policy"):
+    if setting.metadata.get("several") or setting.name in (
+        "advertised_listeners",
+        "log_cleanup_policy",
+    ):
         return LIST
     if isinstance(setting.default, bool):
         return BOOLEAN
@@ -60,7 +63,9 @@ def _one_of(*choices: str, config_type: int = STRING) -> Kind:
 
 
 def _is_cleanup_policy(text: str) -> bool:
-    words = [word.strip() for word in text.split(",")] if text else []  # none: kept for ever (KIP-1161)
+    words = (
+        [word.strip() for word in text.split(",")] if text else []
+    )  # none: kept for ever (KIP-1161)
     return set(words) <= {"delete", "compact"}
 
 
@@ -72,7 +77,10 @@ TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
     "cleanup.policy": ("delete", _cleanup_policy),
     "compression.gzip.level": ("-1", _number(-1, 9)),
     "compression.lz4.level": ("9", _number(1, 17)),
-    "compression.type": ("producer", _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
+    "compression.type": (
+        "producer",
+        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
     "compression.zstd.level": ("3", _number(-131_072, 22)),
     "delete.retention.ms": ("86400000", _number(0, INT64_MAX)),
     "file.delete.delay.ms": ("60000", _number(0, INT64_MAX)),

@@ -63,7 +63,9 @@ class Catalogue:
         """All topics and their logs, in one ordered pass over each kind of key; ``progress`` may raise."""
         for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
-            self._open(key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"])
+            self._open(
+                key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"]
+            )
             progress()
         logs = {log.place: log for topic in self for log in topic.partitions}
         starts = {key[1:]: value for key, value in self._store.scan(START)}
@@ -94,7 +96,11 @@ class Catalogue:
     def partition(self, name: str, number: int) -> PartitionLog | None:
         """A partition's log, or None where topic or partition do not exist."""
         topic = self._topics.get(name)
-        return topic.partitions[number] if topic is not None and 0 <= number < len(topic.partitions) else None
+        return (
+            topic.partitions[number]
+            if topic is not None and 0 <= number < len(topic.partitions)
+            else None
+        )
 
     def create(
         self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False
@@ -133,19 +139,23 @@ class Catalogue:
             )
         if count > limits.MAX_PARTITIONS_PER_TOPIC:
             raise Refused(
-                ErrorCode.invalid_partitions, f"at most {limits.MAX_PARTITIONS_PER_TOPIC} partitions"
+                ErrorCode.invalid_partitions,
+                f"at most {limits.MAX_PARTITIONS_PER_TOPIC} partitions",
             )
         self._check_room(count - have, topics=0)
         if validate_only:
             return
         self._save(topic.name, topic.topic_id, count, topic.configs)
         topic.partitions += [
-            PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True) for n in range(have, count)
+            PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True)
+            for n in range(have, count)
         ]
         self._partitions += count - have
         self._changed(topic.name)
 
-    def configure(self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False) -> None:
+    def configure(
+        self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False
+    ) -> None:
         """Replace the explicit settings. Raises Refused."""
         problem = check_configs(configs)
         if problem is not None:
@@ -191,7 +201,9 @@ class Catalogue:
         saved = {"id": str(topic_id), "partitions": count, "configs": dict(configs)}
         self._store.write([(b"t" + name.encode(), json.dumps(saved).encode())])
 
-    def _open(self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]) -> Topic:
+    def _open(
+        self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]
+    ) -> Topic:
         logs = [PartitionLog(self._store, topic_id.bytes, n, is_new=True) for n in range(count)]
         topic = self._topics[name] = Topic(name, topic_id, logs, dict(configs))
         self._names[topic_id] = name

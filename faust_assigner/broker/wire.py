@@ -135,7 +135,9 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
             raise MalformedFrame(f"a length is {length}")
         end = position + max(length, 0)
         if end > len(walk.data):
-            raise MalformedFrame(f"a value claims {length} bytes, {len(walk.data) - position} are left")
+            raise MalformedFrame(
+                f"a value claims {length} bytes, {len(walk.data) - position} are left"
+            )
         return end
 
     def skip_short(walk: Walk, position: int, count: int) -> int:
@@ -317,7 +319,9 @@ def decode_request(
 
 
 @functools.cache
-def _reading(api_key: int, version: int) -> tuple[type[Any], Shape, Callable[[bytes, int], tuple[Any, int]]]:
+def _reading(
+    api_key: int, version: int
+) -> tuple[type[Any], Shape, Callable[[bytes, int], tuple[Any, int]]]:
     """Schema, shape and reader of a request; kio looks its schemas up by name each time."""
     schema = load_request_schema(api_key, version)
     return schema, entity_shape(schema), entity_reader(schema)

@@ -32,8 +32,12 @@ class Unit:
         return len(self.topics) == len(self.changelogs)
 
 
-def units_of(members: list[Member], partitions: Mapping[str, int], changelogs: frozenset[str],
-             weightless: frozenset[str]) -> list[Unit]:
+def units_of(
+    members: list[Member],
+    partitions: Mapping[str, int],
+    changelogs: frozenset[str],
+    weightless: frozenset[str],
+) -> list[Unit]:
     """The co-partitioned groups, in the planner's order."""
     who: dict[str, set[int]] = {}
     for m, member in enumerate(members):
@@ -42,9 +46,13 @@ def units_of(members: list[Member], partitions: Mapping[str, int], changelogs: f
                 who.setdefault(topic, set()).add(m)
     together: dict[tuple[int, frozenset[int], bool], list[str]] = {}
     for topic in sorted(who):
-        together.setdefault((partitions[topic], frozenset(who[topic]), topic in weightless), []).append(topic)
+        together.setdefault(
+            (partitions[topic], frozenset(who[topic]), topic in weightless), []
+        ).append(topic)
     units = [
-        Unit(tuple(topics), tuple(t for t in topics if t in changelogs), count, mine, weightless=idle)
+        Unit(
+            tuple(topics), tuple(t for t in topics if t in changelogs), count, mine, weightless=idle
+        )
         for (count, mine, idle), topics in together.items()
     ]
     units.sort(key=lambda u: (u.count, -len(u.who), u.weightless, u.topics[0]))
@@ -58,8 +66,11 @@ def _leader(unit: Unit, units: list[Unit]) -> int | None:
     wider = [
         (-len(unit.who & other.who), -len(other.who), u)
         for u, other in enumerate(units)
-        if other.count == unit.count and not other.only_changelogs and not other.weightless
-        and len(other.who) >= len(unit.who) and unit.who & other.who
+        if other.count == unit.count
+        and not other.only_changelogs
+        and not other.weightless
+        and len(other.who) >= len(unit.who)
+        and unit.who & other.who
     ]
     return min(wider)[2] if wider else None
 
@@ -72,17 +83,24 @@ def generation_of(member: Member) -> int:
 def former_generation(member: Member) -> int:
     """The date of what it owned before it stopped."""
     date = member.former_generation
-    return generation_of(member) if date is None else generation_of(replace(member, generation=date))
+    return (
+        generation_of(member) if date is None else generation_of(replace(member, generation=date))
+    )
 
 
 def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[int]:
     """The owners; of numbers without one, who remembers having owned it and was given nothing since, unless
     others hold more of it."""
     copies, remembered = copies_of(unit, members), believed(unit, members, "former_actives")
-    since = {m for m, member in enumerate(members) if former_generation(member) < generation_of(member)}
+    since = {
+        m for m, member in enumerate(members) if former_generation(member) < generation_of(member)
+    }
     return [
-        owner if owner != NOBODY or former in since
-        or holders.get(former, 0) < max(holders.values(), default=0) else former
+        owner
+        if owner != NOBODY
+        or former in since
+        or holders.get(former, 0) < max(holders.values(), default=0)
+        else former
         for owner, former, holders in zip(before, remembered, copies, strict=True)
     ]
 
@@ -96,7 +114,9 @@ def believed(unit: Unit, members: list[Member], side: str) -> list[int]:
                 claims[p].setdefault(topic, set()).add(m)
     sources = [t for t in unit.topics if t not in unit.changelogs]
     order = {t: i for i, t in enumerate([*sources, *unit.changelogs])}
-    dates = [former_generation(m) if side == "former_actives" else generation_of(m) for m in members]
+    dates = [
+        former_generation(m) if side == "former_actives" else generation_of(m) for m in members
+    ]
     return [_voted(of_number, dates, order) for of_number in claims]
 
 

@@ -21,13 +21,22 @@ class Waiting:
     """The rule of warm-ups over (unit, number): ``before`` are the believed owners, ``target`` where tasks
     belong."""
 
-    def __init__(self, units: Sequence[Unit], members: list[Member], before: Sequence[Sequence[int]],
-                 policy: WarmupPolicy) -> None:
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        members: list[Member],
+        before: Sequence[Sequence[int]],
+        policy: WarmupPolicy,
+    ) -> None:
         self.units, self.members, self.before, self.policy = units, members, before, policy
 
     def is_far(self, u: int, p: int, m: int, owner: int) -> bool:
         """Whether ``m`` has not caught up; it has where it or the ``owner`` cannot tell."""
-        if self.members[m].positions is None or owner == NOBODY or self.members[owner].positions is None:
+        if (
+            self.members[m].positions is None
+            or owner == NOBODY
+            or self.members[owner].positions is None
+        ):
             return False
         behind = 0
         for t in self.units[u].changelogs:
@@ -45,32 +54,56 @@ class Waiting:
     def must_wait(self, u: int, p: int, target: int) -> bool:
         """Whether the task may not leave its owner yet."""
         unit, owner = self.units[u], self.before[u][p]
-        return (bool(unit.changelogs) and unit.adds_load and owner not in (NOBODY, target)
-                and self.is_far(u, p, target, owner))
+        return (
+            bool(unit.changelogs)
+            and unit.adds_load
+            and owner not in (NOBODY, target)
+            and self.is_far(u, p, target, owner)
+        )
 
-    def complaints(self, unit_owner: Sequence[Sequence[int]], target: Sequence[Sequence[int]],
-                   spares: Mapping[Task, Sequence[int]], warming: Mapping[Task, Sequence[int]]) -> list[str]:
+    def complaints(
+        self,
+        unit_owner: Sequence[Sequence[int]],
+        target: Sequence[Sequence[int]],
+        spares: Mapping[Task, Sequence[int]],
+        warming: Mapping[Task, Sequence[int]],
+    ) -> list[str]:
         """What is wrong with the warm-ups of a plan: ``warming`` is who has one, ``spares`` who stands by."""
         found, owed = [], {}
-        overdue = {(u, p, m) for m, member in enumerate(self.members)
-                   for u, unit in enumerate(self.units) for t in unit.changelogs
-                   for p in numbers(claim_on(member.overdue, t), unit.count).tolist()}
+        overdue = {
+            (u, p, m)
+            for m, member in enumerate(self.members)
+            for u, unit in enumerate(self.units)
+            for t in unit.changelogs
+            for p in numbers(claim_on(member.overdue, t), unit.count).tolist()
+        }
         for u, unit in enumerate(self.units):
             for p in range(unit.count if unit.changelogs and unit.adds_load else 0):
                 m = target[u][p]
                 owner = unit_owner[u][p]
-                if (m not in (owner, NOBODY) and m not in spares.get((u, p), ()) and (u, p, m) not in overdue
-                        and self.is_far(u, p, m, owner)):
+                if (
+                    m not in (owner, NOBODY)
+                    and m not in spares.get((u, p), ())
+                    and (u, p, m) not in overdue
+                    and self.is_far(u, p, m, owner)
+                ):
                     owed[u, p] = m
         for (u, p), who in warming.items():
             if list(who) != [owed.get((u, p), NOBODY)]:
-                found.append(f"{self.units[u].topics[0]}-{p} warms up on {list(who)}, where it is not to go")
+                found.append(
+                    f"{self.units[u].topics[0]}-{p} warms up on {list(who)}, where it is not to go"
+                )
         given = Counter(m for who in warming.values() for m in who)
         wanted = Counter(owed.values())
-        if sum(given.values()) > self.policy.max_per_group or max(
-                given.values(), default=0) > self.policy.max_per_member:
+        if (
+            sum(given.values()) > self.policy.max_per_group
+            or max(given.values(), default=0) > self.policy.max_per_member
+        ):
             found.append(f"{sum(given.values())} warm-ups, {max(given.values())} on one member")
         if sum(given.values()) < self.policy.max_per_group:
-            found += [f"{self.members[m].member_id} has {given[m]} warm-ups of {n} it could have"
-                      for m, n in wanted.items() if given[m] < min(n, self.policy.max_per_member)]
+            found += [
+                f"{self.members[m].member_id} has {given[m]} warm-ups of {n} it could have"
+                for m, n in wanted.items()
+                if given[m] < min(n, self.policy.max_per_member)
+            ]
         return found

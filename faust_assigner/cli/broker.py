@@ -8,20 +8,52 @@ from faust_assigner.cli.failure import fail, spoken_errors
 
 
 @click.command()
-@click.option("--data", type=click.Path(file_okay=False), metavar="DIR",
-              help="Folder for records, offsets and groups; without it all is in memory.")
-@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True,
-              help="Port to listen on; 0 picks a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True,
-              help="Address to listen on, and to advertise unless advertised.listeners says otherwise.")
-@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
-              help="A broker setting by Kafka's name (num.partitions=12). May be repeated.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N",
-              help="Show metrics for Prometheus on 127.0.0.1:N; 0 picks a free port. [default: none]")
-@click.option("--settings", "list_settings", is_flag=True,
-              help="List every setting with its default, and leave.")
-def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
-           metrics_port: int | None, list_settings: bool) -> None:
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Folder for records, offsets and groups; without it all is in memory.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on, and to advertise unless advertised.listeners says otherwise.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A broker setting by Kafka's name (num.partitions=12). May be repeated.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Show metrics for Prometheus on 127.0.0.1:N; 0 picks a free port. [default: none]",
+)
+@click.option(
+    "--settings",
+    "list_settings",
+    is_flag=True,
+    help="List every setting with its default, and leave.",
+)
+def broker(
+    data: str | None,
+    port: int,
+    host: str,
+    assignments: tuple[str, ...],
+    metrics_port: int | None,
+    list_settings: bool,
+) -> None:
     """Run the embedded Kafka-protocol broker until SIGTERM or Ctrl-C."""
     from pathlib import Path
 
@@ -34,7 +66,13 @@ def broker(data: str | None, port: int, host: str, assignments: tuple[str, ...],
         return
     with spoken_errors():
         try:
-            serve(Path(data) if data else None, host, port, parse_assignments(assignments), click.echo,
-                  metrics_port=metrics_port)
+            serve(
+                Path(data) if data else None,
+                host,
+                port,
+                parse_assignments(assignments),
+                click.echo,
+                metrics_port=metrics_port,
+            )
         except OSError as error:
             fail(error, 1)

@@ -11,9 +11,13 @@ from faust_assigner import __version__
 from faust_assigner.cli.failure import spoken_errors
 
 #: Command -> the module of this package that defines it under the command's name.
-COMMANDS = {name: name for name in (
-    "broker", "groups", "history", "serve", "simulate", "snapshot", "spark", "weights")}
-COMMANDS |= dict.fromkeys(("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate")
+COMMANDS = {
+    name: name
+    for name in ("broker", "groups", "history", "serve", "simulate", "snapshot", "spark", "weights")
+}
+COMMANDS |= dict.fromkeys(
+    ("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate"
+)
 
 
 class _Lazy(click.Group):
@@ -37,7 +41,9 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="faust-assigner")
 def main() -> None:
     """Partition assignment: a broker, a service, groups, history, weights, snapshots, simulation."""

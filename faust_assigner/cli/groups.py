@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from faust_assigner.clients.groups import GroupMemberView, GroupView
 
 NOTHING = "-"
-bootstrap_option = click.option("--bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first.")
+bootstrap_option = click.option(
+    "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -45,8 +47,12 @@ def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
             return
         table = _table("group", "type", "protocol type", "state")
         for group in found:
-            table.add_row(group.group_id, group.group_type or NOTHING, group.protocol_type or NOTHING,
-                          group.state or NOTHING)
+            table.add_row(
+                group.group_id,
+                group.group_type or NOTHING,
+                group.protocol_type or NOTHING,
+                group.state or NOTHING,
+            )
         _show(table)
 
 
@@ -62,8 +68,15 @@ def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: 
 
         group = asyncio.run(describe_group(cluster(bootstrap, config).connection(), group_id))
         if as_json:
-            click.echo(json.dumps({**asdict(group), "partitions": [
-                {**asdict(row), "lag": row.lag} for row in group.partitions]}, default=sorted))
+            click.echo(
+                json.dumps(
+                    {
+                        **asdict(group),
+                        "partitions": [{**asdict(row), "lag": row.lag} for row in group.partitions],
+                    },
+                    default=sorted,
+                )
+            )
             return
         _print(group)
 
@@ -90,20 +103,32 @@ def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: boo
 
 
 def _print(group: GroupView) -> None:
-    click.echo(f"group {group.group_id}: {group.group_type} {group.protocol_type or NOTHING}, {group.state}, "
-               f"{len(group.members)} members, assignor {group.assignor or NOTHING}, at {group.coordinator}")
+    click.echo(
+        f"group {group.group_id}: {group.group_type} {group.protocol_type or NOTHING}, {group.state}, "
+        f"{len(group.members)} members, assignor {group.assignor or NOTHING}, at {group.coordinator}"
+    )
     if group.epoch is not None:
         click.echo(f"group epoch {group.epoch}, target assignment epoch {group.target_epoch}")
     if group.members:
-        table = _table("member", "instance", "client", "host", "epoch", "owned", "pending", "revoking")
+        table = _table(
+            "member", "instance", "client", "host", "epoch", "owned", "pending", "revoking"
+        )
         for member in group.members:
             table.add_row(*_member_cells(member, in_consumer_group=group.epoch is not None))
         _show(table)
     if group.partitions:
-        table = _table("topic", "partition", "committed", "end", "lag", "owner", numbers=(1, 2, 3, 4))
+        table = _table(
+            "topic", "partition", "committed", "end", "lag", "owner", numbers=(1, 2, 3, 4)
+        )
         for row in group.partitions:
-            table.add_row(row.topic, str(row.partition), _number(row.committed), str(row.end),
-                          _number(row.lag), row.owner or NOTHING)
+            table.add_row(
+                row.topic,
+                str(row.partition),
+                _number(row.committed),
+                str(row.end),
+                _number(row.lag),
+                row.owner or NOTHING,
+            )
         _show(table)
         lags = [row.lag for row in group.partitions if row.lag is not None]
         click.echo(f"total lag {sum(lags)}, of {len(lags)} of {len(group.partitions)} partitions")
@@ -112,10 +137,21 @@ def _print(group: GroupView) -> None:
 def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[str]:
     from faust_assigner.clients.groups import as_ranges
 
-    owned = f"{member.shares} bytes" if member.shares is not None else "\n".join(as_ranges(member.owned))
-    return [member.member_id, member.instance_id or NOTHING, member.client_id, member.host,
-            "classic" if member.is_classic and in_consumer_group else _number(member.epoch), owned or NOTHING,
-            "\n".join(as_ranges(member.pending)) or NOTHING, "\n".join(as_ranges(member.revoking)) or NOTHING]
+    owned = (
+        f"{member.shares} bytes"
+        if member.shares is not None
+        else "\n".join(as_ranges(member.owned))
+    )
+    return [
+        member.member_id,
+        member.instance_id or NOTHING,
+        member.client_id,
+        member.host,
+        "classic" if member.is_classic and in_consumer_group else _number(member.epoch),
+        owned or NOTHING,
+        "\n".join(as_ranges(member.pending)) or NOTHING,
+        "\n".join(as_ranges(member.revoking)) or NOTHING,
+    ]
 
 
 def _number(value: int | None) -> str:
@@ -136,4 +172,6 @@ def _show(table: Table) -> None:
     from rich.console import Console
 
     click.echo()
-    Console(width=None if click.get_text_stream("stdout").isatty() else 160, highlight=False).print(table)
+    Console(width=None if click.get_text_stream("stdout").isatty() else 160, highlight=False).print(
+        table
+    )

@@ -12,19 +12,29 @@ if TYPE_CHECKING:
     from faust_assigner.pipeline.cluster import Cluster
 
 config_option: Callable[[Any], Any] = click.option(
-    "--config", metavar="FILE",
+    "--config",
+    metavar="FILE",
     help="Kafka's client properties (security.protocol=SASL_SSL ...), as Kafka's own tools take them. "
-         "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.")
+    "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.",
+)
 
 packages_option: Callable[[Any], Any] = click.option(
-    "--packages", default="", metavar="A:B:C[,...]",
+    "--packages",
+    default="",
+    metavar="A:B:C[,...]",
     help="Maven packages for Spark, as spark-submit takes them "
-         "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).")
+    "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).",
+)
 max_refused_option: Callable[[Any], Any] = click.option(
-    "--max-refused", metavar="N|P%", help="Fail, and write nothing, when more lines are refused than this.")
+    "--max-refused",
+    metavar="N|P%",
+    help="Fail, and write nothing, when more lines are refused than this.",
+)
 fail_if_empty_option: Callable[[Any], Any] = click.option(
-    "--fail-if-empty/--allow-empty", default=None,
-    help="Fail, and write nothing, when no line counts.  [default: where the output exists already]")
+    "--fail-if-empty/--allow-empty",
+    default=None,
+    help="Fail, and write nothing, when no line counts.  [default: where the output exists already]",
+)
 
 
 def properties(config: str | None) -> dict[str, str]:

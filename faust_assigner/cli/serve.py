@@ -18,11 +18,16 @@ class _Serve(click.Command):
         from faust_assigner.service.server.options import OPTIONS, flag, metavar, shown
 
         found: list[click.Parameter] = [
-            click.Option([flag(setting)], multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
-                         is_flag=isinstance(setting.default, bool), default=None,
-                         metavar=None if isinstance(setting.default, bool) else metavar(setting),
-                         help=f"{setting.meaning}  [{setting.name}; default: {shown(setting)}]")
-            for setting in OPTIONS]
+            click.Option(
+                [flag(setting)],
+                multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
+                is_flag=isinstance(setting.default, bool),
+                default=None,
+                metavar=None if isinstance(setting.default, bool) else metavar(setting),
+                help=f"{setting.meaning}  [{setting.name}; default: {shown(setting)}]",
+            )
+            for setting in OPTIONS
+        ]
         return [*found, *super().get_params(ctx)]
 
 
@@ -33,8 +38,11 @@ def serve(**said: Any) -> None:
         from faust_assigner.service.server.options import Options
         from faust_assigner.service.server.serve import serve as run
 
-        given = {name: ",".join(value) if isinstance(value, tuple) else value
-                 for name, value in said.items() if value}
+        given = {
+            name: ",".join(value) if isinstance(value, tuple) else value
+            for name, value in said.items()
+            if value
+        }
         options = Options.read(given, os.environ)
         try:
             run(options, click.echo)

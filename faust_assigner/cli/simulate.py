@@ -13,41 +13,88 @@ from faust_assigner.cli.spark import on_spark, tell
 
 
 @click.command()
-@click.option("--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True,
-              help="The same seed, the same numbers.")
+@click.option(
+    "--scenarios", type=click.IntRange(min=1), default=1000, show_default=True, help="How many."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="The same seed, the same numbers.",
+)
 @click.option("--out", default="", metavar="DIR", help="Folder for sim_result and report.json.")
-@click.option("--ledger", "ledgers", multiple=True, metavar="PATH",
-              help="Replay a recorded week: file, folder or glob. May be repeated.")
+@click.option(
+    "--ledger",
+    "ledgers",
+    multiple=True,
+    metavar="PATH",
+    help="Replay a recorded week: file, folder or glob. May be repeated.",
+)
 @click.option("--group", "group_id", metavar="ID", help="With --ledger: this group alone.")
-@click.option("--policies", default="ours,ours+static,ours+static+weights,stock,stock+static",
-              show_default=True,
-              help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
-                   "each with +static and +weights.")
+@click.option(
+    "--policies",
+    default="ours,ours+static,ours+static+weights,stock,stock+static",
+    show_default=True,
+    help="Names (ours, stock, aiokafka-sticky, aiokafka-roundrobin, package.module:callable), "
+    "each with +static and +weights.",
+)
 @click.option("--replicas", default="0,1,2", show_default=True, help="Numbers of standbys to try.")
 @click.option("--members", default="3:6", show_default=True, help="Workers at the start, from:to.")
 @click.option("--partitions", default="12:36", show_default=True, help="Tasks of a fleet, from:to.")
 @click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
-@click.option("--session-timeout", type=click.FloatRange(min=1),
-              help="Seconds until a dead worker is missed (Faust's broker_session_timeout).  "
-                   "[default: what the ledger says, else 60]")
-@click.option("--add", type=click.IntRange(min=0), default=0, metavar="N",
-              help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.")
-@click.option("--remove", multiple=True, metavar="MEMBER",
-              help="One change: this member (instance id or member id) goes. Repeatable.")
+@click.option(
+    "--session-timeout",
+    type=click.FloatRange(min=1),
+    help="Seconds until a dead worker is missed (Faust's broker_session_timeout).  "
+    "[default: what the ledger says, else 60]",
+)
+@click.option(
+    "--add",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.",
+)
+@click.option(
+    "--remove",
+    multiple=True,
+    metavar="MEMBER",
+    help="One change: this member (instance id or member id) goes. Repeatable.",
+)
 @click.option("--lose-rack", metavar="RACK", help="One change: everybody in this rack goes.")
 @shared.max_refused_option
 @shared.config_option
 @click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]"
+)
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of tables.")
-def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], group_id: str | None,
-             policies: str, replicas: str, members: str, partitions: str, racks: str,
-             session_timeout: float | None, add: int, remove: tuple[str, ...], lose_rack: str | None,
-             max_refused: str | None, config: str | None, no_spark: bool, jobs: int | None, packages: str,
-             master: str, as_json: bool) -> None:
+def simulate(
+    scenarios: int,
+    seed: int,
+    out: str,
+    ledgers: tuple[str, ...],
+    group_id: str | None,
+    policies: str,
+    replicas: str,
+    members: str,
+    partitions: str,
+    racks: str,
+    session_timeout: float | None,
+    add: int,
+    remove: tuple[str, ...],
+    lose_rack: str | None,
+    max_refused: str | None,
+    config: str | None,
+    no_spark: bool,
+    jobs: int | None,
+    packages: str,
+    master: str,
+    as_json: bool,
+) -> None:
     """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
@@ -61,18 +108,35 @@ def simulate(scenarios: int, seed: int, out: str, ledgers: tuple[str, ...], grou
         from faust_assigner.simulation.fleet import Costs
 
         request = simulate_job.Request(
-            scenarios, seed, out, _names(policies), _numbers(replicas, "--replicas"),
-            Shape(members=_range(members, "--members", 1), partitions=_range(partitions, "--partitions", 2),
-                  racks=_numbers(racks, "--racks", 1)),
-            Costs(), session_timeout, ledgers, group_id, jobs or os.cpu_count() or 1,
-            Tolerance.parse(max_refused), shared.properties(config),
+            scenarios,
+            seed,
+            out,
+            _names(policies),
+            _numbers(replicas, "--replicas"),
+            Shape(
+                members=_range(members, "--members", 1),
+                partitions=_range(partitions, "--partitions", 2),
+                racks=_numbers(racks, "--racks", 1),
+            ),
+            Costs(),
+            session_timeout,
+            ledgers,
+            group_id,
+            jobs or os.cpu_count() or 1,
+            Tolerance.parse(max_refused),
+            shared.properties(config),
         )
         if is_what_if:
             change = Change(add, remove, lose_rack)
             tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
             return
-        report = simulate_job.simulate_here(request) if no_spark else on_spark(
-            master, packages, lambda spark: simulate_job.simulate_on_spark(spark, request))
+        report = (
+            simulate_job.simulate_here(request)
+            if no_spark
+            else on_spark(
+                master, packages, lambda spark: simulate_job.simulate_on_spark(spark, request)
+            )
+        )
         tell(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 
@@ -83,7 +147,9 @@ def _names(text: str) -> tuple[str, ...]:
 def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
     """``0,1,2`` as numbers; anything else is a usage error that names the option."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or min(map(int, text.split(","))) < lowest:
-        raise click.BadParameter(f"{text!r}: numbers from {lowest} with commas expected", param_hint=option)
+        raise click.BadParameter(
+            f"{text!r}: numbers from {lowest} with commas expected", param_hint=option
+        )
     return tuple(dict.fromkeys(int(number) for number in text.split(",")))
 
 

@@ -16,38 +16,86 @@ from faust_assigner.cli.failure import spoken_errors
 @shared.config_option
 @click.option("--topic", metavar="CHANGELOG", help="The changelog: <app id>-<table>-changelog.")
 @click.option("--to", metavar="DIR", help="Folder or URL (s3://...) of the snapshots.")
-@click.option("--previous", is_flag=True, help="Build on the newest snapshot, read only what is new.")
-@click.option("--no-spark", is_flag=True, help="In this process, without Spark: for small changelogs.")
+@click.option(
+    "--previous", is_flag=True, help="Build on the newest snapshot, read only what is new."
+)
+@click.option(
+    "--no-spark", is_flag=True, help="In this process, without Spark: for small changelogs."
+)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
-@click.option("--connector", type=click.Choice(["auto", "spark", "python"]), default="auto",
-              help="What reads the topic: Spark's connector or aiokafka.")
-@click.option("--memory-mb", type=click.IntRange(min=1), default=256, show_default=True,
-              help="Memory of a partition before it is merged from sorted runs.")
+@click.option(
+    "--connector",
+    type=click.Choice(["auto", "spark", "python"]),
+    default="auto",
+    help="What reads the topic: Spark's connector or aiokafka.",
+)
+@click.option(
+    "--memory-mb",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    help="Memory of a partition before it is merged from sorted runs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifests as JSON.")
 @click.pass_context
-def snapshot(context: click.Context, bootstrap: str | None, config: str | None, topic: str | None,
-             to: str | None, previous: bool, no_spark: bool, master: str, connector: str, memory_mb: int,
-             as_json: bool) -> None:
+def snapshot(
+    context: click.Context,
+    bootstrap: str | None,
+    config: str | None,
+    topic: str | None,
+    to: str | None,
+    previous: bool,
+    no_spark: bool,
+    master: str,
+    connector: str,
+    memory_mb: int,
+    as_json: bool,
+) -> None:
     """Snapshot a changelog, so that workers restore files and replay only the tail."""
     context.obj = {"to": to, "topic": topic, "bootstrap": bootstrap, "config": config}
     if context.invoked_subcommand is not None:
         return
     with spoken_errors():
-        _take(bootstrap, config, topic, to, previous, no_spark, master, connector, memory_mb, as_json)
+        _take(
+            bootstrap, config, topic, to, previous, no_spark, master, connector, memory_mb, as_json
+        )
 
 
-def _take(bootstrap: str | None, config: str | None, topic: str | None, to: str | None, previous: bool,
-          no_spark: bool, master: str, connector: str, memory_mb: int, as_json: bool) -> None:
-    missing = [f"--{name}" for name, value in
-               (("bootstrap", bootstrap or shared.properties(config).get("bootstrap.servers")),
-                ("topic", topic), ("to", to)) if not value]
+def _take(
+    bootstrap: str | None,
+    config: str | None,
+    topic: str | None,
+    to: str | None,
+    previous: bool,
+    no_spark: bool,
+    master: str,
+    connector: str,
+    memory_mb: int,
+    as_json: bool,
+) -> None:
+    missing = [
+        f"--{name}"
+        for name, value in (
+            ("bootstrap", bootstrap or shared.properties(config).get("bootstrap.servers")),
+            ("topic", topic),
+            ("to", to),
+        )
+        if not value
+    ]
     if missing:
         raise click.UsageError(f"Missing option: {', '.join(missing)}")
     from faust_assigner.pipeline.console import show_manifests
     from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
-    options = SnapshotOptions(shared.cluster(bootstrap, config), topic or "", to or "", previous, no_spark,
-                              connector, memory_mb << 20)
+    options = SnapshotOptions(
+        shared.cluster(bootstrap, config),
+        topic or "",
+        to or "",
+        previous,
+        no_spark,
+        connector,
+        memory_mb << 20,
+    )
     show_manifests(run(options, master), options.to, as_json=as_json)
 
 
@@ -55,12 +103,21 @@ def _take(bootstrap: str | None, config: str | None, topic: str | None, to: str 
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
 @click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
-@click.option("--bootstrap", metavar="HOST:PORT[,...]", help="Ask this cluster which topic is today's.")
+@click.option(
+    "--bootstrap", metavar="HOST:PORT[,...]", help="Ask this cluster which topic is today's."
+)
 @shared.config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.pass_context
-def verify_snapshots(context: click.Context, folder: str | None, to: str | None, topic: str | None,
-                     bootstrap: str | None, config: str | None, as_json: bool) -> None:
+def verify_snapshots(
+    context: click.Context,
+    folder: str | None,
+    to: str | None,
+    topic: str | None,
+    bootstrap: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
     """Check hashes, key order, counts, offsets and the topic; 1 if any visible snapshot is not whole."""
     with spoken_errors():
         from faust_assigner.pipeline.console import show_verdicts
@@ -76,16 +133,37 @@ def verify_snapshots(context: click.Context, folder: str | None, to: str | None,
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
 @click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
-@click.option("--keep", type=click.IntRange(min=1), default=2, show_default=True,
-              help="Snapshots kept of each partition.")
-@click.option("--max-age", metavar="TIME", help="Of these, drop all but the newest once older (7d, 36h).")
-@click.option("--grace", default="1h", show_default=True, metavar="TIME",
-              help="Leave unfinished snapshots alone until unchanged for so long.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Snapshots kept of each partition.",
+)
+@click.option(
+    "--max-age", metavar="TIME", help="Of these, drop all but the newest once older (7d, 36h)."
+)
+@click.option(
+    "--grace",
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="Leave unfinished snapshots alone until unchanged for so long.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the removals as JSON.")
 @click.pass_context
-def collect_snapshots(context: click.Context, folder: str | None, to: str | None, topic: str | None,
-                      keep: int, max_age: str | None, grace: str, dry_run: bool, as_json: bool) -> None:
+def collect_snapshots(
+    context: click.Context,
+    folder: str | None,
+    to: str | None,
+    topic: str | None,
+    keep: int,
+    max_age: str | None,
+    grace: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Remove old snapshots, and leftovers of runs that were killed."""
     import time
 
@@ -96,13 +174,24 @@ def collect_snapshots(context: click.Context, folder: str | None, to: str | None
 
         catalog, topics = _snapshots(context, folder or to, topic)
         removed = collect_garbage(
-            catalog, now_ms=round(time.time() * 1000), keep=keep, topics=topics, dry_run=dry_run,
-            max_age_ms=duration_ms(max_age) if max_age else None, grace_ms=duration_ms(grace))
+            catalog,
+            now_ms=round(time.time() * 1000),
+            keep=keep,
+            topics=topics,
+            dry_run=dry_run,
+            max_age_ms=duration_ms(max_age) if max_age else None,
+            grace_ms=duration_ms(grace),
+        )
         show_removals(removed, dry_run=dry_run, as_json=as_json)
 
 
-def _logs(context: click.Context, bootstrap: str | None, config: str | None, topics: list[str] | None,
-          catalog: Any) -> Any:
+def _logs(
+    context: click.Context,
+    bootstrap: str | None,
+    config: str | None,
+    topics: list[str] | None,
+    catalog: Any,
+) -> Any:
     """The changelogs of today by topic, where a cluster was named; None where none was."""
     from faust_assigner.snapshots.changelog import UnknownTopicError, look_at
 
@@ -112,12 +201,16 @@ def _logs(context: click.Context, bootstrap: str | None, config: str | None, top
     connection = shared.cluster(bootstrap, config).connection()
     logs = {}
     for topic in topics or catalog.topics():
-        with contextlib.suppress(UnknownTopicError):  # its app is gone: its snapshots speak for themselves
+        with contextlib.suppress(
+            UnknownTopicError
+        ):  # its app is gone: its snapshots speak for themselves
             logs[topic] = look_at(connection, topic)
     return logs
 
 
-def _snapshots(context: click.Context, folder: str | None, topic: str | None) -> tuple[Any, list[str] | None]:
+def _snapshots(
+    context: click.Context, folder: str | None, topic: str | None
+) -> tuple[Any, list[str] | None]:
     """(the catalog, the topics asked for), from the subcommand's options or the group's."""
     from faust_assigner.errors import ConfigError
     from faust_assigner.snapshots.catalog import Catalog

@@ -17,7 +17,9 @@ def spark() -> None:
 
 
 @spark.command()
-@click.option("--start", is_flag=True, help="Also start a session and run one small job (about 10 s).")
+@click.option(
+    "--start", is_flag=True, help="Also start a session and run one small job (about 10 s)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(start: bool, as_json: bool) -> None:
     """Check Java, PySpark, Python versions and the Kafka connector; name the fix for each."""

@@ -10,27 +10,63 @@ from faust_assigner.cli.spark import on_spark, tell
 
 
 @click.command()
-@click.option("--ledger", "ledgers", multiple=True, required=True, metavar="PATH",
-              help="Where partition samples are: file, folder, glob. May be repeated.")
+@click.option(
+    "--ledger",
+    "ledgers",
+    multiple=True,
+    required=True,
+    metavar="PATH",
+    help="Where partition samples are: file, folder, glob. May be repeated.",
+)
 @click.option("--out", metavar="FILE", help="The versioned weights file, replaced in one step.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="With --topic: the brokers.")
 @click.option("--topic", metavar="NAME", help="Publish to this compacted topic too.")
-@click.option("--by", type=click.Choice(["blend", "cpu", "records", "bytes"]), default="blend",
-              show_default=True, help="What a weight is learned from.")
-@click.option("--clamp", default="0.25:4", show_default=True, metavar="LOW:HIGH",
-              help="The least and the most a weight may be, in medians of its group.")
-@click.option("--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted.")
-@click.option("--replicas", type=click.IntRange(min=0), default=1, show_default=True,
-              help="With --shadow: standbys.")
+@click.option(
+    "--by",
+    type=click.Choice(["blend", "cpu", "records", "bytes"]),
+    default="blend",
+    show_default=True,
+    help="What a weight is learned from.",
+)
+@click.option(
+    "--clamp",
+    default="0.25:4",
+    show_default=True,
+    metavar="LOW:HIGH",
+    help="The least and the most a weight may be, in medians of its group.",
+)
+@click.option(
+    "--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted."
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="With --shadow: standbys.",
+)
 @shared.max_refused_option
 @shared.config_option
 @click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, topic: str | None, by: str,
-            clamp: str, shadow: bool, replicas: int, max_refused: str | None, config: str | None,
-            no_spark: bool, packages: str, master: str, as_json: bool) -> None:
+def weights(
+    ledgers: tuple[str, ...],
+    out: str | None,
+    bootstrap: str | None,
+    topic: str | None,
+    by: str,
+    clamp: str,
+    shadow: bool,
+    replicas: int,
+    max_refused: str | None,
+    config: str | None,
+    no_spark: bool,
+    packages: str,
+    master: str,
+    as_json: bool,
+) -> None:
     """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
     if out is None and topic is None:
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
@@ -45,8 +81,21 @@ def weights(ledgers: tuple[str, ...], out: str | None, bootstrap: str | None, to
         from faust_assigner.weights.document import Limits
 
         request = job.Request(
-            ledgers, datetime.now(UTC), out, shared.cluster(bootstrap, config) if topic else None, topic, by,
-            Limits.parse(clamp), shadow, replicas, Tolerance.parse(max_refused), shared.properties(config))
-        report = (job.learn_here(request) if no_spark
-                  else on_spark(master, packages, lambda spark: job.learn_on_spark(spark, request)))
+            ledgers,
+            datetime.now(UTC),
+            out,
+            shared.cluster(bootstrap, config) if topic else None,
+            topic,
+            by,
+            Limits.parse(clamp),
+            shadow,
+            replicas,
+            Tolerance.parse(max_refused),
+            shared.properties(config),
+        )
+        report = (
+            job.learn_here(request)
+            if no_spark
+            else on_spark(master, packages, lambda spark: job.learn_on_spark(spark, request))
+        )
         tell(report, show_weights, as_json=as_json)

@@ -13,7 +13,10 @@ from typing import Any, TypeAlias
 
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from faust_assigner.clients.words import (
     Answer,
@@ -53,8 +56,14 @@ class Joined:
     @property
     def member(self) -> Member:
         """As the planner takes it."""
-        return Member(self.member_id, self.topics, actives=self.word.active, standbys=self.word.spare,
-                      generation=self.word.round, capacity=self.word.capacity)
+        return Member(
+            self.member_id,
+            self.topics,
+            actives=self.word.active,
+            standbys=self.word.spare,
+            generation=self.word.round,
+            capacity=self.word.capacity,
+        )
 
 
 class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -76,7 +85,9 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """What this consumer tells the leader."""
-        return ConsumerProtocolMemberMetadata(PROTOCOL_VERSION, sorted(topics), encode_word(self._word))
+        return ConsumerProtocolMemberMetadata(
+            PROTOCOL_VERSION, sorted(topics), encode_word(self._word)
+        )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Remember what was given, for the next word."""
@@ -88,9 +99,16 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             answer = Answer()
         spare = {topic: set(numbers) for topic, numbers in answer.spare.items()}
         self._word = Word(
-            round=answer.round, labels=self._word.labels, capacity=self._word.capacity,
-            active={t: [n for n in numbers if n not in spare.get(t, ())] for t, numbers in given.items()},
-            spare={t: [n for n in numbers if n in spare.get(t, ())] for t, numbers in given.items()})
+            round=answer.round,
+            labels=self._word.labels,
+            capacity=self._word.capacity,
+            active={
+                t: [n for n in numbers if n not in spare.get(t, ())] for t, numbers in given.items()
+            },
+            spare={
+                t: [n for n in numbers if n in spare.get(t, ())] for t, numbers in given.items()
+            },
+        )
 
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
@@ -99,7 +117,9 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         joined = [self._read(member_id, members[member_id]) for member_id in sorted(members)]
         topics = sorted({topic for one in joined for topic in one.topics})
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        given = self.place(joined, {topic: count for topic, count in counts.items() if count}, cluster)
+        given = self.place(
+            joined, {topic: count for topic, count in counts.items() if count}, cluster
+        )
         number = next_round(one.word for one in joined)
         return {member_id: _answer(number, given[member_id]) for member_id in members}
 
@@ -111,7 +131,9 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """Member id -> what it gets; ``joined`` by member id, ``partitions`` topic -> count."""
         together = self.co_partitioned(partitions)
         made = plan([one.member for one in joined], partitions, co_partitioned=together)
-        return {one.member_id: Given(active=made.actives(one.member_id), spare={}) for one in joined}
+        return {
+            one.member_id: Given(active=made.actives(one.member_id), spare={}) for one in joined
+        }
 
     def co_partitioned(self, partitions: Mapping[str, int]) -> Collection[Collection[str]] | None:
         """The sets of topics whose equal numbers travel together; None: wherever they can."""
@@ -124,15 +146,20 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 word = decode_word(told.user_data)
             except MetadataRefused as refusal:
                 self.refused += 1
-                logger.warning("Member %r counts as new, its word was refused: %s", member_id, refusal)
+                logger.warning(
+                    "Member %r counts as new, its word was refused: %s", member_id, refusal
+                )
         return Joined(member_id=member_id, topics=tuple(sorted(set(told.subscription))), word=word)
 
 
 def _answer(number: int, given: Given) -> ConsumerProtocolMemberAssignment:
     topics = sorted({*given.active, *given.spare})
-    rows: list[Any] = [(t, sorted({*given.active.get(t, ()), *given.spare.get(t, ())})) for t in topics]
+    rows: list[Any] = [
+        (t, sorted({*given.active.get(t, ()), *given.spare.get(t, ())})) for t in topics
+    ]
     return ConsumerProtocolMemberAssignment(
-        PROTOCOL_VERSION, rows, encode_answer(Answer(round=number, spare=given.spare)))
+        PROTOCOL_VERSION, rows, encode_answer(Answer(round=number, spare=given.spare))
+    )
 
 
 class StickyAssignor(PlannedAssignor):

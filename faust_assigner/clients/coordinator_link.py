@@ -54,8 +54,9 @@ class CoordinatorLink:
     async def send(self, request: Any) -> Any:
         """The coordinator's answer. Raises ``KafkaError`` when it cannot be had; the next try looks again."""
         try:
-            return await self._client.send(await self._coordinator(), request,
-                                           group=ConnectionGroup.COORDINATION)
+            return await self._client.send(
+                await self._coordinator(), request, group=ConnectionGroup.COORDINATION
+            )
         except errors.KafkaError:
             self.lost()
             raise
@@ -67,9 +68,15 @@ class CoordinatorLink:
             except TimeoutError:
                 logger.info("Group %s: no coordinator within %g s", self._group_id, FIND_S)
                 self.hang_up()
-            except (errors.GroupCoordinatorNotAvailableError, errors.KafkaConnectionError,
-                    errors.NodeNotReadyError, errors.RequestTimedOutError) as problem:
-                logger.info("Group %s: no coordinator yet (%s)", self._group_id, type(problem).__name__)
+            except (
+                errors.GroupCoordinatorNotAvailableError,
+                errors.KafkaConnectionError,
+                errors.NodeNotReadyError,
+                errors.RequestTimedOutError,
+            ) as problem:
+                logger.info(
+                    "Group %s: no coordinator yet (%s)", self._group_id, type(problem).__name__
+                )
             else:
                 if node is not None:
                     self._node = node

@@ -17,7 +17,9 @@ from faust_assigner.clients.kio_request import KioRequest
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
 Owned = frozenset[tuple[str, int]]
-CONSUMER_TYPE = "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
+CONSUMER_TYPE = (
+    "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
+)
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS = 16, 15, 69, 9
 _NOT_FOUND = 69  # also what a group of the other protocol answers
 _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
@@ -117,9 +119,15 @@ async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
     found = []
     for answer in answers:
         _refuse(answer.error_code, "the list of groups")
-        found += [ListedGroup(group_id=g.group_id, group_type=getattr(g, "group_type", "").lower(),
-                              protocol_type=g.protocol_type, state=getattr(g, "group_state", ""))
-                  for g in answer.groups]
+        found += [
+            ListedGroup(
+                group_id=g.group_id,
+                group_type=getattr(g, "group_type", "").lower(),
+                protocol_type=g.protocol_type,
+                state=getattr(g, "group_state", ""),
+            )
+            for g in answer.groups
+        ]
     return sorted(found, key=lambda g: g.group_id)
 
 
@@ -134,18 +142,25 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
         broker = client.cluster.broker_metadata(node)
         where = "" if broker is None else f"{broker.host}:{broker.port}"
         view = await _consumer_group(client, node, group_id, where) or await _classic_group(
-            client, node, group_id, where)
+            client, node, group_id, where
+        )
         committed = await _committed(client, node, group_id)
     if view.state == "Dead" and not committed:
         raise GroupNotFound(f"no group {group_id!r}")
     return GroupView(**{**vars(view), "partitions": await _partitions(connection, view, committed)})
 
 
-async def _consumer_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView | None:
+async def _consumer_group(
+    client: AIOKafkaClient, node: int, group_id: str, where: str
+) -> GroupView | None:
     """None for a group of the classic protocol, and from a cluster that knows no other."""
     try:
-        answer = await client.send(node, KioRequest(_DESCRIBE_CONSUMER, 1, group_ids=(group_id,),
-                                                    include_authorized_operations=False))
+        answer = await client.send(
+            node,
+            KioRequest(
+                _DESCRIBE_CONSUMER, 1, group_ids=(group_id,), include_authorized_operations=False
+            ),
+        )
     except IncompatibleBrokerVersion:
         return None
     (group,) = answer.groups
@@ -153,26 +168,44 @@ async def _consumer_group(client: AIOKafkaClient, node: int, group_id: str, wher
         return None
     _refuse(group.error_code, f"group {group_id!r}")
     return GroupView(
-        group_id=group_id, group_type=CONSUMER_TYPE, protocol_type=CONSUMER_TYPE, state=group.group_state,
-        assignor=group.assignor_name, coordinator=where, epoch=group.group_epoch,
+        group_id=group_id,
+        group_type=CONSUMER_TYPE,
+        protocol_type=CONSUMER_TYPE,
+        state=group.group_state,
+        assignor=group.assignor_name,
+        coordinator=where,
+        epoch=group.group_epoch,
         target_epoch=group.assignment_epoch,
-        members=tuple(sorted(map(_consumer_member, group.members), key=lambda m: m.member_id)))
+        members=tuple(sorted(map(_consumer_member, group.members), key=lambda m: m.member_id)),
+    )
 
 
 def _consumer_member(member: Any) -> GroupMemberView:
     owned, target = (
-        frozenset((topic.topic_name, n) for topic in side.topic_partitions for n in topic.partitions)
-        for side in (member.assignment, member.target_assignment))
+        frozenset(
+            (topic.topic_name, n) for topic in side.topic_partitions for n in topic.partitions
+        )
+        for side in (member.assignment, member.target_assignment)
+    )
     return GroupMemberView(
-        member_id=member.member_id, instance_id=member.instance_id, client_id=member.client_id,
-        host=member.client_host, epoch=member.member_epoch, owned=owned, pending=target - owned,
-        revoking=owned - target, is_classic=getattr(member, "member_type", 1) == 0)
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=member.member_epoch,
+        owned=owned,
+        pending=target - owned,
+        revoking=owned - target,
+        is_classic=getattr(member, "member_type", 1) == 0,
+    )
 
 
 async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
     """A classic group in Kafka's own words; one that is not there has no members."""
-    answer = await client.send(node, KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,),
-                                                include_authorized_operations=False))
+    answer = await client.send(
+        node,
+        KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,), include_authorized_operations=False),
+    )
     (group,) = answer.groups
     _refuse(group.error_code if group.error_code != _NOT_FOUND else 0, f"group {group_id!r}")
     return group
@@ -181,9 +214,15 @@ async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
 async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
     group = await described(client, node, group_id)
     members = (_classic_member(member, group.protocol_type) for member in group.members)
-    return GroupView(group_id=group_id, group_type="classic", protocol_type=group.protocol_type,
-                     state=group.group_state, assignor=group.protocol_data, coordinator=where,
-                     members=tuple(sorted(members, key=lambda m: m.member_id)))
+    return GroupView(
+        group_id=group_id,
+        group_type="classic",
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        assignor=group.protocol_data,
+        coordinator=where,
+        members=tuple(sorted(members, key=lambda m: m.member_id)),
+    )
 
 
 def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
@@ -198,18 +237,29 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
             owned = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
         except Exception:  # another client's bytes: they are shown by their size
             shares = len(share)
-    return GroupMemberView(member_id=member.member_id, instance_id=getattr(member, "group_instance_id", None),
-                           client_id=member.client_id, host=member.client_host, epoch=None, owned=owned,
-                           shares=shares)
+    return GroupMemberView(
+        member_id=member.member_id,
+        instance_id=getattr(member, "group_instance_id", None),
+        client_id=member.client_id,
+        host=member.client_host,
+        epoch=None,
+        owned=owned,
+        shares=shares,
+    )
 
 
 async def _committed(client: AIOKafkaClient, node: int, group_id: str) -> dict[TopicPartition, int]:
     """Every committed offset of the group."""
-    answer = await client.send(node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None,
-                                                require_stable=False))
+    answer = await client.send(
+        node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None, require_stable=False)
+    )
     _refuse(answer.error_code, f"offsets of {group_id!r}")
-    return {TopicPartition(topic.name, row.partition_index): row.committed_offset
-            for topic in answer.topics for row in topic.partitions if row.committed_offset >= 0}
+    return {
+        TopicPartition(topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
 
 
 async def _partitions(
@@ -218,9 +268,17 @@ async def _partitions(
     owners = {tp: member.member_id for member in view.members for tp in member.owned}
     wanted = sorted({*committed, *(TopicPartition(*tp) for tp in owners)})
     ends = await _end_offsets(connection, wanted)
-    return tuple(PartitionView(topic=tp.topic, partition=tp.partition, committed=committed.get(tp),
-                               end=ends[tp], owner=owners.get((tp.topic, tp.partition)))
-                 for tp in wanted if tp in ends)
+    return tuple(
+        PartitionView(
+            topic=tp.topic,
+            partition=tp.partition,
+            committed=committed.get(tp),
+            end=ends[tp],
+            owner=owners.get((tp.topic, tp.partition)),
+        )
+        for tp in wanted
+        if tp in ends
+    )
 
 
 async def _end_offsets(
@@ -234,7 +292,8 @@ async def _end_offsets(
     try:
         known = await consumer.topics()
         ends: Mapping[TopicPartition, int] = await consumer.end_offsets(
-            [tp for tp in wanted if tp.topic in known])
+            [tp for tp in wanted if tp.topic in known]
+        )
         return ends
     finally:
         await consumer.stop()

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol.api import RequestHeader_v1, RequestHeader_v2, ResponseHeader_v0, ResponseHeader_v1
+from aiokafka.protocol.api import (
+    RequestHeader_v1,
+    RequestHeader_v2,
+    ResponseHeader_v0,
+    ResponseHeader_v1,
+)
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
@@ -33,7 +38,9 @@ class KioRequest:
         for version in self._versions:
             if low <= version <= high:
                 return _Prepared(self.API_KEY, version, self._fields)
-        raise IncompatibleBrokerVersion(f"API {self.API_KEY}: no common version, the server has {low}-{high}")
+        raise IncompatibleBrokerVersion(
+            f"API {self.API_KEY}: no common version, the server has {low}-{high}"
+        )
 
 
 class _Prepared:

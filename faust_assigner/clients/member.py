@@ -33,15 +33,27 @@ from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
 
-_GIVEN, _FAILED = b"\x00", b"\x01"  # the first byte of each state: what was given, or why nothing was
+_GIVEN, _FAILED = (
+    b"\x00",
+    b"\x01",
+)  # the first byte of each state: what was given, or why nothing was
 LONGEST_REASON: Final = 1_000
 MAX_BACKOFF_S: Final = 30.0
 GOODBYE_S: Final = 5.0
 #: Errors no other try can cure.
-FATAL: Final = frozenset({Code.INCONSISTENT_GROUP_PROTOCOL, Code.INVALID_GROUP_ID,
-                          Code.INVALID_SESSION_TIMEOUT, Code.FENCED_INSTANCE_ID, 30})  # 30: not authorized
+FATAL: Final = frozenset(
+    {
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+        Code.INVALID_GROUP_ID,
+        Code.INVALID_SESSION_TIMEOUT,
+        Code.FENCED_INSTANCE_ID,
+        30,
+    }
+)  # 30: not authorized
 _GONE: Final = frozenset({Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION})
-_MOVED: Final = frozenset({14, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})  # 14: still loading
+_MOVED: Final = frozenset(
+    {14, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR}
+)  # 14: still loading
 #: What a join may always meet; anything else is said aloud, and asked again later each time.
 _USUAL: Final = _GONE | _MOVED | {Code.REBALANCE_IN_PROGRESS}
 
@@ -124,7 +136,10 @@ class GroupMember:
         self._instance_id = instance_id
         self._session_s, self._rebalance_s = session_timeout_s, rebalance_timeout_s
         self._interval_s, self._backoff_s = heartbeat_interval_s, retry_backoff_s
-        self._connection = {"request_timeout_ms": int(1000 * (rebalance_timeout_s + 5)), **connection}
+        self._connection = {
+            "request_timeout_ms": int(1000 * (rebalance_timeout_s + 5)),
+            **connection,
+        }
         self._member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         self._share: Share | None = None
         self._rejoin = asyncio.Event()
@@ -147,7 +162,9 @@ class GroupMember:
 
     async def start(self) -> None:
         """Connect and join in the background."""
-        self._link = CoordinatorLink(self.group_id, retry_backoff_s=self._backoff_s, **self._connection)
+        self._link = CoordinatorLink(
+            self.group_id, retry_backoff_s=self._backoff_s, **self._connection
+        )
         await self._link.start()
         self._task = asyncio.create_task(self._run(), name=f"group {self.group_id}")
 
@@ -199,7 +216,9 @@ class GroupMember:
         try:
             await self._rounds()
         except Exception as problem:
-            logger.error("Group %s: member %s ends: %r", self.group_id, self._member_id or "-", problem)
+            logger.error(
+                "Group %s: member %s ends: %r", self.group_id, self._member_id or "-", problem
+            )
             try:
                 await self._let_go(lost=False)
             finally:
@@ -248,11 +267,15 @@ class GroupMember:
             if code == Code.REBALANCE_IN_PROGRESS:
                 return False
             if code in _GONE or code in FATAL or clock() >= lost_at:
-                logger.warning("Group %s: %s lost its place: %s", self.group_id, self._member_id, _name(code))
+                logger.warning(
+                    "Group %s: %s lost its place: %s", self.group_id, self._member_id, _name(code)
+                )
                 if code in FATAL:
                     await self._let_go(lost=True)
                 self._refuse_fatal(code)
-                return True  # the next join says under which id: a static one may have been replaced
+                return (
+                    True  # the next join says under which id: a static one may have been replaced
+                )
         return False
 
     async def _beat(self, share: Share, timeout_s: float) -> int | None:
@@ -313,9 +336,17 @@ class GroupMember:
     async def _join(self) -> Share | None:
         """One round, None when it has to be tried again."""
         offers = [(name, strategy.metadata()) for name, strategy in self._strategies.items()]
-        answer = await self._link.send(JoinGroupRequest(
-            self.group_id, int(1000 * self._session_s), int(1000 * self._rebalance_s), self._member_id,
-            self._instance_id, self._protocol_type, offers))
+        answer = await self._link.send(
+            JoinGroupRequest(
+                self.group_id,
+                int(1000 * self._session_s),
+                int(1000 * self._rebalance_s),
+                self._member_id,
+                self._instance_id,
+                self._protocol_type,
+                offers,
+            )
+        )
         code = answer.error_code
         if code == Code.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
@@ -326,22 +357,34 @@ class GroupMember:
         self._member_id = answer.member_id
         is_leader = answer.leader_id == answer.member_id
         states = self._lead(answer) if is_leader else []
-        synced = await self._link.send(SyncGroupRequest(
-            self.group_id, answer.generation_id, answer.member_id, self._instance_id, states))
+        synced = await self._link.send(
+            SyncGroupRequest(
+                self.group_id, answer.generation_id, answer.member_id, self._instance_id, states
+            )
+        )
         if synced.error_code != Code.NONE:
             self._not_now(synced.error_code)
             return None
         self._odd = 0
-        return Share(member_id=answer.member_id, generation=answer.generation_id, is_leader=is_leader,
-                     protocol=answer.group_protocol, state=synced.member_assignment)
+        return Share(
+            member_id=answer.member_id,
+            generation=answer.generation_id,
+            is_leader=is_leader,
+            protocol=answer.group_protocol,
+            state=synced.member_assignment,
+        )
 
     def _lead(self, answer: Any) -> list[tuple[str, bytes]]:
         members = {row[0]: row[-1] for row in answer.members}
         try:
             given = self._strategies[answer.group_protocol].assign(members)
             return [(member_id, _GIVEN + given.get(member_id, b"")) for member_id in members]
-        except Exception as problem:  # the strategy is the user's: all members learn why there is no work
-            logger.exception("Group %s: %r could not be shared out", self.group_id, answer.group_protocol)
+        except (
+            Exception
+        ) as problem:  # the strategy is the user's: all members learn why there is no work
+            logger.exception(
+                "Group %s: %r could not be shared out", self.group_id, answer.group_protocol
+            )
             reason = f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].encode()
             return [(member_id, _FAILED + reason) for member_id in members]
 
@@ -355,8 +398,12 @@ class GroupMember:
             self._odd = 0
         else:
             self._odd += 1
-            logger.warning("Group %s: the coordinator answers %s, trying again in %.1f s", self.group_id,
-                           _name(code), self._pause(self._odd))
+            logger.warning(
+                "Group %s: the coordinator answers %s, trying again in %.1f s",
+                self.group_id,
+                _name(code),
+                self._pause(self._odd),
+            )
 
     def _refuse_fatal(self, code: int | None) -> None:
         if code in FATAL:

@@ -31,7 +31,9 @@ class MetadataAssignor(PlannedAssignor):
         super().__init__(capacity=capacity)
         self._word = decode_word(encode_word(replace(self._word, labels=dict(labels))))
 
-    def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Collection[int]:
+    def liked(
+        self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+    ) -> Collection[int]:
         """The partitions of ``topic`` that a member with ``labels`` likes to have."""
         raise NotImplementedError
 
@@ -39,10 +41,18 @@ class MetadataAssignor(PlannedAssignor):
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
     ) -> dict[str, Given]:
         """Member id -> what it gets: likes are told to the planner as copies of state it may move to."""
-        likes = {facts: {topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions}
-                 for facts in {_facts(one) for one in joined}}
-        wanted = {topic: frozenset[int]().union(*(likes[_facts(one)][topic] for one in joined
-                                                  if topic in one.topics)) for topic in partitions}
+        likes = {
+            facts: {
+                topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions
+            }
+            for facts in {_facts(one) for one in joined}
+        }
+        wanted = {
+            topic: frozenset[int]().union(
+                *(likes[_facts(one)][topic] for one in joined if topic in one.topics)
+            )
+            for topic in partitions
+        }
         members = [_wishing(one, likes[_facts(one)], wanted) for one in joined]
         made = plan(members, partitions, changelogs=partitions, co_partitioned=())
         given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in joined}
@@ -60,10 +70,16 @@ def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
 
 def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
     """Claims only what it likes or nobody does, so that the rest may move to who likes it."""
-    kept = {topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
-            for topic, numbers in one.word.active.items() if topic in wanted}
-    return replace(one.member, actives=kept,
-                   standbys={topic: sorted(liked[topic]) for topic in one.topics if topic in liked})
+    kept = {
+        topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
+        for topic, numbers in one.word.active.items()
+        if topic in wanted
+    }
+    return replace(
+        one.member,
+        actives=kept,
+        standbys={topic: sorted(liked[topic]) for topic in one.topics if topic in liked},
+    )
 
 
 class RackAwareAssignor(MetadataAssignor):
@@ -78,12 +94,20 @@ class RackAwareAssignor(MetadataAssignor):
     def __init__(self, rack_id: str, *, capacity: float = 1.0) -> None:
         super().__init__({RACK: rack_id}, capacity=capacity)
 
-    def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Collection[int]:
+    def liked(
+        self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+    ) -> Collection[int]:
         """Those whose leader's broker names the member's rack."""
         rack = labels.get(RACK)
-        return [] if rack is None else [
-            number for number in cluster.partitions_for_topic(topic) or ()
-            if _rack_of_leader(cluster, TopicPartition(topic, number)) == rack]
+        return (
+            []
+            if rack is None
+            else [
+                number
+                for number in cluster.partitions_for_topic(topic) or ()
+                if _rack_of_leader(cluster, TopicPartition(topic, number)) == rack
+            ]
+        )
 
 
 def _rack_of_leader(cluster: ClusterMetadata, partition: TopicPartition) -> str | None:

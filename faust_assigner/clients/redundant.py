@@ -30,11 +30,20 @@ class RedundantAssignor(PlannedAssignor):
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
     ) -> dict[str, Given]:
         """Member id -> first copies and spare ones."""
-        made = plan([one.member for one in joined], partitions, replicas=self.copies - 1,
-                    changelogs=partitions, co_partitioned=())
+        made = plan(
+            [one.member for one in joined],
+            partitions,
+            replicas=self.copies - 1,
+            changelogs=partitions,
+            co_partitioned=(),
+        )
         ids = [one.member_id for one in joined]
-        active = {m: {(t, n) for t, numbers in made.actives(m).items() for n in numbers} for m in ids}
-        spare = {m: {(t, n) for t, numbers in made.standbys(m).items() for n in numbers} for m in ids}
+        active = {
+            m: {(t, n) for t, numbers in made.actives(m).items() for n in numbers} for m in ids
+        }
+        spare = {
+            m: {(t, n) for t, numbers in made.standbys(m).items() for n in numbers} for m in ids
+        }
         _even_out(joined, active, spare)
         return {m: Given(active=_by_topic(active[m]), spare=_by_topic(spare[m])) for m in ids}
 
@@ -46,8 +55,15 @@ def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None
     that costs no move first. Each step makes the sum of squared loads smaller, so it ends.
     """
     capacity = {one.member_id: one.word.capacity for one in joined}
-    held = {one.member_id: {(t, n) for claims in (one.word.active, one.word.spare)
-                            for t, numbers in claims.items() for n in numbers} for one in joined}
+    held = {
+        one.member_id: {
+            (t, n)
+            for claims in (one.word.active, one.word.spare)
+            for t, numbers in claims.items()
+            for n in numbers
+        }
+        for one in joined
+    }
     topics = {one.member_id: frozenset(one.topics) for one in joined}
 
     def load(member: str) -> int:
@@ -62,7 +78,9 @@ def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None
 
     def step() -> bool:
         for heavy, light in steps():
-            movable = [c for c in spare[heavy] - spare[light] - active[light] if c[0] in topics[light]]
+            movable = [
+                c for c in spare[heavy] - spare[light] - active[light] if c[0] in topics[light]
+            ]
             if movable:
                 copy = min(movable, key=lambda c: (c in held[heavy], c not in held[light], c))
                 spare[heavy].discard(copy)

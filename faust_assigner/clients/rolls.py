@@ -38,15 +38,22 @@ class Rolls:
     @property
     def advice(self) -> Sequence[str]:
         """What comes next, a line for each kind of worker; upwards first, then back."""
-        kinds = {kind: sum(worker.kind == kind for worker in self.workers)
-                 for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)}
+        kinds = {
+            kind: sum(worker.kind == kind for worker in self.workers)
+            for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)
+        }
         if kinds[COOPERATIVE] == len(self.workers):
             then = "" if self.chosen == join.COOPERATIVE else " from the next one on"
-            return (f"rebalances stop nobody{then}",
-                    "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first")
+            return (
+                f"rebalances stop nobody{then}",
+                "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first",
+            )
         up = tuple(f"{kinds[kind]} {kind}: {what}" for kind, what in NEXT.items() if kinds[kind])
-        back = ("back to stock: roll the cooperative ones with FAUST_ASSIGNER_COOPERATIVE=0 first"
-                if kinds[COOPERATIVE] else "back to stock: one roll")
+        back = (
+            "back to stock: roll the cooperative ones with FAUST_ASSIGNER_COOPERATIVE=0 first"
+            if kinds[COOPERATIVE]
+            else "back to stock: one roll"
+        )
         return ("rebalances stop everybody", *up, back)
 
 
@@ -57,9 +64,18 @@ async def rolls(connection: Mapping[str, Any], group_id: str) -> Rolls:
         group = await described(client, node, group_id)
     if not group.members:
         raise GroupNotFound(f"no members of a classic group {group_id!r}")
-    workers = (Worker(member_id=member.member_id, client_id=member.client_id, host=member.client_host,
-                      kind=kind_of(member.member_metadata)) for member in group.members)
-    return Rolls(chosen=group.protocol_data, workers=tuple(sorted(workers, key=lambda w: w.member_id)))
+    workers = (
+        Worker(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            host=member.client_host,
+            kind=kind_of(member.member_metadata),
+        )
+        for member in group.members
+    )
+    return Rolls(
+        chosen=group.protocol_data, workers=tuple(sorted(workers, key=lambda w: w.member_id))
+    )
 
 
 def kind_of(metadata: bytes) -> str:

@@ -50,8 +50,16 @@ class Answer:
 
 def encode_word(word: Word) -> bytes:
     """A member's word as user_data."""
-    return _encode({"v": VERSION, "round": word.round, "labels": dict(word.labels), "capacity": word.capacity,
-                    "active": _runs(word.active), "spare": _runs(word.spare)})
+    return _encode(
+        {
+            "v": VERSION,
+            "round": word.round,
+            "labels": dict(word.labels),
+            "capacity": word.capacity,
+            "active": _runs(word.active),
+            "spare": _runs(word.spare),
+        }
+    )
 
 
 def decode_word(data: bytes) -> Word:
@@ -60,9 +68,15 @@ def decode_word(data: bytes) -> Word:
     capacity = fields.get("capacity", 1.0)
     if type(capacity) not in (int, float) or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY:
         raise MetadataRefused(
-            f"a capacity that is no number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}")
-    return Word(round=_round(fields), labels=_labels(fields.get("labels", {})), capacity=float(capacity),
-                active=_claims(fields.get("active")), spare=_claims(fields.get("spare")))
+            f"a capacity that is no number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
+        )
+    return Word(
+        round=_round(fields),
+        labels=_labels(fields.get("labels", {})),
+        capacity=float(capacity),
+        active=_claims(fields.get("active")),
+        spare=_claims(fields.get("spare")),
+    )
 
 
 def next_round(words: Iterable[Word]) -> int:
@@ -94,7 +108,9 @@ def _round(fields: Mapping[str, Any]) -> int:
 
 def _runs(claims: Claims) -> dict[str, list[int]]:
     """Topic -> first, last, first, last ... of each run of its numbers."""
-    return {topic: runs for topic in sorted(claims) if (runs := _pairs(sorted(map(int, claims[topic]))))}
+    return {
+        topic: runs for topic in sorted(claims) if (runs := _pairs(sorted(map(int, claims[topic]))))
+    }
 
 
 def _pairs(numbers: list[int]) -> list[int]:
@@ -119,13 +135,18 @@ def _claims(value: Any) -> dict[str, list[int]]:
         room -= sum(map(len, runs))
         if room < 0:
             raise MetadataRefused(f"more than {NUMBERS} partitions")
-        claims[read_label(topic, "a topic", chars=NAME_CHARS)] = [number for run in runs for number in run]
+        claims[read_label(topic, "a topic", chars=NAME_CHARS)] = [
+            number for run in runs for number in run
+        ]
     return claims
 
 
 def _ranges(pairs: Any) -> list[range]:
-    if not isinstance(pairs, list) or len(pairs) % 2 or not all(
-            type(n) is int and 0 <= n < LARGEST_INT for n in pairs):
+    if (
+        not isinstance(pairs, list)
+        or len(pairs) % 2
+        or not all(type(n) is int and 0 <= n < LARGEST_INT for n in pairs)
+    ):
         raise MetadataRefused("runs that are no pairs of numbers")
     return [range(first, last + 1) for first, last in zip(pairs[::2], pairs[1::2], strict=True)]
 
@@ -133,4 +154,7 @@ def _ranges(pairs: Any) -> list[range]:
 def _labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > LABELS:
         raise MetadataRefused(f"labels that are no object of at most {LABELS}")
-    return {read_label(name, "a label's name"): read_label(text, "a label") for name, text in value.items()}
+    return {
+        read_label(name, "a label's name"): read_label(text, "a label")
+        for name, text in value.items()
+    }

@@ -35,7 +35,9 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
         case LeaveGroup():
             return fx.LeaveReply(event.token, unknown)
         case ConsumerGroupHeartbeat():
-            return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND if error is None else error)
+            return fx.ConsumerHeartbeatReply(
+                event.token, Code.GROUP_ID_NOT_FOUND if error is None else error
+            )
         case FetchOffsets():
             return fx.FetchReply(event.token, Code.NONE if error is None else error)
         case CommitOffsets():
@@ -50,7 +52,11 @@ def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> 
     """What can be said about a JoinGroup before looking for its group; NONE when nothing is wrong."""
     if not group_id:
         return Code.INVALID_GROUP_ID
-    if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
+    if (
+        not limits.min_session_timeout_ms
+        <= event.session_timeout_ms
+        <= limits.max_session_timeout_ms
+    ):
         return Code.INVALID_SESSION_TIMEOUT
     return Code.NONE
 

@@ -50,7 +50,9 @@ class Catalogue:
         """A catalogue of these topics."""
         listed = tuple(topics)
         return cls(
-            {t.name: t for t in listed}, {t.topic_id: t for t in listed}, {t.name: t.digest() for t in listed}
+            {t.name: t for t in listed},
+            {t.topic_id: t for t in listed},
+            {t.name: t.digest() for t in listed},
         )
 
     def existing(self, names: Set[str]) -> set[str]:

@@ -42,7 +42,9 @@ from faust_assigner.coordinator.timers import Purpose
 
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent"]
 
-PARKED_DUPLICATES: Final = 8  # copies of one parked request; of more, the oldest is told to try again
+PARKED_DUPLICATES: Final = (
+    8  # copies of one parked request; of more, the oldest is told to try again
+)
 
 
 class ClassicGroup(ClassicChange):
@@ -110,7 +112,9 @@ class ClassicGroup(ClassicChange):
             self._refuse_join(event, Code.GROUP_MAX_SIZE_REACHED)
         else:
             self.roster.pending.add(event.new_member_id)
-            self.timers.set(Purpose.PENDING, event.new_member_id, self._now + event.session_timeout_ms)
+            self.timers.set(
+                Purpose.PENDING, event.new_member_id, self._now + event.session_timeout_ms
+            )
             self._refuse_join(event, Code.MEMBER_ID_REQUIRED, event.new_member_id)
 
     def _admit(self, event: JoinGroup, member_id: str) -> None:
@@ -138,7 +142,8 @@ class ClassicGroup(ClassicChange):
         self._say("static_member_replaced", member.member_id, old_id)
         if self.state is State.STABLE and self.roster.select_protocol() == self.protocol_name:
             self._save(
-                self.record(), lambda error: self._static_saved(event, member, before, old_leader, error)
+                self.record(),
+                lambda error: self._static_saved(event, member, before, old_leader, error),
             )
         else:
             self._membership_changed()
@@ -243,7 +248,9 @@ class ClassicGroup(ClassicChange):
         if event.member_id == self.roster.leader:
             given = {m.member_id: event.assignments.get(m.member_id, b"") for m in self.roster}
             generation = self.generation
-            self._save(self.record(given), lambda error: self._assignment_saved(given, generation, error))
+            self._save(
+                self.record(given), lambda error: self._assignment_saved(given, generation, error)
+            )
 
     def _sync_stable(self, event: SyncGroup) -> None:
         error = self._check_sync(event)

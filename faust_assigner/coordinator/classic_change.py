@@ -40,7 +40,11 @@ class ClassicChange(ClassicViews):
         self._rebalance()
 
     def _catalogue_changed(self, event: CatalogueChanged) -> None:
-        self.catalogue = event.catalogue  # its members look for themselves; it matters when it is converted
+        self.catalogue = (
+            event.catalogue
+        )  # its members look for themselves; it matters when it is converted
 
     def _fetch(self, event: FetchOffsets) -> None:
-        self._out.append(fx.FetchReply(event.token, Code.NONE))  # a classic group lets everybody read
+        self._out.append(
+            fx.FetchReply(event.token, Code.NONE)
+        )  # a classic group lets everybody read

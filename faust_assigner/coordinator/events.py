@@ -41,8 +41,12 @@ class JoinGroup:
     client_id: str = ""
     client_host: str = ""
     reason: str | None = None
-    needs_known_id: bool = True  # v4+: a dynamic newcomer must come back with the id it is given (KIP-394)
-    can_skip_assignment: bool = False  # v9+: a returning static leader may be told not to assign (KIP-814)
+    needs_known_id: bool = (
+        True  # v4+: a dynamic newcomer must come back with the id it is given (KIP-394)
+    )
+    can_skip_assignment: bool = (
+        False  # v9+: a returning static leader may be told not to assign (KIP-814)
+    )
 
 
 @dataclass(frozen=True, slots=True)

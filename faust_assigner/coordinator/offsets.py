@@ -55,7 +55,9 @@ class OffsetBook:
         """Every entry of one topic."""
         return tuple(key for key in self.entries if key[0] == topic)
 
-    def expired(self, group: Group, *, retention_ms: int, now_ms: int) -> tuple[TopicPartition, ...]:
+    def expired(
+        self, group: Group, *, retention_ms: int, now_ms: int
+    ) -> tuple[TopicPartition, ...]:
         """The entries that KIP-211 lets go at ``now_ms``; cost O(entries)."""
         starts = group.retention()
         return tuple(

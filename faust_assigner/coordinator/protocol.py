@@ -131,5 +131,7 @@ def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) ->
     parts = [struct.pack(">hi", version, len(partitions))]
     for topic in sorted(partitions):
         name, numbers = topic.encode(), partitions[topic]
-        parts.append(struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers))
+        parts.append(
+            struct.pack(f">h{len(name)}si{len(numbers)}i", len(name), name, len(numbers), *numbers)
+        )
     return b"".join([*parts, struct.pack(">i", -1)])

@@ -132,7 +132,9 @@ class CurrentAssignment:
     revoking: Epochs
 
 
-Value = GroupRecord | GroupEpoch | MemberMetadata | TargetEpoch | TargetAssignment | CurrentAssignment
+Value = (
+    GroupRecord | GroupEpoch | MemberMetadata | TargetEpoch | TargetAssignment | CurrentAssignment
+)
 
 
 class Kind(Enum):

@@ -29,8 +29,12 @@ def restore(
     """
     found = tuple(records)
     if any(record.key.kind is Kind.EPOCH for record in found):
-        return ConsumerGroup.restore(group_id, found, consumer, catalogue, now_ms, classic_limits=classic)
+        return ConsumerGroup.restore(
+            group_id, found, consumer, catalogue, now_ms, classic_limits=classic
+        )
     for record in found:
         if isinstance(record.value, GroupRecord):
-            return ClassicGroup.restore(record.value, classic, now_ms, consumer=consumer, catalogue=catalogue)
+            return ClassicGroup.restore(
+                record.value, classic, now_ms, consumer=consumer, catalogue=catalogue
+            )
     return ClassicGroup(group_id, classic, now_ms, consumer=consumer, catalogue=catalogue)

@@ -86,7 +86,9 @@ class GroupRounds:
 
         Empty, Stable, or (not settled) PreparingRebalance: its members are told to join again.
         """
-        group = cls(record.group_id, limits, record.state_since_ms, consumer=consumer, catalogue=catalogue)
+        group = cls(
+            record.group_id, limits, record.state_since_ms, consumer=consumer, catalogue=catalogue
+        )
         group.generation = record.generation
         group.protocol_type, group.protocol_name = record.protocol_type, record.protocol_name
         group.state = State.STABLE if record.members else State.EMPTY
@@ -176,7 +178,9 @@ class GroupRounds:
             self._out.append(fx.SaveGroup(self.record()))
         elif not self.roster.elect_joined_leader():
             # Only static members are left and none has rejoined: wait until their sessions decide.
-            self._join_deadline_ms = self._now + max(self.roster.rebalance_timeout_ms(), LEAST_WAIT_MS)
+            self._join_deadline_ms = self._now + max(
+                self.roster.rebalance_timeout_ms(), LEAST_WAIT_MS
+            )
         else:
             self._begin_generation()
 
@@ -269,7 +273,9 @@ class GroupRounds:
     def _move(self, cause: Cause) -> None:
         following = NEXT.get((self.state, cause))
         if following is None:
-            raise CoordinatorBug(f"group {self.group_id}: {cause.name} is impossible in {self.state.value}")
+            raise CoordinatorBug(
+                f"group {self.group_id}: {cause.name} is impossible in {self.state.value}"
+            )
         self._say("state", detail=f"{self.state.value} -> {following.value}: {cause.value}")
         self.state = following
         self.state_since_ms = self._now
@@ -301,7 +307,9 @@ class GroupRounds:
         listed: tuple[fx.JoinedMember, ...] = ()
         if with_members:
             name = self.protocol_name
-            listed = tuple(fx.JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.roster)
+            listed = tuple(
+                fx.JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.roster
+            )
         return fx.JoinReply(
             NO_TOKEN_YET,
             Code.NONE,
@@ -315,7 +323,9 @@ class GroupRounds:
         )
 
     def _sync_reply(self, member: Member, token: Token) -> fx.SyncReply:
-        return fx.SyncReply(token, Code.NONE, self.protocol_type, self.protocol_name, member.assignment)
+        return fx.SyncReply(
+            token, Code.NONE, self.protocol_type, self.protocol_name, member.assignment
+        )
 
     def _save(self, record: fx.GroupRecord, done: Callable[[Code], None]) -> None:
         self._save_counter += 1

@@ -24,7 +24,11 @@ def answer_unknown(
     """What a client is told of a group that is not there: first what is wrong with the request."""
     if isinstance(event, ConsumerGroupHeartbeat):
         refusal = refuse_heartbeat(event, consumer, group_id)
-        return answer_absent(event) if refusal is None else fx.ConsumerHeartbeatReply(event.token, *refusal)
+        return (
+            answer_absent(event)
+            if refusal is None
+            else fx.ConsumerHeartbeatReply(event.token, *refusal)
+        )
     error = Code.NONE
     if isinstance(event, JoinGroup):
         error = refuse_join_itself(event, classic, group_id)

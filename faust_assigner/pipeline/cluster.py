@@ -25,11 +25,13 @@ from faust_assigner.errors import ConfigError
 
 ENVIRONMENT = "FAUST_ASSIGNER_KAFKA_"
 _CONFIG = f"{ENVIRONMENT}CONFIG"
-_LOGIN_MODULES: Mapping[str, str] = MappingProxyType({
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-})
+_LOGIN_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+        "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+        "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    }
+)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KEYTOOL_TIMEOUT_S = 60
 #: Ours beside Kafka's: the client of Spark's connector is told them as its own.
@@ -52,15 +54,22 @@ class Cluster:
         given = self.properties
         protocol = given.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
-            raise ConfigError(f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol!r}")
-        found: dict[str, Any] = {"bootstrap_servers": self.bootstrap.split(","),
-                                 "security_protocol": protocol}
+            raise ConfigError(
+                f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol!r}"
+            )
+        found: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap.split(","),
+            "security_protocol": protocol,
+        }
         if protocol.endswith("SSL"):
             found["ssl_context"] = _ssl_context(given)
         if protocol.startswith("SASL"):
             mechanism, user, password = _login(given)
-            found |= {"sasl_mechanism": mechanism, "sasl_plain_username": user,
-                      "sasl_plain_password": password}
+            found |= {
+                "sasl_mechanism": mechanism,
+                "sasl_plain_username": user,
+                "sasl_plain_password": password,
+            }
         if "request.timeout.ms" in given:
             found["request_timeout_ms"] = _milliseconds(given["request.timeout.ms"])
         return found
@@ -68,13 +77,19 @@ class Cluster:
     def spark_options(self) -> dict[str, str]:
         """The options of Spark's Kafka connector."""
         told = {name: value for name, value in self.properties.items() if name not in _OURS}
-        if "sasl.jaas.config" not in told and told.get("security.protocol", "").upper().startswith("SASL"):
+        if "sasl.jaas.config" not in told and told.get("security.protocol", "").upper().startswith(
+            "SASL"
+        ):
             mechanism, user, password = _login(self.properties)
-            told["sasl.jaas.config"] = (f'{_LOGIN_MODULES[mechanism]} required username="{_escaped(user)}" '
-                                        f'password="{_escaped(password)}";')
+            told["sasl.jaas.config"] = (
+                f'{_LOGIN_MODULES[mechanism]} required username="{_escaped(user)}" '
+                f'password="{_escaped(password)}";'
+            )
             told["sasl.mechanism"] = mechanism
-        return {f"kafka.{name}": value for name, value in
-                {**told, "bootstrap.servers": self.bootstrap}.items()}
+        return {
+            f"kafka.{name}": value
+            for name, value in {**told, "bootstrap.servers": self.bootstrap}.items()
+        }
 
 
 def client_properties(config: str | None, environment: Mapping[str, str]) -> dict[str, str]:
@@ -106,8 +121,9 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
     for server in servers.split(","):
         if not _is_address(server.strip()):
             raise ConfigError(f"brokers are HOST:PORT[,...], not {server!r}")
-    return Cluster(servers, {name: value for name, value in properties.items()
-                             if name != "bootstrap.servers"})
+    return Cluster(
+        servers, {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+    )
 
 
 def _is_address(server: str) -> bool:
@@ -140,13 +156,17 @@ def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
     """(mechanism, user, password)."""
     mechanism = given.get("sasl.mechanism", "")
     if mechanism not in _LOGIN_MODULES:
-        raise ConfigError(f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}, not {mechanism!r}")
+        raise ConfigError(
+            f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}, not {mechanism!r}"
+        )
     jaas = given.get("sasl.jaas.config", "")
     user = given.get("sasl.username") or _jaas_option(jaas, "username")
     password = given.get("sasl.password") or _jaas_option(jaas, "password")
     if user is None or password is None:
-        raise ConfigError("no user and password: sasl.jaas.config with username=\"…\" password=\"…\", or "
-                          "sasl.username and sasl.password")
+        raise ConfigError(
+            'no user and password: sasl.jaas.config with username="…" password="…", or '
+            "sasl.username and sasl.password"
+        )
     return mechanism, user, password
 
 
@@ -155,7 +175,13 @@ def _jaas_option(jaas: str, name: str) -> str | None:
     if found is None:
         return None
     quoted, single, bare = found.groups()
-    return re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else single if single is not None else bare
+    return (
+        re.sub(r"\\(.)", r"\1", quoted)
+        if quoted is not None
+        else single
+        if single is not None
+        else bare
+    )
 
 
 def _escaped(text: str) -> str:
@@ -174,19 +200,25 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cadata=authorities)
         except ssl.SSLError as error:
-            raise ConfigError(f"ssl.truststore: no certificate in it can be used: {error}") from None
+            raise ConfigError(
+                f"ssl.truststore: no certificate in it can be used: {error}"
+            ) from None
     # Kafka's default checks the name; empty switches that off, as in Kafka itself.
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != ""
     chain, key = given.get("ssl.keystore.certificate.chain"), given.get("ssl.keystore.key")
     location = given.get("ssl.keystore.location")
     if location and given.get("ssl.keystore.type", "JKS").upper() != "PEM":
-        raise ConfigError("ssl.keystore.type must be PEM (one file with the key and its certificates): "
-                          "openssl pkcs12 -in STORE.p12 -out STORE.pem makes one")
+        raise ConfigError(
+            "ssl.keystore.type must be PEM (one file with the key and its certificates): "
+            "openssl pkcs12 -in STORE.p12 -out STORE.pem makes one"
+        )
     try:
         if location:
             context.load_cert_chain(location, password=given.get("ssl.key.password"))
         elif chain and key:
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:  # only its owner may read it
+            with tempfile.NamedTemporaryFile(
+                "w", suffix=".pem"
+            ) as both:  # only its owner may read it
                 both.write(f"{key}\n{chain}\n")
                 both.flush()
                 context.load_cert_chain(both.name, password=given.get("ssl.key.password"))
@@ -213,13 +245,24 @@ def _from_keytool(location: str, password: str) -> str:
     # The password goes through the environment: a command line can be read by everybody on the machine.
     command = ["keytool", "-list", "-rfc", "-keystore", location, "-storepass:env", "STOREPASS"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_KEYTOOL_TIMEOUT_S,
-                              env={**os.environ, "STOREPASS": password})
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_KEYTOOL_TIMEOUT_S,
+            env={**os.environ, "STOREPASS": password},
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"ssl.truststore.location {location} is no PEM file (ssl.truststore.type=PEM), and "
-                          f"Java's keytool cannot read it: {error}") from None
-    found = re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", done.stdout, re.S)
+        raise ConfigError(
+            f"ssl.truststore.location {location} is no PEM file (ssl.truststore.type=PEM), and "
+            f"Java's keytool cannot read it: {error}"
+        ) from None
+    found = re.findall(
+        r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", done.stdout, re.S
+    )
     if done.returncode != 0 or not found:
         said = (done.stdout + done.stderr).strip().splitlines()
-        raise ConfigError(f"ssl.truststore.location {location}: {said[0] if said else 'no certificate'}")
+        raise ConfigError(
+            f"ssl.truststore.location {location}: {said[0] if said else 'no certificate'}"
+        )
     return "\n".join(found)

@@ -31,8 +31,10 @@ def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None 
         console.print(table)
         return
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-             for row in (heads, *rows)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (heads, *rows)
+    ]
     print("\n".join([title, *lines]))
 
 
@@ -43,18 +45,33 @@ def show_history(report: Report, out: str) -> None:
         rows = [[_text(row[column]) for column in columns] for row in report.tables[name]]
         if rows:
             print()
-            show(_TITLES.get(name, name.capitalize()) + _cut(len(rows)), columns, rows[-ROWS_PRINTED:])
+            show(
+                _TITLES.get(name, name.capitalize()) + _cut(len(rows)),
+                columns,
+                rows[-ROWS_PRINTED:],
+            )
     refused = report.tables["quarantine"]
     if refused:
         print()
         lines = [(f"{row['file']}:{row['line']}", row["reason"]) for row in refused[:ROWS_PRINTED]]
         show(f"Refused lines ({report.refused:,} in all)", ("where", "why"), lines)
-    print(f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table")
+    print(
+        f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table"
+    )
 
 
 _TITLES = {"movement": "Movement, in topic partitions", "balance": "Balance, in topic partitions"}
 _PRINTED = {
-    "movement": ("group_id", "dt", "policy", "decisions", "assigned", "moved", "cold_moves", "standby_hits"),
+    "movement": (
+        "group_id",
+        "dt",
+        "policy",
+        "decisions",
+        "assigned",
+        "moved",
+        "cold_moves",
+        "standby_hits",
+    ),
     "balance": ("group_id", "dt", "policy", "max_spread", "mean_spread", "idle_members"),
     "recovery": ("group_id", "dt", "source", "recoveries", "records", "p50_s", "p90_s", "max_s"),
 }
@@ -70,8 +87,11 @@ def _text(value: object) -> str:
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """The doctor's findings, each with its fix."""
-    show("Spark on this machine", ("check", "status", "found"),
-         [(finding.code, finding.status, finding.found) for finding in findings])
+    show(
+        "Spark on this machine",
+        ("check", "status", "found"),
+        [(finding.code, finding.status, finding.found) for finding in findings],
+    )
     fixes = [(finding.code, finding.fix) for finding in findings if finding.fix]
     if fixes:
         print()
@@ -83,21 +103,49 @@ def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = Fa
     if as_json:
         print(json.dumps([asdict(manifest) for manifest in manifests], indent=1))
         return
-    rows = [(str(each.partition), str(each.next_offset), f"{each.keys:,}", f"{each.bytes:,}",
-             each.snapshot_id) for each in manifests]
-    show(f"Snapshots of {manifests[0].topic}" if manifests else "No partitions",
-         ("partition", "next_offset", "keys", "bytes", "snapshot_id"), rows)
+    rows = [
+        (
+            str(each.partition),
+            str(each.next_offset),
+            f"{each.keys:,}",
+            f"{each.bytes:,}",
+            each.snapshot_id,
+        )
+        for each in manifests
+    ]
+    show(
+        f"Snapshots of {manifests[0].topic}" if manifests else "No partitions",
+        ("partition", "next_offset", "keys", "bytes", "snapshot_id"),
+        rows,
+    )
     print(f"\nWritten to {to}")
 
 
 def show_verdicts(verdicts: Sequence[Verdict], *, as_json: bool = False) -> None:
     """What ``snapshot verify`` found; an unfinished folder is said, and is no fault."""
     if as_json:
-        print(json.dumps([{"snapshot": each.folder, "visible": each.manifest is not None,
-                           "problem": each.problem} for each in verdicts], indent=1))
+        print(
+            json.dumps(
+                [
+                    {
+                        "snapshot": each.folder,
+                        "visible": each.manifest is not None,
+                        "problem": each.problem,
+                    }
+                    for each in verdicts
+                ],
+                indent=1,
+            )
+        )
         return
-    rows = [(each.folder, "ok" if each.problem is None else "BROKEN" if each.manifest else "unfinished",
-             each.problem or "") for each in verdicts]
+    rows = [
+        (
+            each.folder,
+            "ok" if each.problem is None else "BROKEN" if each.manifest else "unfinished",
+            each.problem or "",
+        )
+        for each in verdicts
+    ]
     show("Snapshots", ("snapshot", "state", "why"), rows)
 
 

@@ -35,9 +35,15 @@ class Finding:
 def examine(*, start: bool = False) -> list[Finding]:
     """All checks in order; ``start`` also starts a session and runs one job in Python workers (10 s)."""
     checks: list[Callable[[], Finding]] = [
-        check_java, check_pyspark, check_pandas,
-        *(lambda name=name: check_package(name) for name in ("pyarrow", "matplotlib", "jinja2", "fsspec")),
-        check_python, check_connector,
+        check_java,
+        check_pyspark,
+        check_pandas,
+        *(
+            lambda name=name: check_package(name)
+            for name in ("pyarrow", "matplotlib", "jinja2", "fsspec")
+        ),
+        check_python,
+        check_connector,
     ]
     findings = [check() for check in checks]
     if start and not any(finding.status == FAILED for finding in findings):
@@ -93,8 +99,12 @@ def check_pyspark() -> Finding:
     if version is None:
         return Finding("pyspark", FAILED, "not installed", INSTALL)
     if version != SPARK_VERSION:
-        return Finding("pyspark", FAILED, f"pyspark {version}; the connector's jars are for {SPARK_VERSION}",
-                       f"pip install 'pyspark=={SPARK_VERSION}'")
+        return Finding(
+            "pyspark",
+            FAILED,
+            f"pyspark {version}; the connector's jars are for {SPARK_VERSION}",
+            f"pip install 'pyspark=={SPARK_VERSION}'",
+        )
     return Finding("pyspark", OK, f"pyspark {version}")
 
 
@@ -104,16 +114,23 @@ def check_pandas() -> Finding:
     if version is None:
         return Finding("pandas", FAILED, "not installed", INSTALL)
     if int(version.partition(".")[0]) >= 3:
-        return Finding("pandas", FAILED, f"pandas {version}; PySpark {SPARK_VERSION} needs < 3",
-                       "pip install 'pandas>=2.2,<3'")
+        return Finding(
+            "pandas",
+            FAILED,
+            f"pandas {version}; PySpark {SPARK_VERSION} needs < 3",
+            "pip install 'pandas>=2.2,<3'",
+        )
     return Finding("pandas", OK, f"pandas {version}")
 
 
 def check_package(name: str) -> Finding:
     """Any other package of the ``spark`` extra."""
     version = installed(name)
-    return Finding(name, FAILED, "not installed", INSTALL) if version is None else Finding(
-        name, OK, f"{name} {version}")
+    return (
+        Finding(name, FAILED, "not installed", INSTALL)
+        if version is None
+        else Finding(name, OK, f"{name} {version}")
+    )
 
 
 def check_python() -> Finding:
@@ -124,24 +141,36 @@ def check_python() -> Finding:
         return Finding("python", OK, f"Python {here} for driver and workers")
     ask = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
     try:
-        there = subprocess.run([worker, "-c", ask], capture_output=True, text=True, timeout=30).stdout.strip()
+        there = subprocess.run(
+            [worker, "-c", ask], capture_output=True, text=True, timeout=30
+        ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         there = str(error)
     if there != here:
-        return Finding("python", FAILED, f"PYSPARK_PYTHON={worker} is {there or 'no Python'}, this is {here}",
-                       f"unset PYSPARK_PYTHON, or export PYSPARK_PYTHON={sys.executable}")
+        return Finding(
+            "python",
+            FAILED,
+            f"PYSPARK_PYTHON={worker} is {there or 'no Python'}, this is {here}",
+            f"unset PYSPARK_PYTHON, or export PYSPARK_PYTHON={sys.executable}",
+        )
     return Finding("python", OK, f"Python {here} for driver and workers ({worker})")
 
 
 def check_connector() -> Finding:
     """The jars of Spark's Kafka connector; without them topics are read through aiokafka."""
     names = [jar.name for jar in cached_connector_jars()]
-    missing = [artifact for artifact in ARTIFACTS if not any(name.startswith(artifact) for name in names)]
+    missing = [
+        artifact for artifact in ARTIFACTS if not any(name.startswith(artifact) for name in names)
+    ]
     if not missing:
         return Finding("kafka-connector", OK, ", ".join(names))
     maven = "" if shutil.which("mvn") else " (install Maven first: apt-get install maven)"
-    return Finding("kafka-connector", WARNING, f"not fetched: {', '.join(missing)}; aiokafka reads topics",
-                   f"python -m faust_assigner.pipeline.jars{maven}")
+    return Finding(
+        "kafka-connector",
+        WARNING,
+        f"not fetched: {', '.join(missing)}; aiokafka reads topics",
+        f"python -m faust_assigner.pipeline.jars{maven}",
+    )
 
 
 def check_session() -> Finding:

@@ -1,8 +1,8 @@
 """What a failed command says and how it ends: one line, and an exit code that a scheduler can act on.
 
-    2    what was asked cannot be: an option, a path or a topic that is not there
-    1    it failed for good: asking again will not help
-    75   try again: something did not answer (``EX_TEMPFAIL`` of sysexits.h)
+2    what was asked cannot be: an option, a path or a topic that is not there
+1    it failed for good: asking again will not help
+75   try again: something did not answer (``EX_TEMPFAIL`` of sysexits.h)
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ USAGE, FAILED, TRY_AGAIN = 2, 1, 75
 S3_CLIENT = "org.apache.hadoop:hadoop-aws:3.5.0"
 
 #: Packages whose errors are the outside's, said in one line; all others are our own bugs.
-_OUTSIDE = ("aiokafka", "aiobotocore", "aiohttp", "botocore", "py4j", "pyspark", "requests", "urllib3")
+_OUTSIDE = (
+    "aiokafka",
+    "aiobotocore",
+    "aiohttp",
+    "botocore",
+    "py4j",
+    "pyspark",
+    "requests",
+    "urllib3",
+)
 #: Names of errors, and Java's or Spark's words for them, that mean that nobody answered.
 _UNREACHABLE = re.compile(
     r"UnreachableError|KafkaConnectionError|NoBrokersAvailable|NodeNotReadyError|RequestTimedOutError|"
@@ -25,20 +34,27 @@ _UNREACHABLE = re.compile(
     r"EndpointConnectionError|ConnectTimeoutError|ReadTimeoutError|ConnectionClosedError|ClientConnectorError|"
     r"ConnectionRefusedError|ConnectionResetError|TimeoutError|ServerTimeoutError|"
     r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception|"
-    r"java\.net\.(Connect|SocketTimeout|NoRouteToHost|UnknownHost)Exception")
+    r"java\.net\.(Connect|SocketTimeout|NoRouteToHost|UnknownHost)Exception"
+)
 
 
 def verdict(error: BaseException) -> tuple[str, int] | None:
     """(what to say, exit code); None for an error that is a bug of ours and wants its traceback."""
     if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed: pip install 'faust-assigner[{_extra(error.name)}]'", FAILED
+        return (
+            f"{error.name} is not installed: pip install 'faust-assigner[{_extra(error.name)}]'",
+            FAILED,
+        )
     if isinstance(error, FaustAssignerError):
         return str(error), error.exit_code
     package = type(error).__module__.partition(".")[0]
     if package in ("pyspark", "py4j"):
         text = str(error)
         if "S3AFileSystem not found" in text:
-            return f"s3:// and s3a:// need Hadoop's S3 client in Spark: --packages {S3_CLIENT}", USAGE
+            return (
+                f"s3:// and s3a:// need Hadoop's S3 client in Spark: --packages {S3_CLIENT}",
+                USAGE,
+            )
         return f"Spark: {last_words(text)}", TRY_AGAIN if _UNREACHABLE.search(text) else FAILED
     if package in _OUTSIDE or isinstance(error, OSError):
         name, said = type(error).__name__, str(error)
@@ -50,7 +66,9 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
 def last_words(text: str) -> str:
     """The line of a Spark error that says why: the innermost Python or Java error, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"(Caused by: |[\w.]*(Error|Exception|Refused)\b)", line)]
+    telling = [
+        line for line in lines if re.match(r"(Caused by: |[\w.]*(Error|Exception|Refused)\b)", line)
+    ]
     return (telling or lines or ["no reason given"])[-1 if telling else 0]
 
 

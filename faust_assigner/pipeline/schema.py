@@ -42,58 +42,80 @@ def columns(text: str) -> tuple[Column, ...]:
 
 
 PARTITION_WEIGHT = (
-    GROUP, DAY,
-    *columns("version long, computed_at timestamp, topic string, partition int, weight double, "
-             "bytes_rate double, record_rate double, cpu_rate double, state_bytes long, "
-             "recovery_s_est double, samples int"),
+    GROUP,
+    DAY,
+    *columns(
+        "version long, computed_at timestamp, topic string, partition int, weight double, "
+        "bytes_rate double, record_rate double, cpu_rate double, state_bytes long, "
+        "recovery_s_est double, samples int"
+    ),
 )
 SIM_RESULT = (
-    GROUP, DAY,
-    *columns("scenario_id string, seed long, members int, partitions int, standbys int, "
-             "policy string, moved int, imbalance double, unavailable_s double"),
+    GROUP,
+    DAY,
+    *columns(
+        "scenario_id string, seed long, members int, partitions int, standbys int, "
+        "policy string, moved int, imbalance double, unavailable_s double"
+    ),
 )
 
 #: What ``history`` writes: a Parquet folder and a list in report.json for each, rows in key order.
 MOVEMENT = (
-    GROUP, DAY,
-    *columns("policy string, decisions long, assigned long, moved long, cold_moves long, "
-             "standby_hits long"),
+    GROUP,
+    DAY,
+    *columns(
+        "policy string, decisions long, assigned long, moved long, cold_moves long, "
+        "standby_hits long"
+    ),
 )
 BALANCE = (
-    GROUP, DAY,
+    GROUP,
+    DAY,
     *columns("policy string, max_spread double, mean_spread double, idle_members long"),
 )
 RECOVERY = (
-    GROUP, DAY,
-    *columns("source string, recoveries long, records long, p50_s double, p90_s double, "
-             "max_s double"),
+    GROUP,
+    DAY,
+    *columns(
+        "source string, recoveries long, records long, p50_s double, p90_s double, max_s double"
+    ),
 )
 SKEW = (
-    GROUP, DAY,
+    GROUP,
+    DAY,
     *columns("topic string, partition int, records_in long, bytes_in long, share double"),
 )
 QUARANTINE = columns("file string, line long, reason string")
 
-HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType({
-    "movement": MOVEMENT,
-    "balance": BALANCE,
-    "recovery": RECOVERY,
-    "skew": SKEW,
-    "quarantine": QUARANTINE,
-})
+HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
+    {
+        "movement": MOVEMENT,
+        "balance": BALANCE,
+        "recovery": RECOVERY,
+        "skew": SKEW,
+        "quarantine": QUARANTINE,
+    }
+)
 
 #: The columns that identify a row of each history table; also the order rows are listed in.
-HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    "movement": ("group_id", "dt", "policy"),
-    "balance": ("group_id", "dt", "policy"),
-    "recovery": ("group_id", "dt", "source"),
-    "skew": ("group_id", "dt", "topic", "partition"),
-    "quarantine": ("file", "line", "reason"),
-})
+HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "movement": ("group_id", "dt", "policy"),
+        "balance": ("group_id", "dt", "policy"),
+        "recovery": ("group_id", "dt", "source"),
+        "skew": ("group_id", "dt", "topic", "partition"),
+        "quarantine": ("file", "line", "reason"),
+    }
+)
 
 _ARROW: Mapping[str, pa.DataType] = {
-    STRING: pa.string(), INT: pa.int32(), LONG: pa.int64(), DOUBLE: pa.float64(),
-    BOOLEAN: pa.bool_(), TIMESTAMP: pa.timestamp("us", tz="UTC"), DATE: pa.date32(),
+    STRING: pa.string(),
+    INT: pa.int32(),
+    LONG: pa.int64(),
+    DOUBLE: pa.float64(),
+    BOOLEAN: pa.bool_(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    DATE: pa.date32(),
     BINARY: pa.binary(),
     STRING_MAP: pa.map_(pa.string(), pa.string()),
 }
@@ -115,8 +137,15 @@ def _spark_type(column: Column) -> Any:
     from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
     plain = {
-        STRING: T.StringType, INT: T.IntegerType, LONG: T.LongType, DOUBLE: T.DoubleType,
-        BOOLEAN: T.BooleanType, TIMESTAMP: T.TimestampType, DATE: T.DateType, BINARY: T.BinaryType}
+        STRING: T.StringType,
+        INT: T.IntegerType,
+        LONG: T.LongType,
+        DOUBLE: T.DoubleType,
+        BOOLEAN: T.BooleanType,
+        TIMESTAMP: T.TimestampType,
+        DATE: T.DateType,
+        BINARY: T.BinaryType,
+    }
     if column.type == STRUCTS:
         return T.ArrayType(spark_schema(column.fields))
     if column.type == STRING_MAP:
@@ -137,20 +166,26 @@ PLACE = columns("file string, chunk long, pos long, line long")
 #: A line after parsing: a reason why it was refused, or one struct, that of its table. Neither in
 #: the closing row that ends each chunk of a file: its ``pos`` is the chunk's end and its ``line``
 #: the number of lines in it.
-PARSED_ARROW = pa.schema([
-    *arrow_schema(PLACE),
-    pa.field("reason", pa.string()),
-    *(pa.field(name, pa.struct(list(arrow_schema(table)))) for name, table in TABLES.items()),
-])
+PARSED_ARROW = pa.schema(
+    [
+        *arrow_schema(PLACE),
+        pa.field("reason", pa.string()),
+        *(pa.field(name, pa.struct(list(arrow_schema(table)))) for name, table in TABLES.items()),
+    ]
+)
 
 
 def parsed_schema() -> StructType:
     """PARSED_ARROW as Spark knows it."""
     from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
-    return T.StructType([
-        *spark_schema(PLACE), T.StructField("reason", T.StringType()),
-        *(T.StructField(name, spark_schema(table)) for name, table in TABLES.items())])
+    return T.StructType(
+        [
+            *spark_schema(PLACE),
+            T.StructField("reason", T.StringType()),
+            *(T.StructField(name, spark_schema(table)) for name, table in TABLES.items()),
+        ]
+    )
 
 
 def is_leader_topic(topic: str) -> bool:

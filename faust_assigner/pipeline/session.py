@@ -84,7 +84,10 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     if endpoint:
         # A server of one's own has no bucket in its host name.
-        found |= {"spark.hadoop.fs.s3a.endpoint": endpoint, "spark.hadoop.fs.s3a.path.style.access": "true"}
+        found |= {
+            "spark.hadoop.fs.s3a.endpoint": endpoint,
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+        }
     if region:
         found["spark.hadoop.fs.s3a.endpoint.region"] = region
     return found

@@ -217,8 +217,10 @@ class PlainFolder(Results):
         """See :class:`Results`."""
         if not self.exists(*names):
             return []
-        return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in
-                      self._fs.ls(self._at(*names), detail=False))
+        return sorted(
+            str(name).rstrip("/").rsplit("/", 1)[-1]
+            for name in self._fs.ls(self._at(*names), detail=False)
+        )
 
     def remove(self, *names: str) -> None:
         """See :class:`Results`."""
@@ -250,12 +252,17 @@ class PlainFolder(Results):
         days: dict[str, list[Mapping[str, Any]]] = {}
         for row in rows:
             days.setdefault(row["dt"].isoformat(), []).append(row)
-        inside = tuple(column for column in columns if column.name != "dt")  # the folder's name says it
+        inside = tuple(
+            column for column in columns if column.name != "dt"
+        )  # the folder's name says it
         for day, mine in sorted(days.items()):
             self._put_parquet(inside, mine, STAGING, table, f"dt={day}")
 
     def _put_parquet(
-        self, columns: tuple[Column, ...], rows: Sequence[Mapping[str, Any]], *names: str,
+        self,
+        columns: tuple[Column, ...],
+        rows: Sequence[Mapping[str, Any]],
+        *names: str,
     ) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq

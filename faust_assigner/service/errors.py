@@ -1,17 +1,17 @@
 """What the service refuses, and what its store could not do.
 
-    FaustAssignerError
-    |- ServiceRefused        the caller asked for what may not be; says what and why
-    |  |- BadRequest         a name, a number or a topic that cannot be
-    |  |- NotFound           no such topic, consumer or hand-off
-    |  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
-    |  `- WrongPhase         the hand-off has moved on
-    `- TryAgain
-       `- StoreError         the store did not do it, or did not say
-          |- StoreUnavailable    no answer in time: it may have been done or not
-          |- Compacted           the revision asked for is gone: list again
-          |- LeaseLost           the lease has expired, or was revoked
-          `- QuotaExceeded       the store is full and takes nothing more
+FaustAssignerError
+|- ServiceRefused        the caller asked for what may not be; says what and why
+|  |- BadRequest         a name, a number or a topic that cannot be
+|  |- NotFound           no such topic, consumer or hand-off
+|  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
+|  `- WrongPhase         the hand-off has moved on
+`- TryAgain
+   `- StoreError         the store did not do it, or did not say
+      |- StoreUnavailable    no answer in time: it may have been done or not
+      |- Compacted           the revision asked for is gone: list again
+      |- LeaseLost           the lease has expired, or was revoked
+      `- QuotaExceeded       the store is full and takes nothing more
 """
 
 from __future__ import annotations

@@ -7,7 +7,13 @@ from typing import ClassVar, Final
 
 import grpc
 
-from faust_assigner.service.errors import BadRequest, NotFound, ServiceRefused, WrongCaller, WrongPhase
+from faust_assigner.service.errors import (
+    BadRequest,
+    NotFound,
+    ServiceRefused,
+    WrongCaller,
+    WrongPhase,
+)
 
 
 class Unauthenticated(ServiceRefused):
@@ -39,8 +45,10 @@ REFUSAL: Final = {code: kind for kind, code in CODE.items()}
 
 def code_of(error: ServiceRefused) -> grpc.StatusCode:
     """How a refusal goes over the wire."""
-    return next((code for kind, code in CODE.items() if isinstance(error, kind)),
-                grpc.StatusCode.FAILED_PRECONDITION)
+    return next(
+        (code for kind, code in CODE.items() if isinstance(error, kind)),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    )
 
 
 def refusal(error: grpc.RpcError) -> ServiceRefused | None:

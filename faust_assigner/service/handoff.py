@@ -119,7 +119,10 @@ NEXT: Mapping[tuple[State, Happening], Step] = {
     (_S.RELEASED, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.COMPLETE, _H.LET_GO): (_S.GONE, _E.NOTHING),
     (_S.COMPLETE, _H.OLD_GONE): (_S.GONE, _E.NOTHING),
-    (_S.COMPLETE, _H.NEW_GONE): (_S.GONE, _E.NOTHING),  # the assignment is an orphan: see the rebalancer
+    (_S.COMPLETE, _H.NEW_GONE): (
+        _S.GONE,
+        _E.NOTHING,
+    ),  # the assignment is an orphan: see the rebalancer
     (_S.COMPLETE, _H.LATE): (_S.GONE, _E.NOTHING),  # the old owner is fenced by its epoch
     (_S.HANDED, _H.LOOK): (_S.GONE, _E.NOTHING),
     (_S.HANDED, _H.OLD_GONE): (_S.GONE, _E.NOTHING),
@@ -149,7 +152,9 @@ def step(state: State, happening: Happening, *, strict: bool = False) -> Step | 
     return after
 
 
-def advanced(handoff: Handoff, to: State, *, offset: int | None = None, reason: str = "") -> Handoff:
+def advanced(
+    handoff: Handoff, to: State, *, offset: int | None = None, reason: str = ""
+) -> Handoff:
     """The hand-off as it is stored in state ``to`` (any but GONE)."""
     if to in (State.READY, State.RELEASING):
         return replace(handoff, phase=Phase.READY, progress=1.0)

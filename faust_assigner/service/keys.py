@@ -93,7 +93,7 @@ class Keys:
 
     def kind(self, key: str) -> tuple[str, tuple[str, ...]]:
         """(kind, unescaped names) of a key under the prefix: ``("assignments", ("orders", "0"))``."""
-        kind, *names = key[len(self.prefix):].split("/")
+        kind, *names = key[len(self.prefix) :].split("/")
         return kind, tuple(unquote(name) for name in names)
 
 
@@ -121,16 +121,25 @@ def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
 
 def dump_consumer(consumer: Consumer) -> bytes:
     """Our own fields only where they say something."""
-    document: dict[str, Any] = {"consumer_name": consumer.name, "status": consumer.status.value,
-                                "registered_at": int(consumer.registered_at), "session": consumer.session}
+    document: dict[str, Any] = {
+        "consumer_name": consumer.name,
+        "status": consumer.status.value,
+        "registered_at": int(consumer.registered_at),
+        "session": consumer.session,
+    }
     ours = {
-        "topics": list(consumer.topics), "rack": consumer.rack, "identity": consumer.identity,
+        "topics": list(consumer.topics),
+        "rack": consumer.rack,
+        "identity": consumer.identity,
         "capabilities": list(consumer.capabilities),
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
         # In columns: there may be very many, and nobody else waits for them meanwhile.
-        "weights": {topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()},
-        "capacity": consumer.capacity if consumer.capacity != 1.0 else None, "dismissed": consumer.dismissed,
+        "weights": {
+            topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
+        },
+        "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
+        "dismissed": consumer.dismissed,
     }
     return _dump(document | {name: value for name, value in ours.items() if value})
 
@@ -147,15 +156,24 @@ def load_consumer(value: bytes) -> Consumer:
     d = _load(value)
     capacity = float(d.get("capacity", 1.0))
     return Consumer(
-        name=str(d["consumer_name"]), status=Status(d["status"]), registered_at=float(d["registered_at"]),
-        topics=tuple(map(str, d.get("topics", ()))), rack=_rack(d), identity=str(d.get("identity", "")),
+        name=str(d["consumer_name"]),
+        status=Status(d["status"]),
+        registered_at=float(d["registered_at"]),
+        topics=tuple(map(str, d.get("topics", ()))),
+        rack=_rack(d),
+        identity=str(d.get("identity", "")),
         capacity=capacity if 0 < capacity < math.inf else 1.0,
-        capabilities=tuple(map(str, d.get("capabilities", ()))), session=str(d.get("session", "")),
+        capabilities=tuple(map(str, d.get("capabilities", ()))),
+        session=str(d.get("session", "")),
         co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
-        holds={str(topic): tuple(number for number in map(int, numbers) if number >= 0)
-               for topic, numbers in d.get("holds", {}).items()},
-        weights={str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
-                 for topic, (numbers, weights) in d.get("weights", {}).items()},
+        holds={
+            str(topic): tuple(number for number in map(int, numbers) if number >= 0)
+            for topic, numbers in d.get("holds", {}).items()
+        },
+        weights={
+            str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
+            for topic, (numbers, weights) in d.get("weights", {}).items()
+        },
         dismissed=bool(d.get("dismissed", False)),
     )
 
@@ -175,25 +193,43 @@ def _offset(document: Mapping[str, Any]) -> int | None:
 
 def dump_assigned(assigned: Assigned) -> bytes:
     """The epoch comes from the key's own revision and is not written."""
-    document = {"topic": assigned.at.topic, "partition": assigned.at.partition, "owner": assigned.owner,
-                "status": "Active"}
+    document = {
+        "topic": assigned.at.topic,
+        "partition": assigned.at.partition,
+        "owner": assigned.owner,
+        "status": "Active",
+    }
     return _dump(document if assigned.offset is None else document | {"offset": assigned.offset})
 
 
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
     """Raises as :func:`load_consumer`."""
     d = _load(value)
-    return Assigned(TopicPartition(str(d["topic"]), int(d["partition"])), str(d["owner"]), mod_revision,
-                    _offset(d))
+    return Assigned(
+        TopicPartition(str(d["topic"]), int(d["partition"])),
+        str(d["owner"]),
+        mod_revision,
+        _offset(d),
+    )
 
 
 def dump_handoff(handoff: Handoff) -> bytes:
     """Our own fields only where they say something."""
-    document = {"topic": handoff.at.topic, "partition": handoff.at.partition,
-                "old_owner": handoff.old_owner, "new_owner": handoff.new_owner,
-                "phase": handoff.phase.value, "started_at": int(handoff.started_at)}
-    ours = {"strict": handoff.strict or None, "released": handoff.released or None, "offset": handoff.offset,
-            "failed": handoff.failed, "progress": handoff.progress or None}
+    document = {
+        "topic": handoff.at.topic,
+        "partition": handoff.at.partition,
+        "old_owner": handoff.old_owner,
+        "new_owner": handoff.new_owner,
+        "phase": handoff.phase.value,
+        "started_at": int(handoff.started_at),
+    }
+    ours = {
+        "strict": handoff.strict or None,
+        "released": handoff.released or None,
+        "offset": handoff.offset,
+        "failed": handoff.failed,
+        "progress": handoff.progress or None,
+    }
     return _dump(document | {name: value for name, value in ours.items() if value is not None})
 
 
@@ -202,10 +238,16 @@ def load_handoff(value: bytes) -> Handoff:
     d = _load(value)
     failed = d.get("failed")
     return Handoff(
-        TopicPartition(str(d["topic"]), int(d["partition"])), str(d["old_owner"]), str(d["new_owner"]),
-        Phase(d["phase"]), float(d["started_at"]), strict=bool(d.get("strict", False)),
-        released=bool(d.get("released", False)), offset=_offset(d),
-        failed=None if failed is None else str(failed), progress=float(d.get("progress", 0.0)),
+        TopicPartition(str(d["topic"]), int(d["partition"])),
+        str(d["old_owner"]),
+        str(d["new_owner"]),
+        Phase(d["phase"]),
+        float(d["started_at"]),
+        strict=bool(d.get("strict", False)),
+        released=bool(d.get("released", False)),
+        offset=_offset(d),
+        failed=None if failed is None else str(failed),
+        progress=float(d.get("progress", 0.0)),
     )
 
 
@@ -267,5 +309,8 @@ def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
 
 def load_partitions(value: bytes) -> tuple[TopicPartition, ...]:
     """Raises as :func:`load_consumer`."""
-    return tuple(TopicPartition(topic, int(number))
-                 for topic, numbers in _load(value)["partitions"].items() for number in numbers)
+    return tuple(
+        TopicPartition(topic, int(number))
+        for topic, numbers in _load(value)["partitions"].items()
+        for number in numbers
+    )

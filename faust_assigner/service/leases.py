@@ -21,7 +21,9 @@ class HeldLease:
     succeeded: the store counts from when it got it, which is later.
     """
 
-    def __init__(self, store: Store, clock: Clock, lease_id: int, ttl_s: float, sent: float) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, lease_id: int, ttl_s: float, sent: float
+    ) -> None:
         self.lease_id = lease_id
         self._store = store
         self._clock = clock

@@ -70,7 +70,9 @@ class Mirror:
             await self._clock.sleep(RETRY_S)
 
     async def _listen(self) -> None:
-        async with contextlib.aclosing(self._store.watch(self._prefix, self.revision + 1)) as batches:  # type: ignore[type-var]
+        async with contextlib.aclosing(
+            self._store.watch(self._prefix, self.revision + 1)
+        ) as batches:  # type: ignore[type-var]
             async for batch in batches:
                 self._heard()
                 self._apply(batch.events, batch.revision)
@@ -88,8 +90,12 @@ class Mirror:
             try:
                 listing = await self._store.list(self._prefix)
                 if self._is_of_another_past(listing, asked):
-                    logger.error("the store's past up to revision %d, of now %d, is not what it was: "
-                                 "was it restored from a snapshot?", self.revision, listing.revision)
+                    logger.error(
+                        "the store's past up to revision %d, of now %d, is not what it was: "
+                        "was it restored from a snapshot?",
+                        self.revision,
+                        listing.revision,
+                    )
                     await self._raise_epochs(self.view.base + self.revision)
                     listing = await self._store.list(self._prefix)
                     self._forget()
@@ -108,7 +114,9 @@ class Mirror:
         if self.revision > listing.revision >= asked:
             return False  # the watch is ahead of the listing
         return listing.revision < asked or any(
-            kv.mod_revision <= self.revision and self.view.raw.get(kv.key) != kv for kv in listing.items)
+            kv.mod_revision <= self.revision and self.view.raw.get(kv.key) != kv
+            for kv in listing.items
+        )
 
     async def _raise_epochs(self, seen: int) -> None:
         """Epochs begin above ``seen`` from now on, whichever instance says so first."""
@@ -166,4 +174,6 @@ class Mirror:
             if self._is_over:
                 raise StoreUnavailable("this instance is stopping")
             if self._times_restored != before:
-                raise StoreUnavailable("the store was restored: what was written just now may be lost")
+                raise StoreUnavailable(
+                    "the store was restored: what was written just now may be lost"
+                )

@@ -49,7 +49,9 @@ from faust_assigner.service.view import Change, has_more, waits_in_vain
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
 
-MAX_BOUND = 1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
+MAX_BOUND = (
+    1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
+)
 MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
 MAX_RACK = 256  #: characters
 MAX_NUMBER = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
@@ -107,12 +109,15 @@ class AssignerNode:
         self._clock = clock = clock or SystemClock()
         self._metrics = metrics = metrics or NoMetrics()
         self._mirror = Mirror(store, self.keys, clock, reconcile_s=settings.reconcile_s)
-        self._catalogue = Catalogue(store, self.keys, settings, clock, self._mirror, topics or {},
-                                    count_partitions)
+        self._catalogue = Catalogue(
+            store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions
+        )
         self._acks = Acks(store, self.keys, clock)
         self._sessions = Sessions(store, self.keys, settings, clock, self._mirror, metrics, node_id)
         self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
-        self._election = Election(store, self.keys, settings, clock, node_id, self._lead, self._vacant)
+        self._election = Election(
+            store, self.keys, settings, clock, node_id, self._lead, self._vacant
+        )
         self._vacancy = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._mirror.listeners += [self._sessions.heard, self._rebalancer.heard, self._heard]
@@ -122,14 +127,21 @@ class AssignerNode:
         await self._mirror.load()
         await self._catalogue.write()
         loop = asyncio.get_running_loop()
-        works = {"follow": self._mirror.follow(), "reconcile": self._mirror.reconcile(),
-                 "election": self._election.run()}
-        self._tasks = [loop.create_task(work, name=f"{self.node_id}: {name}") for name, work in works.items()]
+        works = {
+            "follow": self._mirror.follow(),
+            "reconcile": self._mirror.reconcile(),
+            "election": self._election.run(),
+        }
+        self._tasks = [
+            loop.create_task(work, name=f"{self.node_id}: {name}") for name, work in works.items()
+        ]
 
     async def _lead(self, term: Leadership) -> None:
         """One term."""
         self._metrics.leading(True)
-        refresh = asyncio.get_running_loop().create_task(self._catalogue.refresh(term), name="refresh")
+        refresh = asyncio.get_running_loop().create_task(
+            self._catalogue.refresh(term), name="refresh"
+        )
         try:
             await self._rebalancer.lead(term)
         finally:
@@ -160,7 +172,9 @@ class AssignerNode:
         """Started, and the store was heard of within the leader's TTL, or within the time of three listings
         where that is longer: the health of a relay."""
         quiet_s = self._clock.monotonic() - self._mirror.heard_at
-        return bool(self._tasks) and quiet_s < max(self.settings.leader_ttl_s, 3 * self.settings.reconcile_s)
+        return bool(self._tasks) and quiet_s < max(
+            self.settings.leader_ttl_s, 3 * self.settings.reconcile_s
+        )
 
     @property
     def leads(self) -> bool:
@@ -177,22 +191,37 @@ class AssignerNode:
         return await self._sessions.register(consumer)
 
     async def partition_ready(
-        self, consumer_name: str, at: TopicPartition, *, handoff_id: int | None = None, identity: str = "",
+        self,
+        consumer_name: str,
+        at: TopicPartition,
+        *,
+        handoff_id: int | None = None,
+        identity: str = "",
     ) -> None:
         """The new owner is warm. ``handoff_id`` may be left out by the original's clients."""
         self._check_identity(consumer_name, identity)
         await self._acks.ready(consumer_name, at, handoff_id)
 
     async def partition_released(
-        self, consumer_name: str, at: TopicPartition, *, handoff_id: int | None = None,
-        offset: int | None = None, identity: str = "",
+        self,
+        consumer_name: str,
+        at: TopicPartition,
+        *,
+        handoff_id: int | None = None,
+        offset: int | None = None,
+        identity: str = "",
     ) -> None:
         """The old owner let go; in strict mode it has drained and ``offset`` is the next one to process."""
         self._check_identity(consumer_name, identity)
         await self._acks.released(consumer_name, at, handoff_id, offset)
 
     async def warm_failed(
-        self, consumer_name: str, at: TopicPartition, *, reason: str, handoff_id: int | None = None,
+        self,
+        consumer_name: str,
+        at: TopicPartition,
+        *,
+        reason: str,
+        handoff_id: int | None = None,
         identity: str = "",
     ) -> None:
         """The new owner cannot warm the partition: another one is chosen for a while."""
@@ -200,7 +229,12 @@ class AssignerNode:
         await self._acks.failed(consumer_name, at, handoff_id, reason)
 
     async def progress(
-        self, consumer_name: str, at: TopicPartition, fraction: float, *, handoff_id: int | None = None,
+        self,
+        consumer_name: str,
+        at: TopicPartition,
+        fraction: float,
+        *,
+        handoff_id: int | None = None,
         identity: str = "",
     ) -> None:
         """How far the new owner is, 0..1; too many of them are ignored."""
@@ -208,11 +242,17 @@ class AssignerNode:
         await self._acks.progress(consumer_name, at, handoff_id, fraction)
 
     async def holds(
-        self, consumer_name: str, replicas: Mapping[str, Sequence[int]], *, identity: str = "",
+        self,
+        consumer_name: str,
+        replicas: Mapping[str, Sequence[int]],
+        *,
+        identity: str = "",
     ) -> None:
         """What the consumer keeps warm by now: topic -> partitions."""
         self._check_identity(consumer_name, identity)
-        held = {checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()}
+        held = {
+            checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
+        }
 
         def holding(consumer: Consumer) -> Consumer:
             _check_claims(after := replace(consumer, holds=held))
@@ -236,7 +276,9 @@ class AssignerNode:
     async def drain(self, consumer_name: str) -> Action:
         """As :meth:`deregister`, by an operator. Raises ``NotFound``."""
         revision = await self._change_consumer(
-            checked_consumer(consumer_name), lambda consumer: replace(consumer, status=Status.DRAINING))
+            checked_consumer(consumer_name),
+            lambda consumer: replace(consumer, status=Status.DRAINING),
+        )
         # The leader decides by the same view: what is assigned from here on is not assigned to this one.
         await self._mirror.reached(revision)
         entry = self._mirror.view.consumers.get(consumer_name)
@@ -246,7 +288,9 @@ class AssignerNode:
             if not waits_in_vain(self._mirror.view, consumer_name):
                 return Action.WAIT_FOR_DRAIN
             # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
-            await self._change_consumer(consumer_name, lambda consumer: replace(consumer, dismissed=True))
+            await self._change_consumer(
+                consumer_name, lambda consumer: replace(consumer, dismissed=True)
+            )
             return Action.SHUTDOWN_NOW
         gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
         return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
@@ -292,8 +336,10 @@ class AssignerNode:
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
         """All hand-offs under way, by topic and number."""
         view, now = self._mirror.view, self._clock.wall()
-        return tuple(OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
-                     for _, entry in sorted(view.handoffs.items()))
+        return tuple(
+            OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
+            for _, entry in sorted(view.handoffs.items())
+        )
 
     async def topics(self) -> tuple[TopicConfig, ...]:
         """The topics of the service, by name."""
@@ -311,7 +357,10 @@ class AssignerNode:
         return entry.value if entry else None
 
     async def plan(
-        self, *, without: Sequence[str] = (), extra: Sequence[Consumer] = (),
+        self,
+        *,
+        without: Sequence[str] = (),
+        extra: Sequence[Consumer] = (),
     ) -> tuple[PlannedMove, ...]:
         """A dry run: what the leader would move now, were some consumers gone and some more there."""
         for consumer in extra:
@@ -322,7 +371,9 @@ class AssignerNode:
                 raise NotFound(f"no consumer {name}")
         gone = {*without, *(consumer.name for consumer in extra)}
         there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
-        targets = self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name), self._clock.wall())
+        targets = self._rebalancer.targets(
+            sorted([*there, *extra], key=lambda c: c.name), self._clock.wall()
+        )
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:
@@ -333,8 +384,10 @@ class AssignerNode:
 def _check_claims(consumer: Consumer) -> None:
     """Raises ``BadRequest`` for what a consumer may not say of itself."""
     if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
-        raise BadRequest(f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
-                         f"got {consumer.capacity!r}")
+        raise BadRequest(
+            f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
+            f"got {consumer.capacity!r}"
+        )
     weights = list(chain.from_iterable(known.values() for known in consumer.weights.values()))
     if any(not 0 <= weight <= MAX_NUMBER for weight in weights):
         raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
@@ -347,8 +400,10 @@ def _check_claims(consumer: Consumer) -> None:
             checked_topic(topic)
     for numbers in filter(None, chain(consumer.weights.values(), consumer.holds.values())):
         if min(numbers) < 0 or max(numbers) >= MAX_PARTITIONS:
-            raise BadRequest(f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
-                             f"got {min(numbers)} to {max(numbers)}")
+            raise BadRequest(
+                f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
+                f"got {min(numbers)} to {max(numbers)}"
+            )
     claims = len(weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
     if claims > MAX_CLAIMS:
         raise TooManyClaims(consumer.name, claims)

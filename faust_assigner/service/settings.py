@@ -41,8 +41,10 @@ class ServiceSettings:
             ttl, every = getattr(self, f"{name}_ttl_s"), getattr(self, f"{name}_keepalive_s")
             # A keepalive that fails once must leave time for a second one before the fence at two thirds.
             if not 0 < every < ttl * 2 / 3:
-                raise ConfigError(f"{name}_keepalive_s must be above 0 and below two thirds of "
-                                  f"{name}_ttl_s ({ttl:g}), got {every:g}")
+                raise ConfigError(
+                    f"{name}_keepalive_s must be above 0 and below two thirds of "
+                    f"{name}_ttl_s ({ttl:g}), got {every:g}"
+                )
         for name in ("election_retry_s", "handoff_timeout_s", "reconcile_s", "topic_refresh_s"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")

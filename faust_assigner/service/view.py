@@ -95,9 +95,12 @@ class View:
         """What must have happened since, in the order of revisions."""
         now = {kv.key: kv for kv in listing.items}
         gone = [Event(key, listing.revision, None) for key in self.raw if key not in now]
-        new = [Event(kv.key, kv.mod_revision, kv) for kv in listing.items
-               if self.raw.get(kv.key) != kv]  # whole: a restored store gives a revision's number twice
-        return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(gone, key=lambda e: e.key)
+        new = [
+            Event(kv.key, kv.mod_revision, kv) for kv in listing.items if self.raw.get(kv.key) != kv
+        ]  # whole: a restored store gives a revision's number twice
+        return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
+            gone, key=lambda e: e.key
+        )
 
     def same(self, key: str) -> Compare:
         """A compare that holds while ``key`` is as it is here, readable or not."""
@@ -137,15 +140,18 @@ class View:
 
 def has_more(view: View, name: str) -> bool:
     """Whether a consumer owns something, or something is on its way to it or from it."""
-    return (any(entry.value.owner == name for entry in view.assignments.values())
-            or any(name in (e.value.old_owner, e.value.new_owner) for e in view.handoffs.values()))
+    return any(entry.value.owner == name for entry in view.assignments.values()) or any(
+        name in (e.value.old_owner, e.value.new_owner) for e in view.handoffs.values()
+    )
 
 
 def waits_in_vain(view: View, name: str) -> bool:
     """Whether nobody is left to take what a draining consumer has."""
     ready = view.ready()
-    return not any(entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
-                   for at, entry in view.assignments.items())
+    return not any(
+        entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
+        for at, entry in view.assignments.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -159,16 +165,33 @@ class _Reader:
 
 
 _READERS = {
-    ("consumers", 1): _Reader("consumers", lambda n: n[0], lambda kv: keys.load_consumer(kv.value),
-                              lambda consumer, name: consumer.name == name),
-    ("assignments", 2): _Reader("assignments", _at, lambda kv: keys.load_assigned(kv.value, kv.mod_revision),
-                                lambda assigned, at: assigned.at == at),
-    ("handoffs", 2): _Reader("handoffs", _at, lambda kv: keys.load_handoff(kv.value),
-                             lambda handoff, at: handoff.at == at),
-    ("config", 2): _Reader("topics", lambda n: n[1], lambda kv: keys.load_topic(kv.value),
-                           lambda config, topic: config.topic == topic),
-    ("cooldowns", 3): _Reader("cooldowns", lambda n: (_at(n[:2]), n[2]),
-                              lambda kv: keys.load_until(kv.value)),
+    ("consumers", 1): _Reader(
+        "consumers",
+        lambda n: n[0],
+        lambda kv: keys.load_consumer(kv.value),
+        lambda consumer, name: consumer.name == name,
+    ),
+    ("assignments", 2): _Reader(
+        "assignments",
+        _at,
+        lambda kv: keys.load_assigned(kv.value, kv.mod_revision),
+        lambda assigned, at: assigned.at == at,
+    ),
+    ("handoffs", 2): _Reader(
+        "handoffs",
+        _at,
+        lambda kv: keys.load_handoff(kv.value),
+        lambda handoff, at: handoff.at == at,
+    ),
+    ("config", 2): _Reader(
+        "topics",
+        lambda n: n[1],
+        lambda kv: keys.load_topic(kv.value),
+        lambda config, topic: config.topic == topic,
+    ),
+    ("cooldowns", 3): _Reader(
+        "cooldowns", lambda n: (_at(n[:2]), n[2]), lambda kv: keys.load_until(kv.value)
+    ),
     ("replicas", 1): _Reader("replicas", lambda n: n[0], lambda kv: keys.load_partitions(kv.value)),
     ("epochs", 1): _Reader("bases", lambda n: n[0], lambda kv: keys.load_base(kv.value)),
     ("assigner", 1): _Reader("leaders", lambda n: n[0], lambda kv: keys.load_leader(kv.value)),

@@ -41,8 +41,11 @@ def page() -> str:
 def _cells(setting: Setting[Any]) -> tuple[str, ...]:
     unit = f" ({setting.unit})" if setting.unit not in setting.kind.words else ""
     default = setting.shown or _default(setting.default)
-    return (f"`{setting.name}`", f"{setting.kind.words}{unit}; **{default}**",
-            setting.meaning + ("" if setting.is_keyword else "; no keyword of `faust.App`"))
+    return (
+        f"`{setting.name}`",
+        f"{setting.kind.words}{unit}; **{default}**",
+        setting.meaning + ("" if setting.is_keyword else "; no keyword of `faust.App`"),
+    )
 
 
 def _default(value: Any) -> str:

@@ -58,7 +58,9 @@ def read(setting: Setting[T], *, argument: object = None, environment: Mapping[s
         try:
             return setting.kind.parse(said)
         except (TypeError, ValueError, OverflowError):  # of infinity no whole number is made
-            raise ConfigError(f"{setting.name} must be {setting.kind.words}, got {said!r}") from None
+            raise ConfigError(
+                f"{setting.name} must be {setting.kind.words}, got {said!r}"
+            ) from None
     return setting.default
 
 

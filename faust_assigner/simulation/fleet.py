@@ -118,8 +118,10 @@ class Scenario:
     @cached_property
     def stateful(self) -> Bools:
         """bool[T]: the tasks that carry state."""
-        return np.repeat([group.changelog is not None for group in self.groups],
-                         [group.partitions for group in self.groups])
+        return np.repeat(
+            [group.changelog is not None for group in self.groups],
+            [group.partitions for group in self.groups],
+        )
 
     @cached_property
     def partitions(self) -> dict[str, int]:
@@ -136,10 +138,12 @@ class Scenario:
         """``learned_weights`` under the topics' names; a changelog weighs what its source weighs."""
         if not self.learned_weights.size:
             return {}
-        return {(topic, number): float(self.learned_weights[start + number])
-                for group, start in zip(self.groups, self.offsets.tolist(), strict=False)
-                for topic in group.topics
-                for number in range(group.partitions)}
+        return {
+            (topic, number): float(self.learned_weights[start + number])
+            for group, start in zip(self.groups, self.offsets.tolist(), strict=False)
+            for topic in group.topics
+            for number in range(group.partitions)
+        }
 
 
 class PlanLike(Protocol):
@@ -155,8 +159,15 @@ class PlanLike(Protocol):
 class Policy(Protocol):
     """Anything that assigns: the signature of :func:`faust_assigner.plan`."""
 
-    def __call__(self, members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-                 changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+    def __call__(
+        self,
+        members: Sequence[Member],
+        partitions: Mapping[str, int],
+        *,
+        replicas: int,
+        changelogs: Sequence[str],
+        weights: Weights | None,
+    ) -> PlanLike:
         """Assign every partition to one of ``members``."""
 
 
@@ -207,7 +218,7 @@ def claims_of(groups: Sequence[TaskGroup], offsets: Ints, mine: Bools) -> Claims
     """Topic -> partition numbers of the tasks set in ``mine`` (bool[T])."""
     claims: dict[str, Any] = {}
     for group, start in zip(groups, offsets.tolist(), strict=False):
-        numbers = np.flatnonzero(mine[start:start + group.partitions])
+        numbers = np.flatnonzero(mine[start : start + group.partitions])
         if numbers.size:
             for topic in group.topics:
                 claims[topic] = numbers

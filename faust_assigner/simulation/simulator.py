@@ -49,8 +49,14 @@ class PolicyError(FaustAssignerError, ValueError):
 Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools]]
 
 
-def simulate(scenario: Scenario, arm: Arm, policy: Policy, *, costs: Costs | None = None,
-             memo: Memo | None = None) -> Outcome:
+def simulate(
+    scenario: Scenario,
+    arm: Arm,
+    policy: Policy,
+    *,
+    costs: Costs | None = None,
+    memo: Memo | None = None,
+) -> Outcome:
     """Run ``scenario`` under ``policy`` with the settings of ``arm``; the same input, the same numbers.
 
     A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) it is asked the
@@ -96,8 +102,16 @@ class _Downtime:
 class _Fleet:
     """The state of one run; every method is one step of it."""
 
-    def __init__(self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo) -> None:
-        self.scenario, self.arm, self.policy, self.costs, self.memo = scenario, arm, policy, costs, memo
+    def __init__(
+        self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo
+    ) -> None:
+        self.scenario, self.arm, self.policy, self.costs, self.memo = (
+            scenario,
+            arm,
+            policy,
+            costs,
+            memo,
+        )
         workers, tasks = len(scenario.workers), scenario.tasks
         self.index = {worker.member_id: row for row, worker in enumerate(scenario.workers)}
         self.capacity = np.array([worker.capacity for worker in scenario.workers])
@@ -133,8 +147,17 @@ class _Fleet:
                 self._rebalance()
         unavailable, worst_gap = self.downtime.finish(self.now + HORIZON_S)
         loads = self.heaviest or [1.0]
-        return Outcome(self.moved, self.cold, float(np.mean(loads)), max(loads), unavailable, worst_gap,
-                       self.restored, self.rebalances, self.idle)
+        return Outcome(
+            self.moved,
+            self.cold,
+            float(np.mean(loads)),
+            max(loads),
+            unavailable,
+            worst_gap,
+            self.restored,
+            self.rebalances,
+            self.idle,
+        )
 
     def _settle(self) -> None:
         """The first assignment, long ago: every replica is complete, nothing is counted."""
@@ -200,7 +223,9 @@ class _Fleet:
 
     def _recovered_at(self, row: int, mine: Bools, *, takeover: bool) -> float:
         replay = float(self.lag[row, mine].sum()) / self.costs.replay_records_per_s
-        return self.now + self.costs.rebalance_pause_s + self.costs.warm_takeover_s * takeover + replay
+        return (
+            self.now + self.costs.rebalance_pause_s + self.costs.warm_takeover_s * takeover + replay
+        )
 
     def _rebalance(self) -> None:
         self.pending = False
@@ -211,7 +236,9 @@ class _Fleet:
         owner, standby = self._ask(living)
         moved = (self.owner != NOBODY) & (owner != self.owner)
         copies = self.lag[owner, np.arange(len(owner))]
-        behind = ~self.holds[owner, np.arange(len(owner))] | (copies > self.costs.acceptable_recovery_lag)
+        behind = ~self.holds[owner, np.arange(len(owner))] | (
+            copies > self.costs.acceptable_recovery_lag
+        )
         self.moved += float(moved.sum())
         self.cold += float((moved & behind & self.scenario.stateful).sum())
         gained = (owner != self.owner) & self.scenario.stateful
@@ -228,15 +255,23 @@ class _Fleet:
         self.rebalances += 1
         loads = np.bincount(self.owner, self.scenario.rates, len(self.up))[living]
         fair = self.scenario.rates.sum() / self.capacity[living].sum()
-        self.heaviest.append(float((loads / self.capacity[living]).max() / fair) if fair > 0 else 1.0)
+        self.heaviest.append(
+            float((loads / self.capacity[living]).max() / fair) if fair > 0 else 1.0
+        )
         self.idle = max(self.idle, len(living) - len(np.unique(self.owner)))
 
     def _ask(self, living: Ints) -> tuple[Ints, Bools]:
         """The policy's answer: owners int64[T] and standbys bool[W,T]."""
         files = self.holds & self.fresh[:, None]
         asked = (
-            self.arm.policy, self.arm.replicas, self.arm.weighted, living.tobytes(), self.fresh.tobytes(),
-            self.owner.tobytes(), np.packbits(self.standby).tobytes(), np.packbits(files).tobytes(),
+            self.arm.policy,
+            self.arm.replicas,
+            self.arm.weighted,
+            living.tobytes(),
+            self.fresh.tobytes(),
+            self.owner.tobytes(),
+            np.packbits(self.standby).tobytes(),
+            np.packbits(files).tobytes(),
         )
         if asked not in self.memo:
             self.memo[asked] = self._ask_anew(living)
@@ -246,7 +281,9 @@ class _Fleet:
     def _ask_anew(self, living: Ints) -> tuple[Ints, Bools]:
         members = [self._member(row) for row in living.tolist()]
         plan = self.policy(
-            members, self.scenario.partitions, replicas=self.arm.replicas,
+            members,
+            self.scenario.partitions,
+            replicas=self.arm.replicas,
             changelogs=self.scenario.changelogs,
             weights=self.scenario.weights if self.arm.weighted else None,
         )
@@ -258,10 +295,13 @@ class _Fleet:
         if self.fresh[row]:
             owned, copies = np.zeros_like(owned), self.holds[row] & self.arm.claims_files
         return Member(
-            worker.member_id, self.topics,
+            worker.member_id,
+            self.topics,
             actives=claims_of(scenario.groups, scenario.offsets, owned),
             standbys=claims_of(scenario.groups, scenario.offsets, copies & scenario.stateful),
-            generation=-1 if self.fresh[row] else 1, rack_id=worker.rack_id, capacity=worker.capacity,
+            generation=-1 if self.fresh[row] else 1,
+            rack_id=worker.rack_id,
+            capacity=worker.capacity,
         )
 
     def _read(self, plan: PlanLike, living: Ints, members: Sequence[Member]) -> tuple[Ints, Bools]:
@@ -270,7 +310,9 @@ class _Fleet:
         times = np.zeros(self.scenario.tasks, int)
         for row, member in zip(living.tolist(), members, strict=True):
             actives, standbys = plan.actives(member.member_id), plan.standbys(member.member_id)
-            for group, start in zip(self.scenario.groups, self.scenario.offsets.tolist(), strict=False):
+            for group, start in zip(
+                self.scenario.groups, self.scenario.offsets.tolist(), strict=False
+            ):
                 mine = np.asarray(actives.get(group.topic, ()), int) + start
                 owner[mine] = row
                 times[mine] += 1
@@ -278,8 +320,10 @@ class _Fleet:
                     standby[row, np.asarray(standbys.get(group.changelog, ()), int) + start] = True
         if (times != 1).any():
             task = int(np.flatnonzero(times != 1)[0])
-            raise PolicyError(f"scenario {self.scenario.scenario_id}, policy {self.arm.label}: "
-                              f"task {task} has {int(times[task])} owners, expected 1")
+            raise PolicyError(
+                f"scenario {self.scenario.scenario_id}, policy {self.arm.label}: "
+                f"task {task} has {int(times[task])} owners, expected 1"
+            )
         return owner, standby
 
     def _owned(self) -> Bools:

@@ -17,7 +17,13 @@ T = TypeVar("T")
 Connection = Mapping[str, Any]
 
 #: Of a connection's settings, those that decide whether a broker lets us in.
-_ENTRY = ("ssl_context", "security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+_ENTRY = (
+    "ssl_context",
+    "security_protocol",
+    "sasl_mechanism",
+    "sasl_plain_username",
+    "sasl_plain_password",
+)
 _KNOCK_TIMEOUT_MS = 10_000
 
 

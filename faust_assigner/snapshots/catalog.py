@@ -49,18 +49,27 @@ class Catalog:
 
     def topics(self) -> list[str]:
         """Topics with a folder, sorted."""
-        return [entry.name for entry in self.storage.list("")
-                if entry.is_folder and is_topic(entry.name)]
+        return [
+            entry.name
+            for entry in self.storage.list("")
+            if entry.is_folder and is_topic(entry.name)
+        ]
 
     def partitions(self, topic: str) -> list[int]:
         """Partitions of ``topic`` with a folder, ascending."""
-        return sorted(int(entry.name) for entry in self.storage.list(topic)
-                      if entry.is_folder and entry.name.isdecimal())
+        return sorted(
+            int(entry.name)
+            for entry in self.storage.list(topic)
+            if entry.is_folder and entry.name.isdecimal()
+        )
 
     def folders(self, topic: str, partition: int) -> list[Found]:
         """Every snapshot folder of the partition by id, broken ones included."""
-        return [self._look(topic, partition, entry.name)
-                for entry in self.storage.list(f"{topic}/{partition}") if entry.is_folder]
+        return [
+            self._look(topic, partition, entry.name)
+            for entry in self.storage.list(f"{topic}/{partition}")
+            if entry.is_folder
+        ]
 
     def snapshots(self, topic: str, partition: int) -> list[Manifest]:
         """The visible snapshots, the newest first.
@@ -84,7 +93,11 @@ class Catalog:
         return Found(topic, partition, identity, manifest, None)
 
     def upload(
-        self, topic: str, partition: int, next_offset: int, files: Sequence[SstFile],
+        self,
+        topic: str,
+        partition: int,
+        next_offset: int,
+        files: Sequence[SstFile],
     ) -> tuple[str, ...]:
         """Step one: copy the files to their place; returns their names for the manifest.
 
@@ -96,14 +109,30 @@ class Catalog:
         return tuple(file.name for file in files)
 
     def commit(
-        self, *, topic: str, partition: int, next_offset: int, keys: int, size: int, sha256: str,
-        files: Sequence[str], created_ms: int, topic_id: str | None = None,
+        self,
+        *,
+        topic: str,
+        partition: int,
+        next_offset: int,
+        keys: int,
+        size: int,
+        sha256: str,
+        files: Sequence[str],
+        created_ms: int,
+        topic_id: str | None = None,
     ) -> Manifest:
         """Step two: write the manifest, which makes the snapshot visible."""
         manifest = Manifest(
-            topic=topic, partition=partition, snapshot_id=snapshot_id(next_offset),
-            next_offset=next_offset, keys=keys, bytes=size, sha256=sha256,
-            created_at=format_time_ms(created_ms), files=tuple(files), topic_id=topic_id,
+            topic=topic,
+            partition=partition,
+            snapshot_id=snapshot_id(next_offset),
+            next_offset=next_offset,
+            keys=keys,
+            bytes=size,
+            sha256=sha256,
+            created_at=format_time_ms(created_ms),
+            files=tuple(files),
+            topic_id=topic_id,
         )
         self.storage.write(f"{folder_of(manifest)}/{MANIFEST_NAME}", manifest.to_json())
         return manifest
@@ -132,7 +161,8 @@ class Catalog:
         if (sha256, size) != (manifest.sha256, manifest.bytes):
             raise SnapshotCorruptError(
                 f"{self.storage.url}/{folder_of(manifest)}: the files have sha256 {sha256} and "
-                f"{size} bytes, the manifest says {manifest.sha256} and {manifest.bytes}")
+                f"{size} bytes, the manifest says {manifest.sha256} and {manifest.bytes}"
+            )
         return paths
 
 

@@ -25,11 +25,20 @@ POLL_MS = 200
 FETCH_BYTES_PER_PARTITION = 4 * 1024 * 1024
 #: Nothing new for this long although the end is not reached: something is wrong, say so.
 STALL_S = 60.0
-_ADMIN_NAMES = frozenset({
-    "bootstrap_servers", "security_protocol", "ssl_context", "sasl_mechanism", "sasl_plain_username",
-    "sasl_plain_password", "sasl_kerberos_service_name", "sasl_kerberos_domain_name",
-    "sasl_oauth_token_provider", "request_timeout_ms",
-})
+_ADMIN_NAMES = frozenset(
+    {
+        "bootstrap_servers",
+        "security_protocol",
+        "ssl_context",
+        "sasl_mechanism",
+        "sasl_plain_username",
+        "sasl_plain_password",
+        "sasl_kerberos_service_name",
+        "sasl_kerberos_domain_name",
+        "sasl_oauth_token_provider",
+        "request_timeout_ms",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,16 @@ Sink = Callable[[TopicPartition, Sequence[Any], int], None]
 
 @contextlib.asynccontextmanager
 async def consumer_of(
-    connection: Connection, *, isolation_level: str = "read_committed",
+    connection: Connection,
+    *,
+    isolation_level: str = "read_committed",
 ) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer of no group, stopped at the end."""
     consumer = AIOKafkaConsumer(
         **{"max_partition_fetch_bytes": FETCH_BYTES_PER_PARTITION, **connection},
-        group_id=None, enable_auto_commit=False, auto_offset_reset="earliest",
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
         isolation_level=isolation_level,
     )
     try:
@@ -91,7 +104,8 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
 @contextlib.asynccontextmanager
 async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(
-        **{name: value for name, value in connection.items() if name in _ADMIN_NAMES})
+        **{name: value for name, value in connection.items() if name in _ADMIN_NAMES}
+    )
     await admin.start()
     try:
         yield admin
@@ -114,14 +128,21 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
     async with _admin_of(connection) as admin:
         partitions = await _partitions(admin, connection, topics)
         retention: dict[str, int] = {}
-        with contextlib.suppress(Exception):  # aiokafka raises whatever the broker's answer makes of it
+        with contextlib.suppress(
+            Exception
+        ):  # aiokafka raises whatever the broker's answer makes of it
             retention = await _delete_retention_ms(admin, topics)
         found = await extents_of(connection, partitions)
         ids = await topic_ids(admin, topics)
     return {
-        topic: Changelog(topic, {tp.partition: extent for tp, extent in found.items() if tp.topic == topic},
-                         retention.get(topic, DEFAULT_DELETE_RETENTION_MS), ids.get(topic))
-        for topic in topics}
+        topic: Changelog(
+            topic,
+            {tp.partition: extent for tp, extent in found.items() if tp.topic == topic},
+            retention.get(topic, DEFAULT_DELETE_RETENTION_MS),
+            ids.get(topic),
+        )
+        for topic in topics
+    }
 
 
 async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
@@ -132,22 +153,32 @@ async def extents(connection: Connection, topic: str) -> dict[int, Extent]:
 
 
 async def _partitions(
-    admin: AIOKafkaAdminClient, connection: Connection, topics: Sequence[str],
+    admin: AIOKafkaAdminClient,
+    connection: Connection,
+    topics: Sequence[str],
 ) -> list[TopicPartition]:
     # All topics first: asking for one that does not exist would create it on many brokers.
     missing = sorted(set(topics) - set(await admin.list_topics()))
     if missing:
-        raise UnknownTopicError(f"{connection.get('bootstrap_servers')} has no topic {missing[0]!r}")
+        raise UnknownTopicError(
+            f"{connection.get('bootstrap_servers')} has no topic {missing[0]!r}"
+        )
     described = await admin.describe_topics(list(topics))
-    return sorted(TopicPartition(topic["topic"], partition["partition"])
-                  for topic in described for partition in topic["partitions"])
+    return sorted(
+        TopicPartition(topic["topic"], partition["partition"])
+        for topic in described
+        for partition in topic["partitions"]
+    )
 
 
 async def extents_of(
-    connection: Connection, tps: Sequence[TopicPartition],
+    connection: Connection,
+    tps: Sequence[TopicPartition],
 ) -> dict[TopicPartition, Extent]:
     """The extents of partitions that are known to exist."""
-    tps = [TopicPartition(*tp) for tp in tps]  # other named tuples are equal, aiokafka wants its own
+    tps = [
+        TopicPartition(*tp) for tp in tps
+    ]  # other named tuples are equal, aiokafka wants its own
     async with consumer_of(connection) as consumer:
         starts = await consumer.beginning_offsets(tps)
         ends = await consumer.end_offsets(tps)
@@ -158,7 +189,8 @@ async def _delete_retention_ms(admin: AIOKafkaAdminClient, topics: Sequence[str]
     """``delete.retention.ms`` of each topic; one that the broker does not tell is absent."""
     name = "delete.retention.ms"
     answers = await admin.describe_configs(
-        [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics])
+        [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics]
+    )
     found = {}
     for answer in answers:
         for error, _, _, topic, entries, *_ in answer.resources:
@@ -169,8 +201,12 @@ async def _delete_retention_ms(admin: AIOKafkaAdminClient, topics: Sequence[str]
 
 
 async def read(
-    connection: Connection, spans: Mapping[TopicPartition, Extent], sink: Sink, *,
-    stopped: Callable[[], bool] = lambda: False, isolation_level: str = "read_committed",
+    connection: Connection,
+    spans: Mapping[TopicPartition, Extent],
+    sink: Sink,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+    isolation_level: str = "read_committed",
 ) -> dict[TopicPartition, int]:
     """Feed every record of ``spans`` to ``sink``, none beyond; returns the position reached in each.
 
@@ -204,6 +240,8 @@ async def read(
             if positions != before:
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > STALL_S:
-                raise UnreachableError(f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}")
+                raise UnreachableError(
+                    f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}"
+                )
             await asyncio.sleep(0)
     return positions

@@ -63,7 +63,11 @@ class Compactor:
     """
 
     def __init__(
-        self, folder: Path, *, base: Sequence[Path] = (), memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        self,
+        folder: Path,
+        *,
+        base: Sequence[Path] = (),
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
         max_file_bytes: int = MAX_FILE_BYTES,
     ) -> None:
         self._folder = folder
@@ -84,13 +88,17 @@ class Compactor:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self._exit.close()
 
     def add(
-        self, keys: pa.Array | Sequence[bytes | None], values: pa.Array | Sequence[bytes | None],
+        self,
+        keys: pa.Array | Sequence[bytes | None],
+        values: pa.Array | Sequence[bytes | None],
     ) -> None:
         """Apply one batch; a value of None deletes. A record without a key is dropped, as Kafka does.
 
@@ -113,7 +121,9 @@ class Compactor:
         self._fold()
         out = self._folder / "out"
         if self._scratch is None:
-            files = write_files(self._take(tombstones=False), out, max_file_bytes=self._max_file_bytes)
+            files = write_files(
+                self._take(tombstones=False), out, max_file_bytes=self._max_file_bytes
+            )
         else:
             self._ingest_run(self._scratch)
             files = write_files(self._scratch.items(), out, max_file_bytes=self._max_file_bytes)
@@ -152,8 +162,11 @@ def _batch(keys: Any, values: Any) -> pa.RecordBatch:
     import pyarrow as pa
 
     columns = [
-        (column if isinstance(column, pa.Array) else pa.array(column, pa.binary())).cast(pa.binary())
-        for column in (keys, values)]
+        (column if isinstance(column, pa.Array) else pa.array(column, pa.binary())).cast(
+            pa.binary()
+        )
+        for column in (keys, values)
+    ]
     return pa.RecordBatch.from_arrays(columns, names=["key", "value"])
 
 
@@ -166,7 +179,9 @@ def _last_per_key(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     # A row without a key gets the code after the last. Where a code repeats, NumPy keeps the last row.
     last = np.empty(len(keys) + 1, np.int64)
     last[encoded.indices.fill_null(len(keys)).to_numpy()] = np.arange(len(encoded))
-    values = pa.chunked_array([batch.column("value") for batch in batches]).take(pa.array(last[:-1]))
+    values = pa.chunked_array([batch.column("value") for batch in batches]).take(
+        pa.array(last[:-1])
+    )
     value = values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
     return pa.RecordBatch.from_arrays([keys, value], names=["key", "value"])
 

@@ -28,8 +28,16 @@ MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.sst")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES: dict[str, type] = {
-    "topic": str, "partition": int, "snapshot_id": str, "next_offset": int, "keys": int,
-    "bytes": int, "sha256": str, "created_at": str, "files": list, "comparator": str,
+    "topic": str,
+    "partition": int,
+    "snapshot_id": str,
+    "next_offset": int,
+    "keys": int,
+    "bytes": int,
+    "sha256": str,
+    "created_at": str,
+    "files": list,
+    "comparator": str,
     "format_version": int,
 }
 
@@ -106,7 +114,8 @@ def _check_types(fields: dict[str, Any]) -> None:
 def _check_values(fields: dict[str, Any]) -> None:
     if fields["format_version"] != FORMAT_VERSION:
         raise ManifestError(
-            f"manifest: format_version {fields['format_version']}, this version reads {FORMAT_VERSION}")
+            f"manifest: format_version {fields['format_version']}, this version reads {FORMAT_VERSION}"
+        )
     for name in ("partition", "next_offset", "keys", "bytes"):
         if not 0 <= fields[name] < 1 << 63:
             raise ManifestError(f"manifest: field {name!r} is {fields[name]}")
@@ -150,7 +159,12 @@ def snapshot_id(next_offset: int) -> str:
 
 
 def refusal(
-    manifest: Manifest, *, topic: str, partition: int, now_ms: int, delete_retention_ms: int,
+    manifest: Manifest,
+    *,
+    topic: str,
+    partition: int,
+    now_ms: int,
+    delete_retention_ms: int,
     log_start: int | None = None,
 ) -> str | None:
     """Why ``manifest`` must not stand in for the changelog, or None when it may; see also ``trust.py``.
@@ -165,9 +179,13 @@ def refusal(
         return f"its keys are ordered by {manifest.comparator!r}, the store by {COMPARATOR!r}"
     age_ms = now_ms - manifest.created_ms
     if age_ms > delete_retention_ms:
-        return (f"it is {age_ms / 1000:.0f} s old, more than the changelog's delete.retention.ms "
-                f"({delete_retention_ms / 1000:.0f} s): the tail may lack tombstones")
+        return (
+            f"it is {age_ms / 1000:.0f} s old, more than the changelog's delete.retention.ms "
+            f"({delete_retention_ms / 1000:.0f} s): the tail may lack tombstones"
+        )
     if log_start is not None and manifest.next_offset < log_start:
-        return (f"it ends at offset {manifest.next_offset}, the changelog begins at {log_start}: "
-                "the records between are gone")
+        return (
+            f"it ends at offset {manifest.next_offset}, the changelog begins at {log_start}: "
+            "the records between are gone"
+        )
     return None

@@ -41,13 +41,13 @@ def seal(path: Path) -> bool:
     if at < 0 or data[at - 1] != _SESSION_ID_BYTES or data[end] != 0:
         return False
     at += len(_SESSION_ID)
-    data[at:at + _SESSION_ID_BYTES] = bytes(_SESSION_ID_BYTES)
-    data[end + 1:end + _TRAILER_BYTES] = bytes(4)
-    data[at:at + _SESSION_ID_BYTES] = _session_id(data)
-    data[end + 1:end + _TRAILER_BYTES] = struct.pack("<I", _masked_crc32c(data[start:end + 1]))
+    data[at : at + _SESSION_ID_BYTES] = bytes(_SESSION_ID_BYTES)
+    data[end + 1 : end + _TRAILER_BYTES] = bytes(4)
+    data[at : at + _SESSION_ID_BYTES] = _session_id(data)
+    data[end + 1 : end + _TRAILER_BYTES] = struct.pack("<I", _masked_crc32c(data[start : end + 1]))
     with open(path, "r+b") as file:
         file.seek(start)
-        file.write(data[start:end + _TRAILER_BYTES])
+        file.write(data[start : end + _TRAILER_BYTES])
     return True
 
 
@@ -60,7 +60,7 @@ def _properties_block(data: bytearray) -> tuple[int, int] | None:
         return None
     offset, position = _varint(footer, 1)
     size, _ = _varint(footer, position)
-    index = bytes(data[offset:offset + size])
+    index = bytes(data[offset : offset + size])
     at = index.find(_PROPERTIES)
     if at < 0:
         return None

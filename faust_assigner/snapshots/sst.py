@@ -55,7 +55,9 @@ def options() -> rocksdict.Options:
 
 
 def write_files(
-    items: Iterable[tuple[bytes, bytes | None]], folder: Path, *,
+    items: Iterable[tuple[bytes, bytes | None]],
+    folder: Path,
+    *,
     max_file_bytes: int = MAX_FILE_BYTES,
 ) -> list[SstFile]:
     """Write ``items`` (keys strictly ascending) as files of about ``max_file_bytes`` of raw data.
@@ -74,7 +76,9 @@ def write_files(
 
 
 def _fill(
-    draft: Path, first: tuple[bytes, bytes | None], rest: Iterator[tuple[bytes, bytes | None]],
+    draft: Path,
+    first: tuple[bytes, bytes | None],
+    rest: Iterator[tuple[bytes, bytes | None]],
     limit: int,
 ) -> int:
     """One file from ``first`` and as much of ``rest`` as fits; returns its number of keys."""

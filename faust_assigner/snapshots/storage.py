@@ -85,13 +85,20 @@ class LocalStorage:
     def list(self, folder: str) -> list[Entry]:
         """See :class:`Storage`; our own unfinished temporary files are listed too, for ``gc``."""
         entries = []
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), \
-                os.scandir(self.root / folder) as found:
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(self.root / folder) as found,
+        ):
             for item in found:
-                with contextlib.suppress(FileNotFoundError):  # one that goes meanwhile hides no other
+                with contextlib.suppress(
+                    FileNotFoundError
+                ):  # one that goes meanwhile hides no other
                     status = item.stat()
-                    entries.append(Entry(item.name, item.is_dir(), status.st_size,
-                                         round(status.st_mtime * 1000)))
+                    entries.append(
+                        Entry(
+                            item.name, item.is_dir(), status.st_size, round(status.st_mtime * 1000)
+                        )
+                    )
         return sorted(entries, key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
@@ -152,7 +159,8 @@ class FsspecStorage:
         except ImportError as error:
             raise StorageError(
                 f"{url}: needs a package that is not installed: {error} "
-                "(fsspec, and s3fs for s3:// or gcsfs for gs://)") from error
+                "(fsspec, and s3fs for s3:// or gcsfs for gs://)"
+            ) from error
         except ValueError as error:
             raise StorageError(f"{url}: {error}") from error
         self._fs: Any = filesystem
@@ -170,8 +178,12 @@ class FsspecStorage:
             return []
         here = self._path(folder).strip("/")
         entries = [
-            Entry(str(info["name"]).rstrip("/").rsplit("/", 1)[-1], info["type"] == "directory",
-                  int(info.get("size") or 0), _modified_ms(info))
+            Entry(
+                str(info["name"]).rstrip("/").rsplit("/", 1)[-1],
+                info["type"] == "directory",
+                int(info.get("size") or 0),
+                _modified_ms(info),
+            )
             for info in found
             if str(info["name"]).strip("/") != here  # object stores may list the folder itself
         ]

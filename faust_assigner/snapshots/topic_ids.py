@@ -45,19 +45,42 @@ class _MetadataResponse(Response):  # type: ignore[misc]
     API_VERSION = 10
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("brokers", CompactArray(
-            ("node_id", Int32), ("host", CompactString("utf-8")), ("port", Int32),
-            ("rack", CompactString("utf-8")), ("tags", TaggedFields))),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString("utf-8")),
+                ("port", Int32),
+                ("rack", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
         ("cluster_id", CompactString("utf-8")),
         ("controller_id", Int32),
-        ("topics", CompactArray(
-            ("error_code", Int16), ("name", CompactString("utf-8")), ("topic_id", _Uuid),
-            ("is_internal", Boolean),
-            ("partitions", CompactArray(
-                ("error_code", Int16), ("partition", Int32), ("leader", Int32), ("leader_epoch", Int32),
-                ("replicas", CompactArray(Int32)), ("isr", CompactArray(Int32)),
-                ("offline_replicas", CompactArray(Int32)), ("tags", TaggedFields))),
-            ("authorized_operations", Int32), ("tags", TaggedFields))),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", CompactString("utf-8")),
+                ("topic_id", _Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
         ("authorized_operations", Int32),
         ("tags", TaggedFields),
     )
@@ -69,8 +92,12 @@ class _MetadataStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = _MetadataResponse
     SCHEMA = Schema(
-        ("topics", CompactArray(
-            ("topic_id", _Uuid), ("name", CompactString("utf-8")), ("tags", TaggedFields))),
+        (
+            "topics",
+            CompactArray(
+                ("topic_id", _Uuid), ("name", CompactString("utf-8")), ("tags", TaggedFields)
+            ),
+        ),
         ("allow_auto_topic_creation", Boolean),
         ("include_cluster_authorized_operations", Boolean),
         ("include_topic_authorized_operations", Boolean),
@@ -100,5 +127,8 @@ async def topic_ids(admin: Any, topics: Sequence[str]) -> Mapping[str, str]:
     except IncompatibleBrokerVersion:
         return {}
     found = answer.to_object()["topics"]
-    return {topic["name"]: str(topic["topic_id"]) for topic in found
-            if topic["error_code"] == 0 and topic["topic_id"] != _NO_ID}
+    return {
+        topic["name"]: str(topic["topic_id"])
+        for topic in found
+        if topic["error_code"] == 0 and topic["topic_id"] != _NO_ID
+    }

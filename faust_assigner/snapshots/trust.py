@@ -31,13 +31,22 @@ class Judge:
     def _refusal(self, manifest: Manifest, partition: int) -> str | None:
         log = self.log
         # One that names today's topic needs no witness: the other partitions stay unread.
-        others = () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
+        others = (
+            () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
+        )
         return earlier_topic(
-            manifest, others, topic_id=log.topic_id,
+            manifest,
+            others,
+            topic_id=log.topic_id,
             ends={number: extent.end for number, extent in log.extents.items()},
         ) or refusal(
-            manifest, topic=log.topic, partition=partition, now_ms=self.now_ms,
-            delete_retention_ms=log.delete_retention_ms, log_start=log.extents[partition].start)
+            manifest,
+            topic=log.topic,
+            partition=partition,
+            now_ms=self.now_ms,
+            delete_retention_ms=log.delete_retention_ms,
+            log_start=log.extents[partition].start,
+        )
 
     @cached_property
     def _all(self) -> Sequence[Manifest]:
@@ -46,18 +55,27 @@ class Judge:
 
 def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
     """The visible snapshots of every partition."""
-    return [manifest for partition in catalog.partitions(topic)
-            for manifest in catalog.snapshots(topic, partition)]
+    return [
+        manifest
+        for partition in catalog.partitions(topic)
+        for manifest in catalog.snapshots(topic, partition)
+    ]
 
 
 def newest_topic_id(manifests: Sequence[Manifest]) -> str | None:
     """The topic id that was seen last: what is known of the topic without asking Kafka."""
     named = [manifest for manifest in manifests if manifest.topic_id is not None]
-    return max(named, key=lambda each: (each.created_ms, each.partition)).topic_id if named else None
+    return (
+        max(named, key=lambda each: (each.created_ms, each.partition)).topic_id if named else None
+    )
 
 
 def earlier_topic(
-    manifest: Manifest, others: Sequence[Manifest], *, topic_id: str | None, ends: Mapping[int, int],
+    manifest: Manifest,
+    others: Sequence[Manifest],
+    *,
+    topic_id: str | None,
+    ends: Mapping[int, int],
 ) -> str | None:
     """What shows that ``manifest`` is of an earlier topic of its name, or None.
 
@@ -65,24 +83,33 @@ def earlier_topic(
     are snapshots of all its partitions. Pure.
     """
     if topic_id is not None and manifest.topic_id not in (None, topic_id):
-        return (f"it is of the topic with id {manifest.topic_id}, the changelog has {topic_id}: "
-                "the topic was recreated")
+        return (
+            f"it is of the topic with id {manifest.topic_id}, the changelog has {topic_id}: "
+            "the topic was recreated"
+        )
     if manifest.next_offset > ends.get(manifest.partition, manifest.next_offset):
-        return (f"it ends at offset {manifest.next_offset}, the changelog at {ends[manifest.partition]}: "
-                "the topic was recreated or truncated")
+        return (
+            f"it ends at offset {manifest.next_offset}, the changelog at {ends[manifest.partition]}: "
+            "the topic was recreated or truncated"
+        )
     if topic_id is not None and manifest.topic_id == topic_id:
         return None
     for newer in others:
         if newer.created_ms > manifest.created_ms:
             shown = _shows_recreation(newer, manifest, topic_id, ends)
             if shown:
-                return (f"it names no topic id, and snapshot {newer.partition}/{newer.snapshot_id}, taken "
-                        f"later, {shown}: the topic was recreated")
+                return (
+                    f"it names no topic id, and snapshot {newer.partition}/{newer.snapshot_id}, taken "
+                    f"later, {shown}: the topic was recreated"
+                )
     return None
 
 
 def _shows_recreation(
-    newer: Manifest, manifest: Manifest, topic_id: str | None, ends: Mapping[int, int],
+    newer: Manifest,
+    manifest: Manifest,
+    topic_id: str | None,
+    ends: Mapping[int, int],
 ) -> str | None:
     if topic_id is not None and newer.topic_id not in (None, topic_id):
         return f"is of the topic with id {newer.topic_id}, not {topic_id}"

@@ -36,7 +36,9 @@ class Removal:
 
 
 def verify(
-    catalog: Catalog, topics: list[str] | None = None, logs: Mapping[str, Changelog] | None = None,
+    catalog: Catalog,
+    topics: list[str] | None = None,
+    logs: Mapping[str, Changelog] | None = None,
 ) -> Iterator[Verdict]:
     """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
 
@@ -46,10 +48,14 @@ def verify(
     Cost: one read of all files, about 1M keys/s.
     """
     for topic in topics if topics is not None else catalog.topics():
-        folders = [found for partition in catalog.partitions(topic)
-                   for found in catalog.folders(topic, partition)]
-        outdated = _outdated([found.manifest for found in folders if found.manifest],
-                             (logs or {}).get(topic))
+        folders = [
+            found
+            for partition in catalog.partitions(topic)
+            for found in catalog.folders(topic, partition)
+        ]
+        outdated = _outdated(
+            [found.manifest for found in folders if found.manifest], (logs or {}).get(topic)
+        )
         for found in folders:
             folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
             if found.manifest is None:
@@ -63,8 +69,10 @@ def _outdated(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str,
     """Folder -> why the snapshot in it is of an earlier topic; the others are absent."""
     topic_id = log.topic_id if log else newest_topic_id(manifests)
     ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
-    found = {folder_of(each): earlier_topic(each, manifests, topic_id=topic_id, ends=ends)
-             for each in manifests}
+    found = {
+        folder_of(each): earlier_topic(each, manifests, topic_id=topic_id, ends=ends)
+        for each in manifests
+    }
     return {folder: reason for folder, reason in found.items() if reason}
 
 
@@ -98,8 +106,14 @@ def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
 
 
 def collect_garbage(
-    catalog: Catalog, *, now_ms: int, keep: int = DEFAULT_KEEP, max_age_ms: int | None = None,
-    grace_ms: int = DEFAULT_GRACE_MS, topics: list[str] | None = None, dry_run: bool = False,
+    catalog: Catalog,
+    *,
+    now_ms: int,
+    keep: int = DEFAULT_KEEP,
+    max_age_ms: int | None = None,
+    grace_ms: int = DEFAULT_GRACE_MS,
+    topics: list[str] | None = None,
+    dry_run: bool = False,
 ) -> list[Removal]:
     """Remove what retention does not keep; with ``dry_run`` only say so.
 
@@ -156,7 +170,9 @@ class _Sweeper:
         for entry in self._storage.list(folder):
             settled = entry.modified_ms is not None and entry.modified_ms < self._oldest_ms
             if entry.name not in listed and not entry.is_folder and settled:
-                self.removed.append(Removal(f"{folder}/{entry.name}", "not in the manifest", entry.size))
+                self.removed.append(
+                    Removal(f"{folder}/{entry.name}", "not in the manifest", entry.size)
+                )
                 if not self._dry_run:
                     self._storage.delete(f"{folder}/{entry.name}")
 
@@ -165,7 +181,9 @@ class _Sweeper:
         if folder in self._gone:
             return
         entries = self._storage.list(folder)
-        if any(entry.modified_ms is None or entry.modified_ms >= self._oldest_ms for entry in entries):
+        if any(
+            entry.modified_ms is None or entry.modified_ms >= self._oldest_ms for entry in entries
+        ):
             return
         size = sum(entry.size for entry in entries)
         self.removed.append(Removal(folder, found.problem or "unfinished", size))

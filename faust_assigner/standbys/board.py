@@ -154,7 +154,9 @@ class Board:
             cost = cost + np.where(home, HOME_RACK, 0) + np.where(crowded, SAME_RACK, 0)
         return np.where(self.pinned[task, column], -NEVER, cost)
 
-    def balance(self, step: int, more: Array | int = 0, member: Array | slice | int = slice(None)) -> Array:
+    def balance(
+        self, step: int, more: Array | int = 0, member: Array | slice | int = slice(None)
+    ) -> Array:
         """Balance's part in giving members one more (step 1) or one less (step -1).
 
         ``more`` is how many they have got already in the meantime.
@@ -244,4 +246,3 @@ class _Copies:
             return np.full(key.shape, FRESH, dtype=np.int64)
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
         return np.where(self._keys[at] == key, self._costs[at], FRESH)
-

@@ -53,8 +53,12 @@ def _affordable(
     rack, _ = settled_racks(racks)
     need = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
     same = rack[target[away]] == rack[owner[away]]
-    inside = np.array([[int((row & (rack == r)).sum()) for r in range(rack.max(initial=0) + 1)]
-                       for row in eligible]).reshape(len(eligible), -1)
+    inside = np.array(
+        [
+            [int((row & (rack == r)).sum()) for r in range(rack.max(initial=0) + 1)]
+            for row in eligible
+        ]
+    ).reshape(len(eligible), -1)
     outside = eligible.sum(axis=1)[group[away]] - inside[group[away], rack[owner[away]]]
     apart = ~same | (outside < need[group[away]])
     share = int(need[group].sum()) // max(1, int(eligible.any(axis=0).sum()))

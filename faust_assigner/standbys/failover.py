@@ -259,4 +259,3 @@ def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
     front = (ordered == first[:, None]) & (ordered != NOBODY)
     rank = np.where(front, -1, np.arange(ordered.shape[1]))
     return np.take_along_axis(ordered, np.argsort(rank, axis=1, kind="stable"), axis=1)
-

@@ -125,7 +125,9 @@ class _Dealer:
             self.board.seat_rows(owner, batch, dealt)
             if self.board.shares.has_racks:
                 home = self.board.shares.rack[owner]
-                self.from_rack[home] += np.bincount(dealt.ravel(), minlength=self.board.problem.members)
+                self.from_rack[home] += np.bincount(
+                    dealt.ravel(), minlength=self.board.problem.members
+                )
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
         """How many standbys of the batch each peer gets: even shares, the rest by burden."""

@@ -27,7 +27,10 @@ def rehearse(board: Board) -> None:
         return
     peak, bound = _play_all(board)
     steps = _STEPS
-    short = 2 * np.bincount(board.problem.owner[board.filled > 0], minlength=len(peak)) < _STEPS_A_MEMBER
+    short = (
+        2 * np.bincount(board.problem.owner[board.filled > 0], minlength=len(peak))
+        < _STEPS_A_MEMBER
+    )
     for dead in np.flatnonzero((peak > bound) & short).tolist():
         drill = _Drill(board, dead, float(bound[dead]))
         steps -= drill.run(min(steps, _STEPS_A_MEMBER))

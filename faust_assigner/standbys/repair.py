@@ -114,8 +114,10 @@ def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
 
 def _detour(board: Board, receiver: int, donors: Ints) -> bool:
     """Where no donor can give directly: donor -> somebody -> receiver."""
-    return any(_through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
-               for at in range(len(donors)))
+    return any(
+        _through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
+        for at in range(len(donors))
+    )
 
 
 def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
@@ -140,8 +142,10 @@ def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> b
             break
         middle = int(board.holder[next_task[at], next_column[at]])
         first = int(best[middle])
-        moves = [(int(task[first]), int(column[first]), middle),
-                 (int(next_task[at]), int(next_column[at]), receiver)]
+        moves = [
+            (int(task[first]), int(column[first]), middle),
+            (int(next_task[at]), int(next_column[at]), receiver),
+        ]
         if moves[0][:2] != moves[1][:2] and board.try_moves(moves):
             return True
     return False
@@ -155,7 +159,9 @@ def _relieve(board: Board) -> bool:
             task, column = board.seats_of(np.array([member]))
             mine = board.problem.owner[task] == owner
             task, column = task[mine], column[mine]
-            if not (_give_away(board, task, column) or _through_another(board, task, column, member)):
+            if not (
+                _give_away(board, task, column) or _through_another(board, task, column, member)
+            ):
                 break
             moved = True
     return moved

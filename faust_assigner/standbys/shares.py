@@ -70,8 +70,20 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     held = np.zeros_like(cap)
     np.add.at(held, (problem.owner[problem.copy_task], problem.copy_member), 1)
     limit = np.maximum(cap, np.minimum(cap + 1, held))
-    return Shares(kind=kind, eligible=eligible, rack=rack, has_racks=has_racks, need=need, outside=outside,
-                  distinct=distinct, ratio=ratio, even=even, lopsided=lopsided, cap=cap, limit=limit)
+    return Shares(
+        kind=kind,
+        eligible=eligible,
+        rack=rack,
+        has_racks=has_racks,
+        need=need,
+        outside=outside,
+        distinct=distinct,
+        ratio=ratio,
+        even=even,
+        lopsided=lopsided,
+        cap=cap,
+        limit=limit,
+    )
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
@@ -154,7 +166,9 @@ def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
 
 def _apportion(sizes: Floats, low: Floats, high: Floats, total: float) -> Floats:
     """Find the level L at which ``clip(L * sizes, low, high)`` sums to total (bisection)."""
-    if (sizes * (total / sizes.sum()) <= high).all() and (sizes * (total / sizes.sum()) >= low).all():
+    if (sizes * (total / sizes.sum()) <= high).all() and (
+        sizes * (total / sizes.sum()) >= low
+    ).all():
         return np.asarray(sizes * (total / sizes.sum()))
     below, above = 0.0, total + 1.0
     for _ in range(60):

@@ -38,7 +38,9 @@ class BrokerProcess:
             command += ["--set", f"{name}={value}"]
         # A file, not a pipe: nobody reads it while all is well, and a full pipe would stop the broker.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._said, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._said, text=True
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.fullmatch(r"listening on (127\.0\.0\.1:(\d+))\n", line)
@@ -64,7 +66,9 @@ class BrokerProcess:
 
 
 @contextlib.contextmanager
-def broker_process(data: Path | None = None, *settings: str, port: int = 0) -> Iterator[BrokerProcess]:
+def broker_process(
+    data: Path | None = None, *settings: str, port: int = 0
+) -> Iterator[BrokerProcess]:
     """A broker that is gone when the block ends."""
     broker = BrokerProcess(data, *settings, port=port)
     try:

@@ -63,20 +63,41 @@ class EtcdServer:
         """Start, and wait until it listens."""
         with open(self.data / "etcd.log", "ab") as log:
             self.process = subprocess.Popen(
-                [str(self.program), "--data-dir", str(self.data / "db"),
-                 "--listen-client-urls", f"{self.scheme}://{self.endpoint}",
-                 "--advertise-client-urls", f"{self.scheme}://{self.endpoint}",
-                 "--listen-peer-urls", f"http://127.0.0.1:{self.peer_port}",
-                 "--initial-advertise-peer-urls", f"http://127.0.0.1:{self.peer_port}",
-                 "--initial-cluster", f"default=http://127.0.0.1:{self.peer_port}",
-                 # Leases of a second are granted only where elections are faster than that.
-                 "--heartbeat-interval", "10", "--election-timeout", "100", *self.options],
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+                [
+                    str(self.program),
+                    "--data-dir",
+                    str(self.data / "db"),
+                    "--listen-client-urls",
+                    f"{self.scheme}://{self.endpoint}",
+                    "--advertise-client-urls",
+                    f"{self.scheme}://{self.endpoint}",
+                    "--listen-peer-urls",
+                    f"http://127.0.0.1:{self.peer_port}",
+                    "--initial-advertise-peer-urls",
+                    f"http://127.0.0.1:{self.peer_port}",
+                    "--initial-cluster",
+                    f"default=http://127.0.0.1:{self.peer_port}",
+                    # Leases of a second are granted only where elections are faster than that.
+                    "--heartbeat-interval",
+                    "10",
+                    "--election-timeout",
+                    "100",
+                    *self.options,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
-                raise EtcdUnavailable(f"etcd exited with {self.process.returncode}:\n{self.log_tail()}")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+                raise EtcdUnavailable(
+                    f"etcd exited with {self.process.returncode}:\n{self.log_tail()}"
+                )
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1.0),
+            ):
                 return
             time.sleep(0.05)
         raise EtcdUnavailable(f"etcd did not listen within {START_TIMEOUT_S} s:\n{self.log_tail()}")
@@ -103,14 +124,30 @@ class EtcdServer:
         self.kill()
         shutil.rmtree(self.data / "db")
         peer = f"http://127.0.0.1:{self.peer_port}"
-        self.tool("snapshot", "restore", str(snapshot), "--data-dir", str(self.data / "db"), "--name",
-                  "default", "--initial-cluster", f"default={peer}", "--initial-advertise-peer-urls", peer)
+        self.tool(
+            "snapshot",
+            "restore",
+            str(snapshot),
+            "--data-dir",
+            str(self.data / "db"),
+            "--name",
+            "default",
+            "--initial-cluster",
+            f"default={peer}",
+            "--initial-advertise-peer-urls",
+            peer,
+        )
         self.start()
 
     def tool(self, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run etcdctl against it: that of its own version, where there is one."""
         own = self.program.with_name("etcdctl")
-        command = [str(own if own.exists() else binary("etcdctl")), "--endpoints", self.endpoint, *arguments]
+        command = [
+            str(own if own.exists() else binary("etcdctl")),
+            "--endpoints",
+            self.endpoint,
+            *arguments,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
         if done.returncode != 0:
             raise EtcdUnavailable(f"etcdctl {arguments}: {done.stdout}{done.stderr}")
@@ -119,11 +156,16 @@ class EtcdServer:
 
 @contextlib.contextmanager
 def etcd_server(
-    *, options: Sequence[str] = (), program: Path | None = None, scheme: str = "http",
+    *,
+    options: Sequence[str] = (),
+    program: Path | None = None,
+    scheme: str = "http",
 ) -> Iterator[EtcdServer]:
     """Start one member with ``options`` after ours; stop it and drop its data at exit."""
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))
-    server = EtcdServer(data, _free_port(), _free_port(), program or binary(), tuple(options), scheme)
+    server = EtcdServer(
+        data, _free_port(), _free_port(), program or binary(), tuple(options), scheme
+    )
     try:
         server.start()
         yield server

@@ -26,10 +26,12 @@ NOT_APPLICABLE: dict[str, str] = {}
 #: Tests that apply to the assignor alone, without the repairs of a rebalance, the faster recovery and the
 #: careful router: they look at the insides of what those replace.
 ASSIGNOR_ALONE: dict[str, str] = {
-    "tests/functional/test_app.py::Test_settings::test_defaults":
-        "asserts Faust's own TableManager and Router, which ours are mixed over",
-    "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance":
-        "puts a mock in the place of the recovery service; ours is asked to let go of databases first",
+    "tests/functional/test_app.py::Test_settings::test_defaults": (
+        "asserts Faust's own TableManager and Router, which ours replace"
+    ),
+    "tests/unit/tables/test_manager.py::Test_Manager::test_on_rebalance": (
+        "replaces the recovery service by a mock; our TableManager asks it to close databases first"
+    ),
 }
 
 _created = 0
@@ -65,7 +67,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
         left_out = ("repairs", "restore", "router")
-        fixup.INSTALLERS = {part: module for part, module in installers.items() if part not in left_out}
+        fixup.INSTALLERS = {
+            part: module for part, module in installers.items() if part not in left_out
+        }
     yield
     fixup.INSTALLERS = installers
 
@@ -76,7 +80,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     yield
     terminalreporter.section("faust_assigner in the place of Faust's assignor")
     terminalreporter.line(f"created {_created} times")
-    for title, tests in (("cannot apply", NOT_APPLICABLE), ("run on the assignor alone", ASSIGNOR_ALONE)):
+    for title, tests in (
+        ("cannot apply", NOT_APPLICABLE),
+        ("run on the assignor alone", ASSIGNOR_ALONE),
+    ):
         terminalreporter.line(f"{title}: {len(tests)}")
         for end, reason in sorted(tests.items()):
             terminalreporter.line(f"  {end}: {reason}")

@@ -27,11 +27,32 @@ ROOT = Path(__file__).parents[2]
 
 #: What Faust's tests import, of its requirements/test.txt and extras.
 REQUIREMENTS = (
-    f"faust-streaming=={VERSION}", "pytest<8", "pytest-asyncio<0.24", "pytest-aiofiles", "pytest-aiohttp",
-    "pytest-cov", "pytest-forked", "pytest-random-order", "pytest-run-parallel", "hypothesis", "freezegun",
-    "python-dateutil", "pytz", "intervaltree", "confluent-kafka", "datadog", "opentelemetry-api",
-    "opentelemetry-sdk", "opentracing", "redis", "statsd", "pyyaml", "prometheus_client", "uvicorn",
-    "setuptools", "cython",
+    f"faust-streaming=={VERSION}",
+    "pytest<8",
+    "pytest-asyncio<0.24",
+    "pytest-aiofiles",
+    "pytest-aiohttp",
+    "pytest-cov",
+    "pytest-forked",
+    "pytest-random-order",
+    "pytest-run-parallel",
+    "hypothesis",
+    "freezegun",
+    "python-dateutil",
+    "pytz",
+    "intervaltree",
+    "confluent-kafka",
+    "datadog",
+    "opentelemetry-api",
+    "opentelemetry-sdk",
+    "opentracing",
+    "redis",
+    "statsd",
+    "pyyaml",
+    "prometheus_client",
+    "uvicorn",
+    "setuptools",
+    "cython",
 )
 FOLDERS = ("unit", "functional", "integration", "meticulous", "regression")
 
@@ -49,8 +70,22 @@ def fetch(folder: Path) -> Path:
         archive = folder / f"{NAME}.tar.gz"
         if not archive.exists():
             print(f"Fetching {archive.name}", flush=True)
-            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
-                            "faust-streaming", "-d", folder, f"faust-streaming=={VERSION}"], check=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "-q",
+                    "--no-deps",
+                    "--no-binary",
+                    "faust-streaming",
+                    "-d",
+                    folder,
+                    f"faust-streaming=={VERSION}",
+                ],
+                check=True,
+            )
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         shutil.rmtree(tree / "faust")
@@ -59,13 +94,17 @@ def fetch(folder: Path) -> Path:
 
 def environment(folder: Path) -> Path:
     """The Python to run them with: Faust, this checkout, and what the tests import."""
-    stamp = hashlib.sha256("\n".join((*REQUIREMENTS, str(ROOT), sys.version)).encode()).hexdigest()[:12]
+    stamp = hashlib.sha256("\n".join((*REQUIREMENTS, str(ROOT), sys.version)).encode()).hexdigest()[
+        :12
+    ]
     venv = folder / f"venv-{stamp}"
     python = venv / "bin" / "python"
     if not (venv / "ready").exists():
         print(f"Building {venv}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "-e", ROOT, *REQUIREMENTS], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", "-e", ROOT, *REQUIREMENTS], check=True
+        )
         (venv / "ready").touch()
     return python
 
@@ -78,8 +117,23 @@ def main(arguments: list[str]) -> int:
     tree, python = fetch(folder), environment(folder)
     plugin = [] if stock else ["-p", "faust_assigner.testing.faust_suite"]
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-rs", "-o", "addopts=", "-p", "no:cacheprovider", *plugin, *chosen],
-        cwd=tree, env={**os.environ, "PYTHONWARNINGS": "ignore"}, check=False)
+        [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-o",
+            "addopts=",
+            "-p",
+            "no:cacheprovider",
+            *plugin,
+            *chosen,
+        ],
+        cwd=tree,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        check=False,
+    )
     return done.returncode
 
 

@@ -98,7 +98,9 @@ class KafkaServer:
         """Run one of Kafka's command-line tools (``org.apache.kafka.tools.TopicCommand``, ...)."""
         done = subprocess.run(
             ["java", "-Xmx256m", "-cp", f"{kafka_jars()}/*", main_class, *arguments],
-            capture_output=True, text=True, timeout=timeout_s,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
         )
         if done.returncode != 0:
             raise KafkaUnavailable(f"{main_class} {arguments}: {done.stdout}{done.stderr}")
@@ -107,7 +109,9 @@ class KafkaServer:
 
 @contextlib.contextmanager
 def kafka_server(
-    settings: Mapping[str, str | None] | None = None, *, with_secured: bool = False,
+    settings: Mapping[str, str | None] | None = None,
+    *,
+    with_secured: bool = False,
 ) -> Iterator[KafkaServer]:
     """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
 
@@ -133,7 +137,9 @@ def kafka_server(
         **(settings or {}),
     }
     config = data / "server.properties"
-    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value is not None))
+    config.write_text(
+        "".join(f"{key}={value}\n" for key, value in properties.items() if value is not None)
+    )
     server: KafkaServer | None = None
     try:
         _format_storage(jars, config, secured)
@@ -150,9 +156,20 @@ def _format_storage(jars: Path, config: Path, secured: SecuredListener | None) -
     users = ["--add-scram", secured.add_user()] if secured else []
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        ["java", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}",
-         "-c", str(config), "--standalone", *users],
-        capture_output=True, text=True,
+        [
+            "java",
+            "-cp",
+            f"{jars}/*",
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(config),
+            "--standalone",
+            *users,
+        ],
+        capture_output=True,
+        text=True,
     )
     if done.returncode != 0:
         raise KafkaUnavailable(f"storage format failed:\n{done.stdout}{done.stderr}")
@@ -167,9 +184,18 @@ def _launch(jars: Path, config: Path, data: Path) -> subprocess.Popen[bytes]:
     )
     with open(data / "server.log", "ab") as log:
         return subprocess.Popen(
-            ["java", "-Xmx768m", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*",
-             "kafka.Kafka", str(config)],
-            stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            [
+                "java",
+                "-Xmx768m",
+                f"-Dlog4j2.configurationFile={log4j}",
+                "-cp",
+                f"{jars}/*",
+                "kafka.Kafka",
+                str(config),
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
@@ -177,7 +203,9 @@ def _wait_until_listening(server: KafkaServer, port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
-            raise KafkaUnavailable(f"Kafka exited with {server.process.returncode}:\n{server.log_tail()}")
+            raise KafkaUnavailable(
+                f"Kafka exited with {server.process.returncode}:\n{server.log_tail()}"
+            )
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
             return
         time.sleep(0.1)
@@ -186,4 +214,6 @@ def _wait_until_listening(server: KafkaServer, port: int) -> None:
 
 if __name__ == "__main__":
     with kafka_server() as _server:
-        print(f"Apache Kafka {KAFKA_VERSION} answered on {_server.bootstrap}; jars in {kafka_jars()}")
+        print(
+            f"Apache Kafka {KAFKA_VERSION} answered on {_server.bootstrap}; jars in {kafka_jars()}"
+        )

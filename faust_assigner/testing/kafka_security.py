@@ -44,26 +44,37 @@ class SecuredListener:
         """Kafka's client properties, with the certificate in PEM or in the truststore."""
         trust = {"ssl.truststore.location": str(self.certificate), "ssl.truststore.type": "PEM"}
         if jks:
-            trust = {"ssl.truststore.location": str(self.truststore),
-                     "ssl.truststore.password": self.store_password}
-        return {"bootstrap.servers": self.bootstrap, "security.protocol": "SASL_SSL",
-                "sasl.mechanism": MECHANISM, "sasl.jaas.config": self.login, **trust}
+            trust = {
+                "ssl.truststore.location": str(self.truststore),
+                "ssl.truststore.password": self.store_password,
+            }
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": MECHANISM,
+            "sasl.jaas.config": self.login,
+            **trust,
+        }
 
     def write_properties(self, path: Path, *, jks: bool = False) -> Path:
         """The same as a file for ``--config``."""
-        path.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in
-                                self.properties(jks=jks).items()))
+        path.write_text(
+            "".join(
+                f"{name}={_escaped(value)}\n" for name, value in self.properties(jks=jks).items()
+            )
+        )
         return path
 
     def server_settings(self) -> Mapping[str, str]:
         """What the broker must be told beside its listeners."""
         mechanism = MECHANISM.lower()
         return {
-            "listener.security.protocol.map":
-                f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
             f"listener.name.{LISTENER.lower()}.sasl.enabled.mechanisms": MECHANISM,
             f"listener.name.{LISTENER.lower()}.{mechanism}.sasl.jaas.config": f"{_MODULE} required;",
-            f"listener.name.{LISTENER.lower()}.ssl.keystore.location": str(self.folder / "server.p12"),
+            f"listener.name.{LISTENER.lower()}.ssl.keystore.location": str(
+                self.folder / "server.p12"
+            ),
             f"listener.name.{LISTENER.lower()}.ssl.keystore.type": "PKCS12",
             f"listener.name.{LISTENER.lower()}.ssl.keystore.password": self.store_password,
             f"listener.name.{LISTENER.lower()}.ssl.key.password": self.store_password,
@@ -75,13 +86,45 @@ class SecuredListener:
 
     def make_certificate(self) -> None:
         """The server's key and certificate, by Java's own keytool; valid for loopback and a few days."""
-        store = ("-keystore", str(self.folder / "server.p12"), "-storetype", "PKCS12", "-storepass",
-                 self.store_password, "-alias", "server")
-        _keytool("-genkeypair", *store, "-keyalg", "RSA", "-keysize", "2048", "-validity", "7", "-dname",
-                 "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1,DNS:localhost")
+        store = (
+            "-keystore",
+            str(self.folder / "server.p12"),
+            "-storetype",
+            "PKCS12",
+            "-storepass",
+            self.store_password,
+            "-alias",
+            "server",
+        )
+        _keytool(
+            "-genkeypair",
+            *store,
+            "-keyalg",
+            "RSA",
+            "-keysize",
+            "2048",
+            "-validity",
+            "7",
+            "-dname",
+            "CN=127.0.0.1",
+            "-ext",
+            "SAN=IP:127.0.0.1,DNS:localhost",
+        )
         _keytool("-exportcert", "-rfc", *store, "-file", str(self.certificate))
-        _keytool("-importcert", "-noprompt", "-keystore", str(self.truststore), "-storetype", "JKS",
-                 "-storepass", self.store_password, "-alias", "server", "-file", str(self.certificate))
+        _keytool(
+            "-importcert",
+            "-noprompt",
+            "-keystore",
+            str(self.truststore),
+            "-storetype",
+            "JKS",
+            "-storepass",
+            self.store_password,
+            "-alias",
+            "server",
+            "-file",
+            str(self.certificate),
+        )
 
 
 def _escaped(value: str) -> str:

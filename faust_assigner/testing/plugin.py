@@ -1,6 +1,6 @@
 """A pytest plugin for app authors: a real Kafka, the embedded broker, one whose clock and faults are yours.
 
-    pytest -p faust_assigner.testing.plugin          # or: pytest_plugins = ["faust_assigner.testing.plugin"]
+pytest -p faust_assigner.testing.plugin          # or: pytest_plugins = ["faust_assigner.testing.plugin"]
 """
 
 from __future__ import annotations

@@ -81,8 +81,11 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
         previous=None if before == NOBODY else plan.member_ids[before],
         rule=rule,
         beaten=tuple(beaten[:most]),
-        standbys=tuple(plan.member_ids[m] for m in plan.standby[g][partition].tolist()
-                       if m != NOBODY and topic in plan.groups[g].changelogs),
+        standbys=tuple(
+            plan.member_ids[m]
+            for m in plan.standby[g][partition].tolist()
+            if m != NOBODY and topic in plan.groups[g].changelogs
+        ),
     )
 
 
@@ -93,8 +96,12 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
     if rule == "follows":
         return [Beaten(plan.member_ids[m], "its source being elsewhere", 0) for m in others]
     if not plan.groups[g].adds_load:
-        return [Beaten(plan.member_ids[m], "the even spread of what cannot follow", 0) for m in others]
-    if rule == "promoted" or (rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]):
+        return [
+            Beaten(plan.member_ids[m], "the even spread of what cannot follow", 0) for m in others
+        ]
+    if rule == "promoted" or (
+        rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]
+    ):
         return _less_warm(plan, g, partition, others)
     if rule == "waits":
         belongs = plan.member_ids[plan.target[g][partition]]
@@ -108,24 +115,38 @@ def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[flo
     counts = count_by_member(plan.layout.of(g, owner), load.size)
     rate = rates(capacity)  # the planner's own rounding, as 1 / capacity
     rate = rate / (rate.min() * capacity.max())
-    return (round(float((2 * load[m] + 1) * rate[m] - (2 * load[here] - 1) * rate[here]), 9),
-            float((2 * counts[m] + 1) - (2 * counts[here] - 1)))
+    return (
+        round(float((2 * load[m] + 1) * rate[m] - (2 * load[here] - 1) * rate[here]), 9),
+        float((2 * counts[m] + 1) - (2 * counts[here] - 1)),
+    )
 
 
 def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
     """Members with less of the state, or as much and worse by what is looked at next."""
     previous, task = plan.previous, int(plan.layout.start[g]) + partition
     rows = np.flatnonzero(previous.copy_task == task)
-    logs = dict(zip(previous.copy_member[rows].tolist(), previous.copy_logs[rows].tolist(), strict=True))
-    owner, former, target = (int(each[task]) for each in (plan.flat_owner, previous.former, plan.flat_target))
+    logs = dict(
+        zip(previous.copy_member[rows].tolist(), previous.copy_logs[rows].tolist(), strict=True)
+    )
+    owner, former, target = (
+        int(each[task]) for each in (plan.flat_owner, previous.former, plan.flat_target)
+    )
     ranked = []
     for m in others:
-        costs = (float(logs[owner] - logs.get(m, 0)), *_marginal(plan, g, plan.flat_owner, owner, m),
-                 float((owner == former) - (m == former)), float((owner == target) - (m == target)))
+        costs = (
+            float(logs[owner] - logs.get(m, 0)),
+            *_marginal(plan, g, plan.flat_owner, owner, m),
+            float((owner == former) - (m == former)),
+            float((owner == target) - (m == target)),
+        )
         ranked.append((costs, m, next((i for i, cost in enumerate(costs) if cost), None)))
     terms = ("less of the state", *_TERMS[:2], "not having owned it before", "its target")
-    return [Beaten(plan.member_ids[m], _TIE, 0) if term is None
-            else Beaten(plan.member_ids[m], terms[term], costs[term]) for costs, m, term in sorted(ranked)]
+    return [
+        Beaten(plan.member_ids[m], _TIE, 0)
+        if term is None
+        else Beaten(plan.member_ids[m], terms[term], costs[term])
+        for costs, m, term in sorted(ranked)
+    ]
 
 
 def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
@@ -148,6 +169,7 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
         ranked.append((costs, m, term))
     return [
         Beaten(plan.member_ids[m], _TIE, 0)
-        if term is None else Beaten(plan.member_ids[m], _TERMS[term], costs[term])
+        if term is None
+        else Beaten(plan.member_ids[m], _TERMS[term], costs[term])
         for costs, m, term in sorted(ranked, key=lambda row: (row[0], row[1]))
     ]

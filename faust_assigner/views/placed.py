@@ -145,7 +145,9 @@ class Placed:
         somewhere = self.previous.owner != NOBODY
         somewhere[self.previous.copy_task] = True
         stateful = self.layout.per_task(lambda group: group.is_stateful)
-        cold: Bools = stateful & somewhere & (self.previous.owner != self.flat_owner) & ~self.flat_hit
+        cold: Bools = (
+            stateful & somewhere & (self.previous.owner != self.flat_owner) & ~self.flat_hit
+        )
         return cold
 
     @cached_property
@@ -153,7 +155,9 @@ class Placed:
         """int8[T], indexes into ``RULES``."""
         rule = np.where(self.previous.owner == NOBODY, PLACED, MOVED) + self.flat_hit
         rule[self.promoted] = PROMOTED
-        rule[(self.previous.former != NOBODY) & (self.previous.former == self.flat_owner)] = RETURNED
+        rule[(self.previous.former != NOBODY) & (self.previous.former == self.flat_owner)] = (
+            RETURNED
+        )
         followers = np.flatnonzero(self.layout.per_task(lambda group: group.follows is not None))
         rule[followers[self._leader_owner(followers) == self.flat_owner[followers]]] = FOLLOWS
         rule[self.previous.owner == self.flat_owner] = KEPT
@@ -163,7 +167,9 @@ class Placed:
 
     def _leader_owner(self, tasks: Ints) -> Ints:
         """The owner of the same number in the group each task's group follows."""
-        follows = np.array([-1 if g.follows is None else g.follows for g in self.groups], dtype=np.int64)
+        follows = np.array(
+            [-1 if g.follows is None else g.follows for g in self.groups], dtype=np.int64
+        )
         group = np.searchsorted(self.layout.start, tasks, side="right") - 1
         there = tasks - self.layout.start[group] + self.layout.start[follows[group]]
         owner: Ints = self.flat_owner[there]

@@ -49,10 +49,16 @@ class Report(dict[str, Any]):
     """
 
     def __str__(self) -> str:
-        rows = [(name, self[name], meaning) for name, meaning in MEANINGS.items() if self[name] is not None]
+        rows = [
+            (name, self[name], meaning)
+            for name, meaning in MEANINGS.items()
+            if self[name] is not None
+        ]
         lines = [f"{name:<26}{_shown(value):>10}  {meaning}" for name, value, meaning in rows]
-        lines += [f"group {row['id']:<20}{row['min']:>4}..{row['max']:<4}  {', '.join(row['topics'])}"
-                  for row in self["groups"]]
+        lines += [
+            f"group {row['id']:<20}{row['min']:>4}..{row['max']:<4}  {', '.join(row['topics'])}"
+            for row in self["groups"]
+        ]
         return "\n".join(lines)
 
 
@@ -83,8 +89,15 @@ def _actives(plan: Placed) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for group, owner in zip(layout.groups, plan.owner, strict=True):
         counts = count_by_member(owner, load.size)[group.members]
-        rows.append({"id": group.group_id, "topics": group.topics, "partitions": group.partitions,
-                     "min": int(counts.min()), "max": int(counts.max())})
+        rows.append(
+            {
+                "id": group.group_id,
+                "topics": group.topics,
+                "partitions": group.partitions,
+                "min": int(counts.min()),
+                "max": int(counts.max()),
+            }
+        )
     return {
         "members": load.size,
         "idle_members": int((mine == 0).sum()),
@@ -113,8 +126,10 @@ def _movement(plan: Placed) -> dict[str, Any]:
 def _warming(plan: Placed) -> dict[str, Any]:
     if plan.waiting is None:
         return {}
-    return {"waiting": int(np.count_nonzero(plan.waiting)),
-            "warmups": int(np.count_nonzero(plan.flat_warmup != NOBODY))}
+    return {
+        "waiting": int(np.count_nonzero(plan.waiting)),
+        "warmups": int(np.count_nonzero(plan.flat_warmup != NOBODY)),
+    }
 
 
 def _moved(before: Ints, after: Ints) -> int:
@@ -122,7 +137,9 @@ def _moved(before: Ints, after: Ints) -> int:
 
 
 def _standbys(plan: Placed) -> dict[str, Any]:
-    problem = derive_problem(plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas)
+    problem = derive_problem(
+        plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas
+    )
     standbys = plan.flat_standby[stateful_tasks(plan.layout)]
     figures = measure(problem, standbys)
     held = count_by_member(standbys.reshape(-1), problem.members)[problem.eligible.any(axis=0)]

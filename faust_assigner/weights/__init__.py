@@ -12,5 +12,14 @@ from faust_assigner.weights.document import (
     encode,
 )
 
-__all__ = ["DEFAULT_LIMITS", "Limits", "WeightRow", "WeightSet", "WeightsDocument", "WeightsRefused",
-           "clamp_to_median", "decode", "encode"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Limits",
+    "WeightRow",
+    "WeightSet",
+    "WeightsDocument",
+    "WeightsRefused",
+    "clamp_to_median",
+    "decode",
+    "encode",
+]

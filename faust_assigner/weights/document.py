@@ -66,7 +66,9 @@ class Limits(NamedTuple):
         except ValueError:
             found = cls(0.0, 0.0)
         if not colon or not 0 < found.lowest <= 1 <= found.highest < math.inf:
-            raise ConfigError(f"limits of weights must be LOWEST:HIGHEST around 1, like 0.25:4, got {text!r}")
+            raise ConfigError(
+                f"limits of weights must be LOWEST:HIGHEST around 1, like 0.25:4, got {text!r}"
+            )
         return found
 
 
@@ -125,23 +127,40 @@ class WeightsDocument:
     computed_at: datetime
     rows: tuple[Mapping[str, Any], ...]
 
-    def for_group(self, group_id: str, *, now: datetime, max_age_s: float = MAX_AGE_S,
-                  limits: Limits = DEFAULT_LIMITS) -> WeightSet:
+    def for_group(
+        self,
+        group_id: str,
+        *,
+        now: datetime,
+        max_age_s: float = MAX_AGE_S,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> WeightSet:
         """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
         age = (now - self.computed_at).total_seconds()
         if age > max_age_s:
-            return neutral("stale", f"version {self.version} is stale: {age:.0f} s old, "
-                                    f"at most {max_age_s:.0f}")
+            return neutral(
+                "stale",
+                f"version {self.version} is stale: {age:.0f} s old, at most {max_age_s:.0f}",
+            )
         if age < -CLOCK_SKEW_S:
-            return neutral("future", f"version {self.version} was computed {-age:.0f} s in the future")
+            return neutral(
+                "future", f"version {self.version} was computed {-age:.0f} s in the future"
+            )
         mine = [row for row in self.rows if row["group_id"] == group_id]
         if not mine:
-            return neutral("unnamed", f"version {self.version} names no partition of group {group_id!r}")
+            return neutral(
+                "unnamed", f"version {self.version} names no partition of group {group_id!r}"
+            )
         clamped = clamp_to_median(np.array([row["weight"] for row in mine]), limits)
-        return WeightSet(self.version, MappingProxyType({
-            (row["topic"], row["partition"]): weight
-            for row, weight in zip(mine, clamped.tolist(), strict=True)
-        }))
+        return WeightSet(
+            self.version,
+            MappingProxyType(
+                {
+                    (row["topic"], row["partition"]): weight
+                    for row, weight in zip(mine, clamped.tolist(), strict=True)
+                }
+            ),
+        )
 
 
 def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Floats:
@@ -165,9 +184,15 @@ def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Fl
 
 def encode(rows: Sequence[WeightRow], *, version: int, computed_at: datetime) -> bytes:
     """The document with ``rows``, one row a line so that versions can be compared with diff."""
-    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "version": version,
-            "computed_at": stamp(computed_at)}
-    lines = ",\n".join(json.dumps(_plain(row), separators=(", ", ": "), allow_nan=False) for row in rows)
+    head = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "version": version,
+        "computed_at": stamp(computed_at),
+    }
+    lines = ",\n".join(
+        json.dumps(_plain(row), separators=(", ", ": "), allow_nan=False) for row in rows
+    )
     return f'{json.dumps(head)[:-1]}, "partition_weight": [\n{lines}\n]}}\n'.encode()
 
 
@@ -185,8 +210,9 @@ def decode(data: bytes) -> WeightsDocument:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise WeightsRefused(f"not a weights document: 'format' is not {FORMAT!r}")
     if found.get("format_version") != FORMAT_VERSION:
-        raise WeightsRefused(f"format_version {found.get('format_version')!r}, "
-                             f"this build reads {FORMAT_VERSION}")
+        raise WeightsRefused(
+            f"format_version {found.get('format_version')!r}, this build reads {FORMAT_VERSION}"
+        )
     version = _integer(found.get("version"), "version", 2**63)
     computed_at = parse_stamp(found.get("computed_at"))
     rows = found.get("partition_weight")
@@ -249,8 +275,10 @@ def _checked_rows(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
         partition = _integer(row.get("partition"), f"row {number}: 'partition'", 2**31)
         weight = row.get("weight")
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not _sane(weight):
-            raise WeightsRefused(f"row {number} ({topic}/{partition}): weight {str(weight)[:40]} "
-                                 "is no positive number")
+            raise WeightsRefused(
+                f"row {number} ({topic}/{partition}): weight {str(weight)[:40]} "
+                "is no positive number"
+            )
         if (group_id, topic, partition) in seen:
             raise WeightsRefused(f"row {number}: {topic}/{partition} of {group_id} is there twice")
         seen.add((group_id, topic, partition))

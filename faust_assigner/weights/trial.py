@@ -57,8 +57,17 @@ def score(
 ) -> TrialScore:
     """Plan with and without ``weights``; nothing is assigned. Raises what :func:`plan` raises."""
     counted, weighted = (
-        plan(members, partitions, replicas=replicas, changelogs=changelogs, weightless=weightless,
-             weights=tried, previous_ids=previous_ids) for tried in (None, weights))
+        plan(
+            members,
+            partitions,
+            replicas=replicas,
+            changelogs=changelogs,
+            weightless=weightless,
+            weights=tried,
+            previous_ids=previous_ids,
+        )
+        for tried in (None, weights)
+    )
     capacity = counted.layout.capacity
     previous = np.concatenate([*counted.previous_owner, np.zeros(0, np.int64)]).astype(np.int64)
     costs = task_costs(counted.groups, weights)
@@ -80,8 +89,15 @@ def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]
     """
     costs = [np.zeros(0)]
     for group in groups:
-        costs.append(np.array([sum(weights.get((topic, number), 1.0) for topic in group.topics)
-                               * (not group.weightless) for number in range(group.partitions)]))
+        costs.append(
+            np.array(
+                [
+                    sum(weights.get((topic, number), 1.0) for topic in group.topics)
+                    * (not group.weightless)
+                    for number in range(group.partitions)
+                ]
+            )
+        )
     return np.concatenate(costs)
 
 
@@ -95,4 +111,6 @@ def _heaviest(owner: Any, costs: Floats, capacity: Floats) -> float:
 
 
 def _moves(made: Plan) -> int:
-    return int(np.count_nonzero((made.previous.owner >= 0) & (made.previous.owner != made.flat_owner)))
+    return int(
+        np.count_nonzero((made.previous.owner >= 0) & (made.previous.owner != made.flat_owner))
+    )

@@ -83,8 +83,17 @@ class AnswerWriter:
     of our members', ``among`` their number where a second round follows.
     """
 
-    def __init__(self, directory: Directory, group_ids: Mapping[str, int], *, generation: int,
-                 is_uniform: bool, version: int = VERSION, decision_id: str = "", among: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        group_ids: Mapping[str, int],
+        *,
+        generation: int,
+        is_uniform: bool,
+        version: int = VERSION,
+        decision_id: str = "",
+        among: int = 0,
+    ) -> None:
         self._directory = directory
         self._row = {topic: i for i, topic in enumerate(sorted(group_ids))}
         self._among = among
@@ -99,9 +108,17 @@ class AnswerWriter:
         self._ours: dict[bool, Stitch] = {}
         self._stock: Stitch | None = None
 
-    def for_ours(self, actives: Claims, standbys: Claims, url: str, *, writes: Claims | None = None,
-                 awaited: Claims | None = None, promised: Claims | None = None,
-                 with_directory: bool = True) -> bytes:
+    def for_ours(
+        self,
+        actives: Claims,
+        standbys: Claims,
+        url: str,
+        *,
+        writes: Claims | None = None,
+        awaited: Claims | None = None,
+        promised: Claims | None = None,
+        with_directory: bool = True,
+    ) -> bytes:
         """The answer to a member of ours."""
         own = Writer()
         own.data += self._alike
@@ -110,9 +127,13 @@ class AnswerWriter:
             if coded := encode_claims(some or {}, row):
                 own.field(tag, coded)
         if self._among:
-            own.field(_PROMISED, encode_count(self._among) + encode_claims(promised or {}, self._row))
-        head = (f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
-                f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}')
+            own.field(
+                _PROMISED, encode_count(self._among) + encode_claims(promised or {}, self._row)
+            )
+        head = (
+            f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
+            f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}'
+        )
         return self._ours_tail(with_directory).after(head.encode())
 
     @property
@@ -126,8 +147,10 @@ class AnswerWriter:
             directory = self._directory
             logs = directory.by_url(directory.changelogs)
             others = directory.by_url(directory.owners.keys() - directory.changelogs)
-            tail = (f',"changelog_distribution":{_dumps(logs)},"external_topic_distribution":'
-                    f'{_dumps(others)},"topic_groups":{self._ids}}}')
+            tail = (
+                f',"changelog_distribution":{_dumps(logs)},"external_topic_distribution":'
+                f'{_dumps(others)},"topic_groups":{self._ids}}}'
+            )
             self._stock = Stitch(tail.encode())
         head = f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)}'
         return self._stock.after(head.encode())
@@ -137,7 +160,8 @@ class AnswerWriter:
             shared = b64encode(encode_directory(self._directory)).decode() if with_directory else ""
             self._ours[with_directory] = Stitch(
                 f'.{shared}","changelog_distribution":{{}},"external_topic_distribution":{{}},'
-                f'"topic_groups":{self._ids}}}'.encode())
+                f'"topic_groups":{self._ids}}}'.encode()
+            )
         return self._ours[with_directory]
 
 
@@ -170,9 +194,14 @@ def decode_answer(user_data: bytes | None) -> Answer:
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
     ids = read_group_ids(stock.get("topic_groups"))
     if stock.get(KEY) is None:
-        return Answer(actives, standbys, url, group_ids=ids,
-                      changelog_distribution=_distribution(stock.get("changelog_distribution")),
-                      external_topic_distribution=_distribution(stock.get("external_topic_distribution")))
+        return Answer(
+            actives,
+            standbys,
+            url,
+            group_ids=ids,
+            changelog_distribution=_distribution(stock.get("changelog_distribution")),
+            external_topic_distribution=_distribution(stock.get("external_topic_distribution")),
+        )
     own, directory = _split(stock[KEY])
     generation, flags, decision = -1, 0, ""
     writes: dict[str, Runs] = {}
@@ -192,8 +221,20 @@ def decode_answer(user_data: bytes | None) -> Answer:
             awaited = decode_claims(body, sorted(standbys))
         elif tag == _PROMISED:
             among, promised = body.varint(), decode_claims(body, sorted(ids))
-    return Answer(actives, standbys, url, generation, writes, bool(flags & _ALL_OURS), ids, directory,
-                  decision_id=decision, awaited=awaited, promised=promised, among=among)
+    return Answer(
+        actives,
+        standbys,
+        url,
+        generation,
+        writes,
+        bool(flags & _ALL_OURS),
+        ids,
+        directory,
+        decision_id=decision,
+        awaited=awaited,
+        promised=promised,
+        among=among,
+    )
 
 
 def _split(value: Any) -> tuple[bytes, bytes]:
@@ -216,7 +257,9 @@ def _distribution(value: Any) -> ByUrl:
     found: ByUrl = {}
     for url, topics in value.items():
         claims, _ = read_stock_claims({"actives": topics, "standbys": {}})
-        found[read_label(url, "url", chars=URL_CHARS)] = {t: list(runs) for t, runs in claims.items()}
+        found[read_label(url, "url", chars=URL_CHARS)] = {
+            t: list(runs) for t, runs in claims.items()
+        }
     if len(found) > TOPICS:
         raise MetadataRefused(f"{len(found)} URLs, the limit is {TOPICS}")
     return found

@@ -61,7 +61,9 @@ class Directory:
         for topic in sorted(set(topics) & self.owners.keys()):
             owner = self.owners[topic]
             if topic in self.globals_:
-                everything = list(range(owner.size))  # one list for all: a leader may name many members
+                everything = list(
+                    range(owner.size)
+                )  # one list for all: a leader may name many members
                 for mine in found.values():
                     mine[topic] = everything
                 continue
@@ -83,8 +85,11 @@ class Directory:
 
     def standby_urls(self, topic: str, partition: int) -> tuple[str, ...]:
         """The URLs of those that keep a copy, as far as the leader named them."""
-        ranks = [int(column[partition]) for column in self.standbys.get(topic, ())
-                 if 0 <= partition < column.size]
+        ranks = [
+            int(column[partition])
+            for column in self.standbys.get(topic, ())
+            if 0 <= partition < column.size
+        ]
         return tuple(self.urls[rank] for rank in ranks if rank != NOBODY)
 
     def held_by_instance(self, instance_id: str) -> dict[str, Ints]:
@@ -112,7 +117,9 @@ def encode_directory(directory: Directory) -> bytes:
         out.field(_COLUMN, _encode_column(np.frombuffer(raw, dtype=np.int64), rows))
     copies: dict[tuple[bytes, ...], list[int]] = {}
     for topic in sorted(directory.standbys.keys() & row.keys()):
-        copies.setdefault(tuple(c.tobytes() for c in directory.standbys[topic]), []).append(row[topic])
+        copies.setdefault(tuple(c.tobytes() for c in directory.standbys[topic]), []).append(
+            row[topic]
+        )
     for raws, rows in copies.items():
         for raw in raws:
             out.field(_STANDBYS, _encode_column(np.frombuffer(raw, dtype=np.int64), rows))
@@ -163,8 +170,14 @@ def decode_directory(data: bytes) -> Directory:
             marked[tag] = frozenset(_named(body.runs(), topics))
     if instances and len(instances) != len(urls):
         raise MetadataRefused(f"{len(instances)} instance ids for {len(urls)} URLs")
-    return Directory(urls, owners, instances, marked.get(_CHANGELOGS, frozenset()),
-                     marked.get(_GLOBALS, frozenset()), standbys)
+    return Directory(
+        urls,
+        owners,
+        instances,
+        marked.get(_CHANGELOGS, frozenset()),
+        marked.get(_GLOBALS, frozenset()),
+        standbys,
+    )
 
 
 def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:

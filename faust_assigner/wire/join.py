@@ -121,18 +121,31 @@ def _fields(data: JoinData, topics: Sequence[str]) -> bytes:
     row = {topic: i for i, topic in enumerate(topics)}
     out = Writer()
     out.field(_GENERATION, _encode_generation(data.generation))
-    for tag, claims in ((_ACTIVES, data.actives), (_STANDBYS, data.standbys), (_ON_DISK, data.on_disk),
-                        (_AWAITED, data.awaited), (_OVERDUE, data.overdue)):
+    for tag, claims in (
+        (_ACTIVES, data.actives),
+        (_STANDBYS, data.standbys),
+        (_ON_DISK, data.on_disk),
+        (_AWAITED, data.awaited),
+        (_OVERDUE, data.overdue),
+    ):
         if coded := encode_claims(claims, row):
             out.field(tag, coded)
     if coded := encode_claims(data.former_actives, row):
         out.field(_FORMER, _encode_generation(data.former_generation) + coded)
-    for tag, is_so in ((_HOLDS, data.holds), (_LEAVES, data.leaves), (_COOPERATIVE, data.cooperative)):
+    for tag, is_so in (
+        (_HOLDS, data.holds),
+        (_LEAVES, data.leaves),
+        (_COOPERATIVE, data.cooperative),
+    ):
         if is_so:
             out.field(tag, b"")
     if data.among:
         out.field(_PROMISED, encode_count(data.among) + encode_claims(data.promised, row))
-    for tag, label in ((_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software)):
+    for tag, label in (
+        (_INSTANCE, data.instance_id),
+        (_RACK, data.rack_id),
+        (_SOFTWARE, data.software),
+    ):
         if label:
             out.field(tag, label.encode())
     if data.capacity != 1.0:
@@ -188,7 +201,9 @@ def _encode_group_ids(ids: Mapping[str, int], row: Mapping[str, int]) -> bytes:
     return bytes(body.data)
 
 
-def decode_join(user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None) -> JoinData:
+def decode_join(
+    user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None
+) -> JoinData:
     """The inverse of :func:`encode_join`, and of stock's own metadata.
 
     Claims come back as :class:`~faust_assigner.wire.runs.Runs`, so a claim costs its bytes and not what it
@@ -200,10 +215,17 @@ def decode_join(user_data: bytes | None, topics: Collection[str], *, memo: Memo 
     ours = stock.get(KEY)
     if ours is None:
         actives, standbys = read_stock_claims(stock.get("assignment"))
-        return JoinData(url, actives, standbys, version=STOCK,
-                        group_ids=read_group_ids(stock.get("topic_groups")))
+        return JoinData(
+            url,
+            actives,
+            standbys,
+            version=STOCK,
+            group_ids=read_group_ids(stock.get("topic_groups")),
+        )
     version, raw = split_value(ours)
-    return _read_fields(Reader(raw), url, tuple(sorted(set(topics))), version, {} if memo is None else memo)
+    return _read_fields(
+        Reader(raw), url, tuple(sorted(set(topics))), version, {} if memo is None else memo
+    )
 
 
 def url_of(user_data: bytes | None) -> str:
@@ -219,7 +241,12 @@ def split_value(value: Any) -> tuple[int, bytes]:
     if type(value) is not str:
         raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
     version, colon, text = value.partition(":")
-    if not colon or not (version.isascii() and version.isdigit()) or len(version) > 4 or int(version) < 1:
+    if (
+        not colon
+        or not (version.isascii() and version.isdigit())
+        or len(version) > 4
+        or int(version) < 1
+    ):
         raise MetadataRefused(f"{KEY} without a version")
     return int(version), decode_base64(text)
 
@@ -232,7 +259,9 @@ def decode_base64(text: str) -> bytes:
         raise MetadataRefused("not base64") from None
 
 
-def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int, memo: Memo) -> JoinData:
+def _read_fields(
+    fields: Reader, url: str, topics: tuple[str, ...], version: int, memo: Memo
+) -> JoinData:
     found: dict[int, Any] = {}
     for tag, body in fields.fields():
         if tag in found:
@@ -247,16 +276,29 @@ def _read_fields(fields: Reader, url: str, topics: tuple[str, ...], version: int
     former_generation, former_actives = found.get(_FORMER, (-1, {}))
     among, promised = found.get(_PROMISED, (0, {}))
     return JoinData(
-        url, found.get(_ACTIVES, {}), found.get(_STANDBYS, {}), found.get(_ON_DISK, {}),
-        former_actives=former_actives, former_generation=former_generation,
-        holds=_HOLDS in found, leaves=_LEAVES in found,
-        cooperative=_COOPERATIVE in found, promised=promised, among=among,
-        generation=found.get(_GENERATION, -1), instance_id=found.get(_INSTANCE),
-        rack_id=found.get(_RACK), capacity=found.get(_CAPACITY, 1.0),
-        group_ids=found.get(_GROUP_IDS, {}), changelogs=frozenset(found.get(_CHANGELOGS, ())),
-        globals_=found.get(_GLOBALS, {}), version=min(version, VERSION),
-        software=found.get(_SOFTWARE) or "", positions=found.get(_POSITIONS),
-        awaited=found.get(_AWAITED, {}), overdue=found.get(_OVERDUE, {}),
+        url,
+        found.get(_ACTIVES, {}),
+        found.get(_STANDBYS, {}),
+        found.get(_ON_DISK, {}),
+        former_actives=former_actives,
+        former_generation=former_generation,
+        holds=_HOLDS in found,
+        leaves=_LEAVES in found,
+        cooperative=_COOPERATIVE in found,
+        promised=promised,
+        among=among,
+        generation=found.get(_GENERATION, -1),
+        instance_id=found.get(_INSTANCE),
+        rack_id=found.get(_RACK),
+        capacity=found.get(_CAPACITY, 1.0),
+        group_ids=found.get(_GROUP_IDS, {}),
+        changelogs=frozenset(found.get(_CHANGELOGS, ())),
+        globals_=found.get(_GLOBALS, {}),
+        version=min(version, VERSION),
+        software=found.get(_SOFTWARE) or "",
+        positions=found.get(_POSITIONS),
+        awaited=found.get(_AWAITED, {}),
+        overdue=found.get(_OVERDUE, {}),
     )
 
 
@@ -325,11 +367,25 @@ def _decode_group_ids(body: Reader, topics: Sequence[str]) -> dict[str, int]:
 
 
 _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
-    _GENERATION: _read_generation, _ACTIVES: decode_claims, _STANDBYS: decode_claims,
-    _ON_DISK: decode_claims, _INSTANCE: _read_text, _RACK: _read_text, _CAPACITY: _read_capacity,
-    _GROUP_IDS: _decode_group_ids, _CHANGELOGS: _read_kinds, _GLOBALS: _read_kinds, _SOFTWARE: _read_text,
-    _FORMER: _read_former, _POSITIONS: decode_positions, _AWAITED: decode_claims, _OVERDUE: decode_claims,
-    _HOLDS: _read_nothing, _LEAVES: _read_nothing, _COOPERATIVE: _read_nothing, _PROMISED: _read_promised,
+    _GENERATION: _read_generation,
+    _ACTIVES: decode_claims,
+    _STANDBYS: decode_claims,
+    _ON_DISK: decode_claims,
+    _INSTANCE: _read_text,
+    _RACK: _read_text,
+    _CAPACITY: _read_capacity,
+    _GROUP_IDS: _decode_group_ids,
+    _CHANGELOGS: _read_kinds,
+    _GLOBALS: _read_kinds,
+    _SOFTWARE: _read_text,
+    _FORMER: _read_former,
+    _POSITIONS: decode_positions,
+    _AWAITED: decode_claims,
+    _OVERDUE: decode_claims,
+    _HOLDS: _read_nothing,
+    _LEAVES: _read_nothing,
+    _COOPERATIVE: _read_nothing,
+    _PROMISED: _read_promised,
 }
 #: What members with equal subscriptions mostly say alike.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})
@@ -340,7 +396,8 @@ def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]
     if not isinstance(assignment, dict):
         raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
     return _read_topics(assignment.get("actives"), "actives"), _read_topics(
-        assignment.get("standbys"), "standbys")
+        assignment.get("standbys"), "standbys"
+    )
 
 
 def _read_topics(value: Any, what: str) -> dict[str, Runs]:
@@ -364,7 +421,9 @@ def read_group_ids(value: Any) -> dict[str, int]:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
         raise MetadataRefused(f"topic_groups is not an object of at most {TOPICS} topics")
-    if not set(map(type, value.values())) <= {int} or any(not 0 <= v <= LARGEST_INT for v in value.values()):
+    if not set(map(type, value.values())) <= {int} or any(
+        not 0 <= v <= LARGEST_INT for v in value.values()
+    ):
         raise MetadataRefused("topic_groups with something that is not a group id")
     return dict(value)
 

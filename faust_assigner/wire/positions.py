@@ -57,8 +57,13 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
         if topics[row] in found or runs.size != offsets.size:
             raise MetadataRefused("positions of a topic twice, or not one for each partition")
         found[topics[row]] = np.asarray(runs.numbers(), dtype=np.int64), np.cumsum(offsets)
-        if offsets.size and not 0 <= int(found[topics[row]][1].min()) <= int(
-                found[topics[row]][1].max()) <= FURTHEST:
+        if (
+            offsets.size
+            and not 0
+            <= int(found[topics[row]][1].min())
+            <= int(found[topics[row]][1].max())
+            <= FURTHEST
+        ):
             raise MetadataRefused("a position beyond the end of any log")
     return found
 

@@ -192,8 +192,10 @@ class Reader:
         """How many items follow: no more than ``limit``, nor than there are bytes for."""
         value = self.varint()
         if value > limit or value * item_bytes > len(self.data) - self.at:
-            raise MetadataRefused(f"{value} items announced, the limit is {limit}, "
-                                  f"{len(self.data) - self.at} bytes are left")
+            raise MetadataRefused(
+                f"{value} items announced, the limit is {limit}, "
+                f"{len(self.data) - self.at} bytes are left"
+            )
         return value
 
     def take(self, length: int) -> bytes:
@@ -214,7 +216,9 @@ class Reader:
 
     def _values(self, count: int) -> list[int]:
         if count > len(self.data) - self.at:
-            raise MetadataRefused(f"{count} numbers announced, {len(self.data) - self.at} bytes are left")
+            raise MetadataRefused(
+                f"{count} numbers announced, {len(self.data) - self.at} bytes are left"
+            )
         window = self.data[self.at : self.at + count]
         if window.isascii():  # every varint is one byte
             self.at += count

@@ -10,7 +10,13 @@ from tests.support.pages import ROOT
 
 def printed(module: str, *arguments: str) -> str:
     """What ``python -m module`` prints; it ends with 0."""
-    done = subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT,
-                          capture_output=True, text=True, timeout=270, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=270,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     return done.stdout

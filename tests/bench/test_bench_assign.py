@@ -17,8 +17,21 @@ def test_it_prints_a_row_for_each_case(tmp_path: Path) -> None:
     """The smallest case, ours beside stock, as a person would call it."""
     out = tmp_path / "figures.json"
     done = subprocess.run(
-        [sys.executable, "benchmarks/assign.py", "--repeat", "1", "--largest", "100", "--json", str(out)],
-        capture_output=True, text=True, timeout=250, check=False)
+        [
+            sys.executable,
+            "benchmarks/assign.py",
+            "--repeat",
+            "1",
+            "--largest",
+            "100",
+            "--json",
+            str(out),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "100 x 1,000" in done.stdout
     ((ours, stock),) = [(row["ours"], row["stock"]) for row in json.loads(out.read_text())]

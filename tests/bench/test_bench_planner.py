@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.planner import EVENTS, Case, equal, measure, measure_warmups, mixed, situations, together
+from benchmarks.planner import (
+    EVENTS,
+    Case,
+    equal,
+    measure,
+    measure_warmups,
+    mixed,
+    situations,
+    together,
+)
 from faust_assigner import plan
 from tests.property.oracle import min_cost, score
 
@@ -32,8 +41,12 @@ def test_the_mixed_case_is_planned_exactly() -> None:
         size = len(answer.member_ids)
         had = [[int((row == m).sum()) for m in range(size)] for row in answer.previous_owner]
         counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
-        best = min_cost([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
-                        had, [1] * size)
+        best = min_cost(
+            [g.partitions for g in answer.groups],
+            [g.members.tolist() for g in answer.groups],
+            had,
+            [1] * size,
+        )
         assert score(counts, had, [1] * size) == best, event
 
 
@@ -41,5 +54,8 @@ def test_warm_ups_are_measured_where_there_are_some() -> None:
     """A join moves nothing at once, and begins what it is allowed to."""
     rows = list(measure_warmups(together("small", 10, 2, 2000), repeat=1))
     assert [(row["event"], row["moves"], row["warmups"]) for row in rows] == [
-        ("no-op", 0, 0), ("join", 0, 32), ("leave", 0, 0)]
+        ("no-op", 0, 0),
+        ("join", 0, 32),
+        ("leave", 0, 0),
+    ]
     assert all(row["plain_ms"] > 0 and row["warmups_ms"] > 0 for row in rows)

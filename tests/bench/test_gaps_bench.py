@@ -23,18 +23,29 @@ NOBODY: dict[str, frozenset[int]] = {}
 
 def steady(by: Process, begin: float, end: float, first: int, partition: int = 0) -> list[Done]:
     """A record every tenth of a second."""
-    return [Done(begin + n / 10, partition, first + n, by) for n in range(round((end - begin) * 10))]
+    return [
+        Done(begin + n / 10, partition, first + n, by) for n in range(round((end - begin) * 10))
+    ]
 
 
 def window(event: str = "join", since: float = 2.0, until: float = 8.0, **more: object) -> Window:
     """One change, without anybody's copies unless said."""
-    said = {"rested": True, "held": NOBODY, "owners_before": {"a": frozenset({0})},
-            "owners_after": {"a": frozenset({0})}} | more
+    said = {
+        "rested": True,
+        "held": NOBODY,
+        "owners_before": {"a": frozenset({0})},
+        "owners_after": {"a": frozenset({0})},
+    } | more
     return Window(event, since, until, **said)  # type: ignore[arg-type]
 
 
-def row_of(done: Sequence[Done], *windows: Window, sent: int = 0, given: Sequence[Given] = (),
-           replays: Sequence[tuple[float, Process, int, int]] = ()) -> Row:
+def row_of(
+    done: Sequence[Done],
+    *windows: Window,
+    sent: int = 0,
+    given: Sequence[Given] = (),
+    replays: Sequence[tuple[float, Process, int, int]] = (),
+) -> Row:
     """Of one partition, of which ``sent`` records were sent, the first event's row."""
     return rows(History(sorted(done), given, replays, [sent]), windows or [window()])[0]
 
@@ -83,17 +94,27 @@ def test_a_restarted_worker_is_another_process_and_no_move() -> None:
     assert (row.moves, row.cold) == (0, 0)
 
 
-@pytest.mark.parametrize(("held", "given", "cold"), [
-    ({}, [], 1), ({"b": frozenset({0})}, [], 0),
-    ({}, [Given(2.5, B, frozenset(), frozenset({0}))], 0),
-    ({}, [Given(3.6, B, frozenset(), frozenset({0}))], 1),
-    ({}, [Given(2.5, A2, frozenset(), frozenset({0}))], 1)])
-def test_a_move_to_who_held_no_copy_before_is_cold(held: dict[str, frozenset[int]], given: list[Given],
-                                                   cold: int) -> None:
+@pytest.mark.parametrize(
+    ("held", "given", "cold"),
+    [
+        ({}, [], 1),
+        ({"b": frozenset({0})}, [], 0),
+        ({}, [Given(2.5, B, frozenset(), frozenset({0}))], 0),
+        ({}, [Given(3.6, B, frozenset(), frozenset({0}))], 1),
+        ({}, [Given(2.5, A2, frozenset(), frozenset({0}))], 1),
+    ],
+)
+def test_a_move_to_who_held_no_copy_before_is_cold(
+    held: dict[str, frozenset[int]], given: list[Given], cold: int
+) -> None:
     """A copy held when it began counts, and one given during it, if to that process and in time."""
     done = [*steady(A, 0, 3, 0), *steady(B, 3.5, 10, 30)]
-    row = row_of(done, window(held=held, owners_after={"b": frozenset({0})}), given=given,
-                 replays=[(3.2, B, 0, 7), (3.2, A, 0, 100), (20.0, B, 0, 100)])
+    row = row_of(
+        done,
+        window(held=held, owners_after={"b": frozenset({0})}),
+        given=given,
+        replays=[(3.2, B, 0, 7), (3.2, A, 0, 100), (20.0, B, 0, 100)],
+    )
     assert (row.moves, row.cold, row.replayed, row.most_replayed) == (1, cold, 7, 7)
 
 
@@ -117,10 +138,16 @@ def test_what_is_beyond_the_aims_is_named() -> None:
     control = Row("nothing", kept=(0.1, 0.2))
     assert beyond(Row("SIGTERM", kept=(0.29,), moved=(0.9,)), control, 10.0) == []
     assert beyond(Row("SIGTERM", kept=(0.5,), moved=(1.5,), repeated=2, lost=1), control, 10.0) == [
-        "lost 1", "kept 0.50 > 0.30", "moved 1.50 > 1.00", "repeated 2"]
+        "lost 1",
+        "kept 0.50 > 0.30",
+        "moved 1.50 > 1.00",
+        "repeated 2",
+    ]
     assert beyond(Row("SIGKILL", moved=(10.9,), repeated=2), control, 10.0) == []
     assert beyond(Row("join", moved=(0.6,), cold=1, most_replayed=20_000), control, 10.0) == [
-        "moved 0.60 > 0.50", "cold 1, up to 20000 records"]
+        "moved 0.60 > 0.50",
+        "cold 1, up to 20000 records",
+    ]
     assert beyond(Row("static roll", moves=1, moved=(4.0,)), control, 10.0) == ["moves 1 > 0"]
 
 
@@ -137,7 +164,10 @@ def test_rounds_are_pooled_side_by_side() -> None:
     """Arms beneath one another, gaps of all rounds together."""
     one, two = Row("join", moves=3, kept=(0.1,)), Row("join", moves=2, kept=(0.3,))
     lines = table({"stock": [[one]], "cooperative": [[one], [two]]}, 10.0)
-    assert [line.split()[:3] for line in lines[1:]] == [["join", "stock", "3"], ["join", "cooperative", "5"]]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["join", "stock", "3"],
+        ["join", "cooperative", "5"],
+    ]
     assert "0.20/0.30 (2)" in lines[2]
 
 
@@ -158,8 +188,20 @@ def test_an_event_that_it_does_not_know_is_named() -> None:
 @pytest.mark.timeout(280)
 def test_one_event_of_one_arm_is_played_and_shown() -> None:
     """On the embedded broker, small: three workers start, one is stopped, nothing is lost."""
-    said = run("--brokers", "embedded", "--arms", "cooperative", "--events", "SIGTERM", "--partitions", "4",
-               "--preload", "0", "--budget", "200")
+    said = run(
+        "--brokers",
+        "embedded",
+        "--arms",
+        "cooperative",
+        "--events",
+        "SIGTERM",
+        "--partitions",
+        "4",
+        "--preload",
+        "0",
+        "--budget",
+        "200",
+    )
     assert re.search(r"^first start +cooperative +4 ", said, re.MULTILINE)
     assert len(re.findall(r"^SIGTERM +cooperative +\d+ +0 ", said, re.MULTILINE)) == 2
     assert re.search(r"cooperative: \d+ orders, 0 lost, 0 wrong rows, \d+ s \(seed 1\)", said)
@@ -181,4 +223,7 @@ def test_the_kafka_streams_worker_builds(kafka: object) -> None:
         classes = Path(path.split(":")[0])
         assert (classes / "StreamsWorker.class").exists()
     assert not classes.exists()
-    assert {file.name for file in SOURCES.rglob("*") if file.is_file()} == {"pom.xml", "StreamsWorker.java"}
+    assert {file.name for file in SOURCES.rglob("*") if file.is_file()} == {
+        "pom.xml",
+        "StreamsWorker.java",
+    }

@@ -13,7 +13,16 @@ from tests.bench.printed import printed
 def test_recovery_four_ways_with_equal_state() -> None:
     """A real app's table on the embedded broker, snapshot by Spark's own connector; no figure is judged."""
     # A process of its own: the benchmark stops its Spark session, which would be the tests' own here.
-    said = printed("benchmarks.recovery", "--keys", "2000", "--tail", "0.05", "--partitions", "3",
-                   "--broker", "embedded")
+    said = printed(
+        "benchmarks.recovery",
+        "--keys",
+        "2000",
+        "--tail",
+        "0.05",
+        "--partitions",
+        "3",
+        "--broker",
+        "embedded",
+    )
     assert said.count("through the app") == 2
     assert said.count("equal") == 4

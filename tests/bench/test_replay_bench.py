@@ -12,6 +12,8 @@ from tests.bench.printed import printed
 @pytest.mark.timeout(280)
 def test_replays_of_stock_and_ours_give_whole_tables() -> None:
     """On the embedded broker, three workers one after the other; no figure is judged."""
-    said = printed("benchmarks.replay", "--records", "4000", "--stock-records", "1000", "--partitions", "2")
+    said = printed(
+        "benchmarks.replay", "--records", "4000", "--stock-records", "1000", "--partitions", "2"
+    )
     rows = [line.split()[0] for line in said.splitlines()[1:]]
     assert rows == ["worker", "stock", "ours", "ours,", "live,", "live,"]

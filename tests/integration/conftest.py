@@ -31,8 +31,12 @@ def s3_folder(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """``s3://bucket/folder``, empty; this process and those it starts find it by their environment."""
     import s3fs
 
-    for name, value in {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "any",
-                        "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}.items():
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_server,
+        "AWS_ACCESS_KEY_ID": "any",
+        "AWS_SECRET_ACCESS_KEY": "any",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
         monkeypatch.setenv(name, value)
     bucket = f"bucket-{uuid.uuid4().hex[:8]}"
     s3fs.S3FileSystem().mkdir(bucket)

@@ -64,7 +64,10 @@ MUTANTS = (
         file="faust_assigner/previous.py",
         old="        if any(wishes[t].members for t in group.topics):\n",
         new="        if False:\n",
-        red=(_STOP_ALL, f"{_PROMOTIONS}test_three_workers_of_six_partitions_come_back_as_they_were"),
+        red=(
+            _STOP_ALL,
+            f"{_PROMOTIONS}test_three_workers_of_six_partitions_come_back_as_they_were",
+        ),
     ),
     Mutant(
         story="a memory counts although the state is elsewhere",
@@ -92,7 +95,9 @@ MUTANTS = (
         file="faust_assigner/claims.py",
         old="        return kinds == {range} and self.claims == other.claims\n",
         new="        return kinds == {range}\n",
-        red=("tests/unit/test_claims.py::test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart",),
+        red=(
+            "tests/unit/test_claims.py::test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart",
+        ),
     ),
     Mutant(
         story="a hostile range is laid out beyond its topic",
@@ -113,7 +118,9 @@ MUTANTS = (
         file="faust_assigner/grouper.py",
         old="tuple(classes_of[topic]), topic in weightless\n",
         new="tuple(classes_of[topic]), False\n",
-        red=("tests/unit/test_weightless.py::test_a_weightless_topic_is_no_work_of_its_counts_group",),
+        red=(
+            "tests/unit/test_weightless.py::test_a_weightless_topic_is_no_work_of_its_counts_group",
+        ),
     ),
     Mutant(
         story="the state of a follower's owner is no copy to its source",
@@ -141,7 +148,9 @@ MUTANTS = (
         file="faust_assigner/standbys/board.py",
         old="np.clip(np.floor(load * self._weight[member]), -_STEEPEST, _STEEPEST)",
         new="np.floor(load * self._weight[member])",
-        red=("tests/unit/test_invariants_capacity.py::test_any_capacities_give_a_plan_that_keeps_every_promise",),
+        red=(
+            "tests/unit/test_invariants_capacity.py::test_any_capacities_give_a_plan_that_keeps_every_promise",
+        ),
     ),
     Mutant(
         story="the certificate forgets which arcs total balance closed",
@@ -174,8 +183,8 @@ MUTANTS = (
     Mutant(
         story="the rest of a deal goes to the most burdened",
         file=_FILL,
-        old="            counts[np.argsort(burden, kind=\"stable\")[:extra]] += 1\n            return counts",
-        new="            counts[np.argsort(-burden, kind=\"stable\")[:extra]] += 1\n"
+        old='            counts[np.argsort(burden, kind="stable")[:extra]] += 1\n            return counts',
+        new='            counts[np.argsort(-burden, kind="stable")[:extra]] += 1\n'
         "            return counts",
         red=(_DEALT, _DEALT_TWICE),
     ),
@@ -233,29 +242,47 @@ MUTANTS = (
         file=_FILL,
         old="np.where(problem.copy_was_standby, 1, 2)",
         new="np.where(problem.copy_was_standby, 2, 1)",
-        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
+        red=(
+            f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",
+        ),
     ),
     Mutant(
         story="of equal copies the last member's is kept",
         file=_FILL,
         old="    order = np.lexsort((member, rank, task))\n",
         new="    order = np.lexsort((-member, rank, task))\n",
-        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
+        red=(
+            f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",
+        ),
     ),
     Mutant(
         story="wishes are no more than copies",
         file=_FILL,
         old="np.zeros(wanted, np.int64), np",
         new="np.full(wanted, 3), np",
-        red=(f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",),
+        red=(
+            f"{_TIES}wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each",
+        ),
     ),
-    Mutant("an orphan goes to who holds one of its tables", _PROMOTION,
-           "    best = logs == most[task]\n", "    best = logs >= 0\n",
-           (f"{_HOLDERS}who_holds_all_of_its_tables_goes_before_who_holds_one",)),
-    Mutant("with weights an orphan does not go back to where it was", _PROMOTION,
-           "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)", "m = int(lightest)",
-           (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",)),
-    Mutant("with weights an orphan goes to any holder", _PROMOTION,
-           "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)", "m = int(who[0])",
-           (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",)),
+    Mutant(
+        "an orphan goes to who holds one of its tables",
+        _PROMOTION,
+        "    best = logs == most[task]\n",
+        "    best = logs >= 0\n",
+        (f"{_HOLDERS}who_holds_all_of_its_tables_goes_before_who_holds_one",),
+    ),
+    Mutant(
+        "with weights an orphan does not go back to where it was",
+        _PROMOTION,
+        "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)",
+        "m = int(lightest)",
+        (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",),
+    ),
+    Mutant(
+        "with weights an orphan goes to any holder",
+        _PROMOTION,
+        "m = int(previous.former[t]) if previous.former[t] in who else int(lightest)",
+        "m = int(who[0])",
+        (f"{_HOLDERS}the_heaviest_go_back_to_where_they_were_or_to_the_lightest",),
+    ),
 )

@@ -34,8 +34,17 @@ from tests.mutants import Mutant, Stale, planted
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a test may need of the tree; build/ and the rest stay where they are.
-COPIED = ("faust_assigner", "tests", "examples", "benchmarks", "docs", "setup.cfg", "pyproject.toml",
-          "README.md", "Makefile")
+COPIED = (
+    "faust_assigner",
+    "tests",
+    "examples",
+    "benchmarks",
+    "docs",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+)
 #: Seconds for the tests of one mutant; each test has its own limit below that.
 LIMIT_S = 1200.0
 #: Seconds that a process may live on when its tests are over.
@@ -54,7 +63,9 @@ class Verdict(NamedTuple):
 
 def rooms() -> list[str]:
     """Names of the lists, in order."""
-    return sorted(module.name for module in pkgutil.iter_modules(mutants.__path__) if module.name != "run")
+    return sorted(
+        module.name for module in pkgutil.iter_modules(mutants.__path__) if module.name != "run"
+    )
 
 
 def listed(room: str) -> tuple[Mutant, ...]:
@@ -68,8 +79,14 @@ def failed(report: Path) -> dict[str, bool]:
     outcomes: dict[str, bool] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.get("file", "")
-        inside = case.get("classname", "").removeprefix(file.removesuffix(".py").replace("/", ".")).strip(".")
-        name = "::".join(part for part in (file, inside.replace(".", "::"), case.get("name", "")) if part)
+        inside = (
+            case.get("classname", "")
+            .removeprefix(file.removesuffix(".py").replace("/", "."))
+            .strip(".")
+        )
+        name = "::".join(
+            part for part in (file, inside.replace(".", "::"), case.get("name", "")) if part
+        )
         bad = any(case.find(kind) is not None for kind in ("failure", "error"))
         outcomes[name] = bad or outcomes.get(name, False)
     return outcomes
@@ -84,11 +101,32 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
     """The tests' outcomes in ``tree``; with none of them, the reason. No test gets a second try."""
     report = tree / "outcomes.xml"
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--force-reruns=0",
-               "--tb=line", "-o", "junit_family=xunit1", f"--junitxml={report}", *sorted(set(tests))]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--force-reruns=0",
+        "--tb=line",
+        "-o",
+        "junit_family=xunit1",
+        f"--junitxml={report}",
+        *sorted(set(tests)),
+    ]
     with (tree / "output.txt").open("w+") as output:
-        code = _end_of(subprocess.Popen(command, cwd=tree, env=environment, stdout=output,
-                                        stderr=subprocess.STDOUT, start_new_session=True), report)
+        code = _end_of(
+            subprocess.Popen(
+                command,
+                cwd=tree,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ),
+            report,
+        )
         output.seek(0)
         said = [line for line in output if line.strip()]
     if code not in (0, 1) or not report.exists():
@@ -174,20 +212,34 @@ def judged(root: Path, chosen: Sequence[Mutant], jobs: int = 1) -> Iterator[Verd
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each and a sum."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants.run",
-                                     description="Plant bugs, watch tests see them.")
-    parser.add_argument("--room", action="append", choices=rooms(), help="again for another; default: all")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants.run", description="Plant bugs, watch tests see them."
+    )
+    parser.add_argument(
+        "--room", action="append", choices=rooms(), help="again for another; default: all"
+    )
     parser.add_argument("--match", default="", help="only those with this in their story")
     parser.add_argument("--jobs", type=int, default=1, help="at a time")
     options = parser.parse_args(arguments)
-    chosen = [mutant for room in options.room or rooms() for mutant in listed(room)
-              if options.match in mutant.story]
+    chosen = [
+        mutant
+        for room in options.room or rooms()
+        for mutant in listed(room)
+        if options.match in mutant.story
+    ]
     tally: Counter[str] = Counter()
     for verdict in judged(ROOT, chosen, options.jobs):
         tally[verdict.outcome] += 1
-        print(f"{verdict.outcome:8} {verdict.seconds:6.1f} s  {verdict.mutant.file}: {verdict.mutant.story}",
-              *(f"\n         {verdict.detail}" for _ in range(bool(verdict.detail))), flush=True)
-    print(", ".join(f"{tally[outcome]} {outcome}" for outcome in (KILLED, SURVIVED, STALE, BROKEN, RED)))
+        print(
+            f"{verdict.outcome:8} {verdict.seconds:6.1f} s  {verdict.mutant.file}: {verdict.mutant.story}",
+            *(f"\n         {verdict.detail}" for _ in range(bool(verdict.detail))),
+            flush=True,
+        )
+    print(
+        ", ".join(
+            f"{tally[outcome]} {outcome}" for outcome in (KILLED, SURVIVED, STALE, BROKEN, RED)
+        )
+    )
     return 0 if chosen and tally[KILLED] == len(chosen) else 1
 
 

@@ -25,12 +25,16 @@ def terms(case: Instance, answer: Plan) -> tuple[tuple[object, ...], tuple[objec
     who = [answer.groups[g].members.tolist() for g in rows]
     had = [_counts(answer.previous_owner[g], members) for g in rows]
     counts = [_counts(answer.target[g], members) for g in rows]
-    stayed = sum(int(((answer.previous_owner[g] == answer.target[g]) & (answer.target[g] >= 0)).sum())
-                 for g in rows)
+    stayed = sum(
+        int(((answer.previous_owner[g] == answer.target[g]) & (answer.target[g] >= 0)).sum())
+        for g in rows
+    )
     ours = score(counts, had, capacity)
     assert stayed == ours[2], "fewer tasks stayed than the counts allow"
     for g, row, group in zip(rows, who, (answer.groups[g] for g in rows), strict=True):
-        assert set(answer.target[g].tolist()) <= set(row), f"{group.topics}: an owner that is no subscriber"
+        assert set(answer.target[g].tolist()) <= set(row), (
+            f"{group.topics}: an owner that is no subscriber"
+        )
     small = members <= 4 and sum(n) <= 9
     best = (brute_force if small else min_cost)(n, who, had, capacity)
     return ours, best, small
@@ -47,12 +51,20 @@ def run(instances: int, seed: int) -> tuple[Counter[str], list[str]]:
     for i in range(instances):
         rng = Random(f"{seed}:{i}")
         tiny = i % 10 == 0
-        case = instance(rng, most_members=4, most_groups=3, most_partitions=4) if tiny else instance(rng)
-        ours, best, small = terms(case, plan(case.members, case.partitions, changelogs=case.changelogs))
+        case = (
+            instance(rng, most_members=4, most_groups=3, most_partitions=4)
+            if tiny
+            else instance(rng)
+        )
+        ours, best, small = terms(
+            case, plan(case.members, case.partitions, changelogs=case.changelogs)
+        )
         seen[case.regime + (" (brute force)" if small else "")] += 1
         for term, mine, right in zip(TERMS, ours, best, strict=True):
             if mine != right:
-                worse.append(f"seed {seed} instance {i} ({case.regime}): {term} {mine}, oracle {right}")
+                worse.append(
+                    f"seed {seed} instance {i} ({case.regime}): {term} {mine}, oracle {right}"
+                )
                 break
     return seen, worse
 
@@ -66,7 +78,9 @@ def main() -> int:
     for regime, count in sorted(seen.items()):
         print(f"{regime:<34}{count:>7}")
     print(*worse, sep="\n")
-    print(f"seed {seed}: {len(worse)} sub-optimal of {instances}, {time.perf_counter() - started:.0f} s")
+    print(
+        f"seed {seed}: {len(worse)} sub-optimal of {instances}, {time.perf_counter() - started:.0f} s"
+    )
     return 1 if worse else 0
 
 

@@ -45,7 +45,9 @@ def _wanted(rng: Random, topics: list[str], mixed: bool) -> list[str]:
     return [t for t in topics if rng.random() < 0.6] if mixed else topics
 
 
-def _with_random_claims(rng: Random, members: list[Member], partitions: dict[str, int]) -> list[Member]:
+def _with_random_claims(
+    rng: Random, members: list[Member], partitions: dict[str, int]
+) -> list[Member]:
     claims: list[dict[str, list[int]]] = [{} for _ in members]
     favourites = rng.sample(range(len(members)), rng.randint(1, len(members)))
     for topic, count in partitions.items():
@@ -59,15 +61,25 @@ def carried(members: list[Member], answer: object, generation: int = -1) -> list
     """``members`` with what ``answer`` gave them as their claims."""
     known = set(answer.member_ids)  # type: ignore[attr-defined]
     return [
-        replace(m, actives=answer.actives(m.member_id), standbys=answer.standbys(m.member_id),  # type: ignore[attr-defined]
-                generation=generation)
-        if m.member_id in known else m
+        replace(
+            m,
+            actives=answer.actives(m.member_id),
+            standbys=answer.standbys(m.member_id),  # type: ignore[attr-defined]
+            generation=generation,
+        )
+        if m.member_id in known
+        else m
         for m in members
     ]
 
 
-def _churned(rng: Random, members: list[Member], partitions: dict[str, int], changelogs: frozenset[str],
-             mixed: bool) -> list[Member]:
+def _churned(
+    rng: Random,
+    members: list[Member],
+    partitions: dict[str, int],
+    changelogs: frozenset[str],
+    mixed: bool,
+) -> list[Member]:
     """A few rounds of joins, leaves and changed subscriptions, each answered by the planner."""
     extra = 0
     for _ in range(rng.randint(1, 3)):
@@ -90,9 +102,13 @@ def wide_instance(rng: Random) -> Instance:
     partitions = dict(zip(topics, rng.sample(range(1, 60), len(topics)), strict=True))
     mixed = rng.random() < 0.7
     capacities = [1] if rng.random() < 0.6 else [1, 1, 2, 3, 4]
-    members = [Member(f"m{m:02d}", _wanted(rng, topics, mixed), capacity=rng.choice(capacities))
-               for m in range(rng.randint(17, 21))]
+    members = [
+        Member(f"m{m:02d}", _wanted(rng, topics, mixed), capacity=rng.choice(capacities))
+        for m in range(rng.randint(17, 21))
+    ]
     if rng.random() < 0.5:
-        return Instance(_with_random_claims(rng, members, partitions), partitions, frozenset(), "wide random")
+        return Instance(
+            _with_random_claims(rng, members, partitions), partitions, frozenset(), "wide random"
+        )
     churned = _churned(rng, members, partitions, frozenset(), mixed)
     return Instance(churned, partitions, frozenset(), "wide churned")

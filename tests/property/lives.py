@@ -48,8 +48,15 @@ class World(Protocol):
         """Let everything come to rest."""
 
 
-def one_life(seed: int, steps: int, world: World, anew: Callable[[], Trial], *, head: str,
-             told: Callable[[Any], str]) -> int:
+def one_life(
+    seed: int,
+    steps: int,
+    world: World,
+    anew: Callable[[], Trial],
+    *,
+    head: str,
+    told: Callable[[Any], str],
+) -> int:
     """One run; how many stable states were checked. Raises Violation with the seed and a short transcript.
 
     ``anew`` makes the trial that acts are repeated on, ``head`` says how it is set up, ``told`` one act.
@@ -116,13 +123,27 @@ def transcript(trial: Trial, run: Sequence[Any], told: Callable[[Any], str]) -> 
 
 def under_two_hash_seeds(program: str) -> tuple[str, str]:
     """What ``program`` prints where sets have another order: a seed must be the same life under both."""
-    one, other = (subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONHASHSEED": seed},
-                                 capture_output=True, text=True, check=True).stdout for seed in ("1", "2"))
+    one, other = (
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    )
     return one, other
 
 
-def main(module: str, run: Callable[[int, int], T], told: Callable[[Sequence[T]], str], *,
-         seeds: int = 1_000, steps: int = 60) -> None:
+def main(
+    module: str,
+    run: Callable[[int, int], T],
+    told: Callable[[Sequence[T]], str],
+    *,
+    seeds: int = 1_000,
+    steps: int = 60,
+) -> None:
     """The command line: run many seeds; print the first violation, its seed and what is needed to see it."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--seeds", type=int, default=seeds)
@@ -138,5 +159,7 @@ def main(module: str, run: Callable[[int, int], T], told: Callable[[Sequence[T]]
             again = f"python -m {module} --first {seed} --seeds 1 --steps {options.steps}"
             sys.exit(f"{violation}\nrerun: {again}")
     took = time.process_time() - began
-    print(f"{options.seeds} seeds from {options.first}, {options.steps} steps each: 0 violations, "
-          f"{told(found)}, {took:.1f} s of CPU")
+    print(
+        f"{options.seeds} seeds from {options.first}, {options.steps} steps each: 0 violations, "
+        f"{told(found)}, {took:.1f} s of CPU"
+    )

@@ -15,12 +15,20 @@ from ortools.graph.python import min_cost_flow
 Score = tuple[Fraction, int, int]
 
 
-def score(counts: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]) -> Score:
+def score(
+    counts: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]
+) -> Score:
     """The three terms of counts[g][m]; lower, lower, higher is better."""
     loads = [sum(row[m] for row in counts) for m in range(len(capacity))]
-    balance = sum((Fraction(load * load, c) for load, c in zip(loads, capacity, strict=True)), Fraction())
+    balance = sum(
+        (Fraction(load * load, c) for load, c in zip(loads, capacity, strict=True)), Fraction()
+    )
     squares = sum(x * x for row in counts for x in row)
-    stay = sum(min(x, h) for row, was in zip(counts, had, strict=True) for x, h in zip(row, was, strict=True))
+    stay = sum(
+        min(x, h)
+        for row, was in zip(counts, had, strict=True)
+        for x, h in zip(row, was, strict=True)
+    )
     return balance, squares, stay
 
 
@@ -37,7 +45,10 @@ def _splits(n: int, who: Sequence[int], members: int) -> Iterator[list[int]]:
 
 
 def brute_force(
-    n: Sequence[int], who: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]
+    n: Sequence[int],
+    who: Sequence[Sequence[int]],
+    had: Sequence[Sequence[int]],
+    capacity: Sequence[int],
 ) -> Score:
     """The best score over every possible assignment of counts."""
     best: Score | None = None
@@ -59,7 +70,10 @@ def brute_force(
 
 
 def min_cost(
-    n: Sequence[int], who: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]
+    n: Sequence[int],
+    who: Sequence[Sequence[int]],
+    had: Sequence[Sequence[int]],
+    capacity: Sequence[int],
 ) -> Score:
     """The best score by one min-cost flow, nodes = groups and members, one arc per marginal unit."""
     groups, members, tasks = len(n), len(capacity), sum(n)
@@ -81,10 +95,14 @@ def min_cost(
             cost.append(load * (2 * k - 1) * (common // capacity[m]))
     flow = min_cost_flow.SimpleMinCostFlow()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(
-        np.array(tail), np.array(head), np.ones(len(tail), dtype=np.int64), np.array(cost, dtype=np.int64)
+        np.array(tail),
+        np.array(head),
+        np.ones(len(tail), dtype=np.int64),
+        np.array(cost, dtype=np.int64),
     )
-    flow.set_nodes_supplies(np.arange(groups + members + 1),
-                            np.array([*n, *[0] * members, -tasks], dtype=np.int64))
+    flow.set_nodes_supplies(
+        np.arange(groups + members + 1), np.array([*n, *[0] * members, -tasks], dtype=np.int64)
+    )
     assert flow.solve() == flow.OPTIMAL
     counts = [[0] * members for _ in range(groups)]
     for arc in np.flatnonzero(flow.flows(arcs)).tolist():

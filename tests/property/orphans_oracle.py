@@ -24,9 +24,13 @@ def terms(case: Orphans, who: Sequence[int]) -> Terms:
     state = np.zeros(1, dtype=np.int64)
     if case.state is not None:
         state = case.state + np.bincount(given, minlength=case.rate.size)
-    return (int((case.rate * load * load).sum()), int((cell * cell).sum()),
-            -int((given == case.former).sum()), int((state * state).sum()),
-            -int((given == case.target).sum()))
+    return (
+        int((case.rate * load * load).sum()),
+        int((cell * cell).sum()),
+        -int((given == case.former).sum()),
+        int((state * state).sum()),
+        -int((given == case.target).sum()),
+    )
 
 
 def places(case: Orphans) -> list[list[int]]:
@@ -56,21 +60,29 @@ def min_cost(case: Orphans) -> Terms:
         arcs.append((n, node[int(case.group[n]), m], -int(worth)))
     for (g, m), at in node.items():
         most = int(((case.group[case.orphan] == g) & (case.holder == m)).sum())
-        arcs += [(at, first + m, square * int(2 * (case.settled[g, m] + k) + 1)) for k in range(most)]
+        arcs += [
+            (at, first + m, square * int(2 * (case.settled[g, m] + k) + 1)) for k in range(most)
+        ]
     total = case.settled.sum(axis=0)
     for m in range(members):
         most = int((case.holder == m).sum())
-        arcs += [(first + m, first + members, load * int(case.rate[m] * (2 * (total[m] + k) + 1)))
-                 for k in range(most)]
+        arcs += [
+            (first + m, first + members, load * int(case.rate[m] * (2 * (total[m] + k) + 1)))
+            for k in range(most)
+        ]
     tail, head, cost = (np.array(column, dtype=np.int64) for column in zip(*arcs, strict=True))
     flow = min_cost_flow.SimpleMinCostFlow()
-    ids = flow.add_arcs_with_capacity_and_unit_cost(tail, head, np.ones(tail.size, dtype=np.int64), cost)
+    ids = flow.add_arcs_with_capacity_and_unit_cost(
+        tail, head, np.ones(tail.size, dtype=np.int64), cost
+    )
     supply = [1] * orphans + [0] * (len(cells) + members) + [-orphans]
     flow.set_nodes_supplies(np.arange(len(supply)), np.array(supply, dtype=np.int64))
     assert flow.solve() == flow.OPTIMAL
     used = flow.flows(ids) > 0
     names = {at: m for (_, m), at in node.items()}
-    who = {int(t): names[int(h)] for t, h in zip(tail[used], head[used], strict=True) if t < orphans}
+    who = {
+        int(t): names[int(h)] for t, h in zip(tail[used], head[used], strict=True) if t < orphans
+    }
     return terms(case, [who[n] for n in range(orphans)])
 
 
@@ -78,7 +90,9 @@ def random_case(rng: Random, *, most_members: int, most_groups: int, most_orphan
     """Orphans with one to three holders; half of the lives remember who owned what."""
     members, groups = rng.randint(2, most_members), rng.randint(1, most_groups)
     orphans = rng.randint(1, most_orphans)
-    held = [sorted(rng.sample(range(members), rng.randint(1, min(3, members)))) for _ in range(orphans)]
+    held = [
+        sorted(rng.sample(range(members), rng.randint(1, min(3, members)))) for _ in range(orphans)
+    ]
     remembered = rng.choice([0.0, 0.5, 1.0])
     former = [rng.choice(h) if rng.random() < remembered else NOBODY for h in held]
     even = most_orphans <= 6 and rng.random() < 0.3
@@ -92,5 +106,7 @@ def random_case(rng: Random, *, most_members: int, most_groups: int, most_orphan
         holder=np.array([m for h in held for m in h], dtype=np.int64),
         settled=random.integers(0, 4, shape),
         state=random.integers(0, 4, members) if even else None,
-        rate=np.ones(members, dtype=np.int64) if rng.random() < 0.6 else random.integers(1, 5, members),
+        rate=np.ones(members, dtype=np.int64)
+        if rng.random() < 0.6
+        else random.integers(1, 5, members),
     )

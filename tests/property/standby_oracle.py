@@ -47,7 +47,9 @@ def terms(given: StandbyProblem, placed: Ints, caps: dict[tuple[int, int], int])
     racks = racks_of(given)
     rows = [[m for m in row if m != NOBODY] for row in placed.tolist()]
     owners = given.owner.tolist()
-    homes = [[racks[owner], *(racks[m] for m in row)] for owner, row in zip(owners, rows, strict=True)]
+    homes = [
+        [racks[owner], *(racks[m] for m in row)] for owner, row in zip(owners, rows, strict=True)
+    ]
     doubled = sum(len(home) - len(set(home)) for home in homes)
     at_home = sum(home[1:].count(home[0]) for home in homes)
     loads = np.bincount([m for row in rows for m in row], minlength=given.members)
@@ -65,7 +67,9 @@ def brute_force(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tupl
     """The best terms of all answers there are."""
     choices = []
     for task, owner in enumerate(given.owner.tolist()):
-        others = [m for m in range(given.members) if m != owner and given.eligible[given.group[task], m]]
+        others = [
+            m for m in range(given.members) if m != owner and given.eligible[given.group[task], m]
+        ]
         choices.append(list(combinations(others, min(given.replicas, len(others)))))
     width = max(len(row) for options in choices for row in options)
     return min(

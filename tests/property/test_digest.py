@@ -37,8 +37,13 @@ print(digest.hexdigest())
 
 def digest(seed: int) -> str:
     """The digest of many plans under one hash seed, members listed in the order of their hashes."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONHASHSEED": str(seed)},
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.strip()
 
 

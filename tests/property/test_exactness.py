@@ -39,7 +39,10 @@ def test_the_oracles_agree_with_each_other() -> None:
     for _ in range(60):
         groups, members = rng.integers(1, 4), rng.integers(1, 4)
         n = rng.integers(1, 4, groups).tolist()
-        who = [sorted(rng.choice(members, rng.integers(1, members + 1), replace=False).tolist()) for _ in n]
+        who = [
+            sorted(rng.choice(members, rng.integers(1, members + 1), replace=False).tolist())
+            for _ in n
+        ]
         had = [[int(rng.integers(0, 3)) if m in w else 0 for m in range(members)] for w in who]
         capacity = rng.integers(1, 4, members).tolist()
         assert brute_force(n, who, had, capacity) == min_cost(n, who, had, capacity)
@@ -56,8 +59,9 @@ def transport(rng: np.random.Generator, groups: int, members: int, most: int) ->
         np.add.at(kept[g], rng.choice(who, supply[g] // 2), 1)
         np.add.at(warm[g], rng.choice(who, supply[g] // 3), 1)
     rate = np.ones(members, np.int64) if rng.random() < 0.6 else rng.integers(1, 5, members)
-    return Transport(supply=supply, allowed=allowed, kept=kept, warm=warm, home=np.minimum(kept, warm),
-                     rate=rate)
+    return Transport(
+        supply=supply, allowed=allowed, kept=kept, warm=warm, home=np.minimum(kept, warm), rate=rate
+    )
 
 
 def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
@@ -66,8 +70,12 @@ def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
     stay = np.minimum(counts, t.kept)
     landed = np.minimum(counts - stay, t.warm)
     home = np.minimum(counts, t.home)
-    return (int((t.rate * load**2).sum()), int((counts**2).sum()), -int(stay.sum()),
-            -int((landed + home).sum()))
+    return (
+        int((t.rate * load**2).sum()),
+        int((counts**2).sum()),
+        -int(stay.sum()),
+        -int((landed + home).sum()),
+    )
 
 
 def solved(t: Transport, start: str) -> Ints:
@@ -104,6 +112,8 @@ def every_way(t: Transport, g: int) -> list[list[list[int]]]:
     members = len(t.rate)
     rows = [[]]  # type: list[list[int]]
     for m in range(members):
-        rows = [[*row, k] for row in rows for k in range(int(t.supply[g]) + 1 if t.allowed[g, m] else 1)]
+        rows = [
+            [*row, k] for row in rows for k in range(int(t.supply[g]) + 1 if t.allowed[g, m] else 1)
+        ]
     rows = [row for row in rows if sum(row) == t.supply[g]]
     return [[row, *rest] for row in rows for rest in every_way(t, g + 1)]

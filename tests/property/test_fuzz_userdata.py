@@ -48,10 +48,17 @@ FIELDS = split_value(json.loads(SAMPLE)[KEY])[1]
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12)
-partition_lists = st.lists(st.integers(-3, 9) | st.sampled_from([2**31, 10**30, True, "0", None, 0.5]),
-                           max_size=6) | json_values
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+partition_lists = (
+    st.lists(
+        st.integers(-3, 9) | st.sampled_from([2**31, 10**30, True, "0", None, 0.5]), max_size=6
+    )
+    | json_values
+)
 topic_maps = st.dictionaries(st.sampled_from(NAMES), partition_lists, max_size=4) | json_values
 
 
@@ -76,35 +83,65 @@ def mutated(draw: st.DrawFn, good: bytes) -> bytes:
 @st.composite
 def structured(draw: st.DrawFn) -> bytes:
     """JSON that looks like metadata, with anything in its places and in our own fields."""
-    value = {"assignment": draw(st.fixed_dictionaries({"actives": topic_maps, "standbys": topic_maps})
-                                | json_values),
-             "url": draw(st.just("http://x") | json_values), "changelog_distribution": draw(json_values)}
+    value = {
+        "assignment": draw(
+            st.fixed_dictionaries({"actives": topic_maps, "standbys": topic_maps}) | json_values
+        ),
+        "url": draw(st.just("http://x") | json_values),
+        "changelog_distribution": draw(json_values),
+    }
     if draw(st.booleans()):
-        value["topic_groups"] = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(-2, 2**33),
-                                                     max_size=3) | json_values)
+        value["topic_groups"] = draw(
+            st.dictionaries(st.sampled_from(NAMES), st.integers(-2, 2**33), max_size=3)
+            | json_values
+        )
     if draw(st.booleans()):
-        value[KEY] = draw(json_values | st.builds(
-            lambda v, raw: f"{v}:{b64encode(raw).decode()}", st.integers(-1, 3), st.binary(max_size=60)))
+        value[KEY] = draw(
+            json_values
+            | st.builds(
+                lambda v, raw: f"{v}:{b64encode(raw).decode()}",
+                st.integers(-1, 3),
+                st.binary(max_size=60),
+            )
+        )
     return json.dumps(value).encode()
 
 
-user_data = st.one_of(st.none(), st.binary(max_size=200), mutated(SAMPLE), structured(),
-                      st.sampled_from(list(HOSTILE.values())))
+user_data = st.one_of(
+    st.none(),
+    st.binary(max_size=200),
+    mutated(SAMPLE),
+    structured(),
+    st.sampled_from(list(HOSTILE.values())),
+)
 subscriptions = st.one_of(
     st.lists(st.sampled_from(NAMES), max_size=8),
     st.lists(st.none() | st.integers() | st.text(max_size=5) | st.binary(max_size=3), max_size=4),
-    st.none(), st.just("orders"), st.integers())
-strangers = st.lists(st.tuples(subscriptions, user_data, st.integers(-2**15, 2**15 - 1)),
-                     min_size=1, max_size=4)
-slow = settings(max_examples=EXAMPLES, deadline=None,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    st.none(),
+    st.just("orders"),
+    st.integers(),
+)
+strangers = st.lists(
+    st.tuples(subscriptions, user_data, st.integers(-(2**15), 2**15 - 1)), min_size=1, max_size=4
+)
+slow = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 def wanted(metadata: dict[str, Any]) -> dict[str, set[str]]:
     """Topic -> the members that may own its partitions."""
-    return {topic: {m for m, said in metadata.items()
-                    if isinstance(said.subscription, (list, tuple)) and topic in said.subscription}
-            for topic, count in PARTITIONS.items() if count}
+    return {
+        topic: {
+            m
+            for m, said in metadata.items()
+            if isinstance(said.subscription, (list, tuple)) and topic in said.subscription
+        }
+        for topic, count in PARTITIONS.items()
+        if count
+    }
 
 
 def check(answers: dict[str, ConsumerProtocolMemberAssignment], metadata: dict[str, Any]) -> None:
@@ -139,20 +176,31 @@ def test_any_metadata_gets_a_valid_answer(others: list[tuple[Any, Any, int]]) ->
     check(answers, metadata)
     assert assignor.counters["fallbacks"] == before, "the planner itself must take it"
     for m in GOOD:
-        GROUP.apps[m].assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(answers[m].encode()))
+        GROUP.apps[m].assignor.on_assignment(
+            ConsumerProtocolMemberAssignment.decode(answers[m].encode())
+        )
 
 
 @slow
-@given(st.one_of(st.none(), st.binary(max_size=300),
-                 mutated(ConsumerProtocolMemberAssignment.decode(GROUP.synced["good0"]).user_data),
-                 structured().map(zlib.compress)),
-       st.dictionaries(st.sampled_from(["orders", LOG, "odd"]), st.lists(st.integers(0, 9), max_size=5)))
+@given(
+    st.one_of(
+        st.none(),
+        st.binary(max_size=300),
+        mutated(ConsumerProtocolMemberAssignment.decode(GROUP.synced["good0"]).user_data),
+        structured().map(zlib.compress),
+    ),
+    st.dictionaries(
+        st.sampled_from(["orders", LOG, "odd"]), st.lists(st.integers(0, 9), max_size=5)
+    ),
+)
 def test_any_answer_is_survived(raw: bytes | None, given_: dict[str, list[int]]) -> None:
     """Whatever a leader sends, each partition that was given has a role, and none has one without."""
     app = make_app("http://w", tables=["totals"])
     app.assignor.on_assignment(Mock(assignment=list(given_.items()), user_data=raw))
     roles = app.assignor.assigned_actives() | app.assignor.assigned_standbys()
-    assert {(tp.topic, tp.partition) for tp in roles} == {(t, p) for t, n in given_.items() for p in n}
+    assert {(tp.topic, tp.partition) for tp in roles} == {
+        (t, p) for t, n in given_.items() for p in n
+    }
     app.assignor.tables_metadata()
     app.assignor.external_topics_metadata()
     again = app.assignor.metadata({"orders", LOG})
@@ -162,7 +210,9 @@ def test_any_answer_is_survived(raw: bytes | None, given_: dict[str, list[int]])
 def refilled(raw: bytes) -> bytes:
     """The sample with other bytes for our own fields."""
     said = json.loads(SAMPLE)
-    return json.dumps({**said, KEY: f"{said[KEY].partition(':')[0]}:{b64encode(raw).decode()}"}).encode()
+    return json.dumps(
+        {**said, KEY: f"{said[KEY].partition(':')[0]}:{b64encode(raw).decode()}"}
+    ).encode()
 
 
 #: What both sides of the round say and read.
@@ -180,8 +230,15 @@ def test_decoding_refuses_or_returns(raw: bytes | None, topics: list[str]) -> No
     assert type(data.url) is str
     assert type(data.generation) is int
     assert data.generation >= -1
-    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives, data.awaited,
-                   data.overdue, data.promised):
+    for claims in (
+        data.actives,
+        data.standbys,
+        data.on_disk,
+        data.former_actives,
+        data.awaited,
+        data.overdue,
+        data.promised,
+    ):
         for runs in claims.values():
             assert all(s >= 0 and n > 0 for s, n in zip(runs.starts, runs.lengths, strict=True))
 
@@ -208,12 +265,21 @@ def test_sixty_members_with_the_largest_payloads_stay_within_time_and_memory() -
     out.field(2, body.data)
     runs = json.dumps({"url": "u", KEY: f"1:{b64encode(out.data).decode()}"}).encode()
     assert len(runs) < USER_DATA_BYTES
-    numbers = json.dumps({"assignment": {"actives": {"orders": list(range(40_000))}, "standbys": {}},
-                          "url": "u"}).encode()
-    payloads = [runs, numbers, b"[" * USER_DATA_BYTES, b'{"a":' * 50_000, b'"' + b"\\u0041" * 43_000 + b'"']
+    numbers = json.dumps(
+        {"assignment": {"actives": {"orders": list(range(40_000))}, "standbys": {}}, "url": "u"}
+    ).encode()
+    payloads = [
+        runs,
+        numbers,
+        b"[" * USER_DATA_BYTES,
+        b'{"a":' * 50_000,
+        b'"' + b"\\u0041" * 43_000 + b'"',
+    ]
     metadata: dict[str, Any] = dict(GOOD)
     for i in range(60):
-        metadata[f"stranger{i:02}"] = Mock(subscription=["orders"], user_data=payloads[i % 5], version=4)
+        metadata[f"stranger{i:02}"] = Mock(
+            subscription=["orders"], user_data=payloads[i % 5], version=4
+        )
     assignor = GROUP.apps["good0"].assignor
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.process_time()

@@ -32,7 +32,9 @@ def test_the_certificate_says_what_brute_force_says() -> None:
             allowed[g, row] = True
         ours = score(counts.tolist(), had.tolist(), capacity)
         best = brute_force(n, who, had.tolist(), capacity)
-        worse = next((t for t, mine, right in zip(TERMS, ours, best, strict=True) if mine != right), None)
+        worse = next(
+            (t for t, mine, right in zip(TERMS, ours, best, strict=True) if mine != right), None
+        )
         rate = rates(np.array(capacity, dtype=np.float64))
         assert improving_cycle(counts, allowed, had, rate) == worse, seed
         said.add(worse)

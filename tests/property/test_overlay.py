@@ -42,7 +42,11 @@ class Made:
     @property
     def counts(self) -> bool:
         """Whether committed readers see it."""
-        return self.offset is not None and not self.gone and (self.share is None or self.share.committed)
+        return (
+            self.offset is not None
+            and not self.gone
+            and (self.share is None or self.share.committed)
+        )
 
 
 def fold(rows: Rows, changes: Any) -> Rows:
@@ -66,7 +70,10 @@ class Place:
 
     def log(self, to: int) -> Rows:
         """What committed readers see up to an offset."""
-        return fold({}, sorted((m for m in self.made if m.counts and m.offset <= to), key=lambda m: m.offset))
+        return fold(
+            {},
+            sorted((m for m in self.made if m.counts and m.offset <= to), key=lambda m: m.offset),
+        )
 
     def view(self, to: int) -> Rows:
         """What the worker sees whose file has come to an offset."""
@@ -115,11 +122,23 @@ class Tables(RuleBasedStateMachine):
         store, place = self.tables[name].data, self.places[name, partition]
         known = self.offset(name, partition)
         store.apply_changelog_batch(
-            [SimpleNamespace(message=SimpleNamespace(
-                tp=TP("log", partition), partition=partition, offset=made.offset,
-                key=made.record.message.key, value=made.record.message.value))
-             for made in sorted((m for m in place.made if m.counts and m.offset > known),
-                                key=lambda m: m.offset)], None, None)
+            [
+                SimpleNamespace(
+                    message=SimpleNamespace(
+                        tp=TP("log", partition),
+                        partition=partition,
+                        offset=made.offset,
+                        key=made.record.message.key,
+                        value=made.record.message.value,
+                    )
+                )
+                for made in sorted(
+                    (m for m in place.made if m.counts and m.offset > known), key=lambda m: m.offset
+                )
+            ],
+            None,
+            None,
+        )
 
     def offset(self, name: str, partition: int) -> int:
         """Of the file."""
@@ -133,15 +152,20 @@ class Tables(RuleBasedStateMachine):
         while self.sent:
             record = self.sent.popleft()
             self.places[name, record.message.partition].made.append(
-                Made(record, self.share(), self.line if self.exactly_once else ""))
+                Made(record, self.share(), self.line if self.exactly_once else "")
+            )
         done()
 
     def choose(self, line: str) -> None:
         """At least once there is one producer."""
         self.line = line if self.exactly_once else LINES[0]
 
-    @rule(partition=st.sampled_from(PARTITIONS), key=KEYS, value=st.integers(0, 9),
-          line=st.sampled_from(LINES))
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        key=KEYS,
+        value=st.integers(0, 9),
+        line=st.sampled_from(LINES),
+    )
     def put(self, partition: int, key: str, value: int, line: str) -> None:
         """A row."""
         self.choose(line)
@@ -149,8 +173,10 @@ class Tables(RuleBasedStateMachine):
         self.tables["plain"][key] = value
         self.note("plain")
 
-    @rule(partition=st.sampled_from(PARTITIONS),
-          values=st.dictionaries(KEYS, st.integers(0, 9), min_size=1))
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        values=st.dictionaries(KEYS, st.integers(0, 9), min_size=1),
+    )
     def update(self, partition: int, values: dict[str, int]) -> None:
         """Several: Faust sends all records and then fails; rows are what their changelog says."""
         process(partition)
@@ -166,8 +192,12 @@ class Tables(RuleBasedStateMachine):
         del self.tables["plain"][key]
         self.note("plain")
 
-    @rule(partition=st.sampled_from(PARTITIONS), key=KEYS, value=st.integers(0, 9),
-          timestamp=st.sampled_from([5.0, 15.0]))
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        key=KEYS,
+        value=st.integers(0, 9),
+        timestamp=st.sampled_from([5.0, 15.0]),
+    )
     def put_in_window(self, partition: int, key: str, value: int, timestamp: float) -> None:
         """A row of a window."""
         event = process(partition, timestamp)
@@ -179,18 +209,27 @@ class Tables(RuleBasedStateMachine):
 
     def line_of(self, name: str, partition: int, line: str) -> list[Made]:
         """What one producer sent there and was not dropped."""
-        return [m for m in self.places[name, partition].made
-                if not m.gone and (m.line == line or not self.exactly_once)]
+        return [
+            m
+            for m in self.places[name, partition].made
+            if not m.gone and (m.line == line or not self.exactly_once)
+        ]
 
-    @rule(place=st.sampled_from([("plain", 0), ("plain", 1), ("windowed", 0)]), line=st.sampled_from(LINES),
-          count=st.integers(1, 5))
+    @rule(
+        place=st.sampled_from([("plain", 0), ("plain", 1), ("windowed", 0)]),
+        line=st.sampled_from(LINES),
+        count=st.integers(1, 5),
+    )
     def append(self, place: tuple[str, int], line: str, count: int) -> None:
         """The next records of one producer are in the changelog, which it does not know yet."""
         for made in [m for m in self.line_of(*place, line) if m.offset is None][:count]:
             made.offset, self.places[place].end = self.places[place].end, self.places[place].end + 1
 
-    @rule(place=st.sampled_from([("plain", 0), ("plain", 1), ("windowed", 0)]), line=st.sampled_from(LINES),
-          count=st.integers(1, 5))
+    @rule(
+        place=st.sampled_from([("plain", 0), ("plain", 1), ("windowed", 0)]),
+        line=st.sampled_from(LINES),
+        count=st.integers(1, 5),
+    )
     def tell(self, place: tuple[str, int], line: str, count: int) -> None:
         """It does now."""
         waiting = [m for m in self.line_of(*place, line) if m.offset is not None and not m.told]
@@ -212,7 +251,10 @@ class Tables(RuleBasedStateMachine):
         """All of the transaction has been sent, and answered; a commit waits for that first."""
         for place in self.places:
             for made in [m for m in self.line_of(*place, line) if m.offset is None]:
-                made.offset, self.places[place].end = self.places[place].end, self.places[place].end + 1
+                made.offset, self.places[place].end = (
+                    self.places[place].end,
+                    self.places[place].end + 1,
+                )
             self.answer(place, [m for m in self.line_of(*place, line) if not m.told])
         if (share := self.shares.pop(line, None)) is not None:
             share.commit()
@@ -234,7 +276,7 @@ class Tables(RuleBasedStateMachine):
     @rule(resumes=st.booleans())
     def hold(self, resumes: bool) -> None:
         """A disk is full, say; then everything is replayed."""
-        for (name, partition) in self.places:
+        for name, partition in self.places:
             store = self.tables[name].data
             store.hold()
             self.replay(name, partition)
@@ -257,7 +299,10 @@ class Tables(RuleBasedStateMachine):
         self.made_up.close()
         for place in self.places.values():
             for made in place.made:
-                made.gone, made.told = made.gone or not made.counts, True  # nobody is there to be told
+                made.gone, made.told = (
+                    made.gone or not made.counts,
+                    True,
+                )  # nobody is there to be told
         self.shares.clear()
         self.live()
 
@@ -283,7 +328,9 @@ class Tables(RuleBasedStateMachine):
             database = store._db_for_partition(partition)
             assert list(store._visible_items(database)) == sorted(expected.items())
             assert list(store._visible_keys(database)) == sorted(expected)
-            assert list(store._visible_values(database)) == [value for _, value in sorted(expected.items())]
+            assert list(store._visible_values(database)) == [
+                value for _, value in sorted(expected.items())
+            ]
             done()
         for name, table in getattr(self, "tables", {}).items():
             views = [self.places[name, p].view(self.offset(name, p)) for p in PARTITIONS]
@@ -327,7 +374,9 @@ class Transactional(Tables):
 TestTables = pytest.mark.timeout(240)(Tables.TestCase)
 TestTables.settings = settings(max_examples=examples(200, 8), stateful_step_count=20, deadline=None)
 TestTransactional = pytest.mark.timeout(240)(Transactional.TestCase)
-TestTransactional.settings = settings(max_examples=examples(200, 8), stateful_step_count=20, deadline=None)
+TestTransactional.settings = settings(
+    max_examples=examples(200, 8), stateful_step_count=20, deadline=None
+)
 
 ROWS = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=8)
 CHANGES = st.lists(st.tuples(st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=12)
@@ -347,5 +396,7 @@ def test_a_range_is_that_of_the_rows_after_the_changes(
         else:
             expected[key] = value
     assert list(overlay.over(sorted(rows.items()), start, stop)) == [
-        (key, value) for key, value in sorted(expected.items())
-        if (start is None or key >= start) and (stop is None or key < stop)]
+        (key, value)
+        for key, value in sorted(expected.items())
+        if (start is None or key >= start) and (stop is None or key < stop)
+    ]

@@ -35,14 +35,22 @@ def restarted(member: Member, *, remembers: bool) -> Member:
     """Stopped and back: files of all it held, and what it owned, if it remembers."""
     held = {t: sorted({*member.actives.get(t, ()), *member.standbys.get(t, ())}) for t in LOGS}
     former = dict(member.actives) if remembers else {}
-    return replace(member, actives={}, standbys=held, former_actives=former,
-                   generation=member.generation if remembers else -1)
+    return replace(
+        member,
+        actives={},
+        standbys=held,
+        former_actives=former,
+        generation=member.generation if remembers else -1,
+    )
 
 
-def orphans_of(members: list[Member], partitions: dict[str, int], made: Plan,
-               replicas: int) -> tuple[Orphans, list[int]]:
+def orphans_of(
+    members: list[Member], partitions: dict[str, int], made: Plan, replicas: int
+) -> tuple[Orphans, list[int]]:
     """The plan's orphans as an oracle's case, derived the plain way, and where the plan put them."""
-    case = _Case(sorted(members, key=lambda m: m.member_id), partitions, LOGS, replicas, frozenset())
+    case = _Case(
+        sorted(members, key=lambda m: m.member_id), partitions, LOGS, replicas, frozenset()
+    )
     rows, width = [u for u, unit in enumerate(case.units) if unit.adds_load], len(members)
     settled = np.zeros((len(rows), width), dtype=np.int64)
     group, former, target, where, holders = [], [], [], [], []
@@ -61,11 +69,15 @@ def orphans_of(members: list[Member], partitions: dict[str, int], made: Plan,
             where.append(int(made.owner[g][p]))
             holders.append(sorted(m for m, logs in copies[p].items() if logs == most))
     return Orphans(
-        group=np.array(group, dtype=np.int64), former=np.array(former, dtype=np.int64),
+        group=np.array(group, dtype=np.int64),
+        former=np.array(former, dtype=np.int64),
         target=np.array(target, dtype=np.int64),
         orphan=np.repeat(np.arange(len(group)), [len(h) for h in holders]).astype(np.int64),
-        holder=np.array([m for h in holders for m in h], dtype=np.int64), settled=settled, state=None,
-        rate=rates(np.array([m.capacity for m in case.members]))), where
+        holder=np.array([m for h in holders for m in h], dtype=np.int64),
+        settled=settled,
+        state=None,
+        rate=rates(np.array([m.capacity for m in case.members])),
+    ), where
 
 
 @pytest.mark.parametrize("members", [3, 4, 7, 20, 60, 200])
@@ -78,8 +90,11 @@ def test_after_deaths_and_stops_orphans_are_where_the_oracle_would_put_them(memb
         group = carried(group, answered(group, partitions, replicas), 1)
         gone = set(rng.sample(range(members), rng.randint(0, max(1, members // 4))))
         back = 1.0 if seed % 3 == 0 else 0.4
-        group = [restarted(m, remembers=rng.random() < 0.8) if rng.random() < back else m
-                 for i, m in enumerate(group) if i not in gone]
+        group = [
+            restarted(m, remembers=rng.random() < 0.8) if rng.random() < back else m
+            for i, m in enumerate(group)
+            if i not in gone
+        ]
         made = answered(group, partitions, replicas)
         case, where = orphans_of(group, partitions, made, replicas)
         if where:
@@ -108,16 +123,26 @@ def test_stop_all_start_all_moves_nothing(members: int, replicas: int) -> None:
     assert after.report()["cold_moves"] == 0
 
 
-@pytest.mark.parametrize(("owned", "spare"), [
-    ({"a": [0, 5], "b": [1, 3], "c": [2, 4]}, {"a": [1, 2], "b": [0, 4], "c": [3, 5]}),
-    ({"a": [4, 5], "b": [2, 3], "c": [0, 1]}, {"a": [0, 2], "b": [1, 4], "c": [3, 5]}),
-])
+@pytest.mark.parametrize(
+    ("owned", "spare"),
+    [
+        ({"a": [0, 5], "b": [1, 3], "c": [2, 4]}, {"a": [1, 2], "b": [0, 4], "c": [3, 5]}),
+        ({"a": [4, 5], "b": [2, 3], "c": [0, 1]}, {"a": [0, 2], "b": [1, 4], "c": [3, 5]}),
+    ],
+)
 def test_three_workers_of_six_partitions_come_back_as_they_were(
-        owned: dict[str, list[int]], spare: dict[str, list[int]]) -> None:
+    owned: dict[str, list[int]], spare: dict[str, list[int]]
+) -> None:
     """2/2/2 with one standby each, owned without a pattern: nothing moves although files are everywhere."""
     members = [
-        Member(m, ["orders", "orders-log"], former_actives={"orders": owned[m], "orders-log": owned[m]},
-               standbys={"orders-log": sorted(owned[m] + spare[m])}, generation=4) for m in owned
+        Member(
+            m,
+            ["orders", "orders-log"],
+            former_actives={"orders": owned[m], "orders-log": owned[m]},
+            standbys={"orders-log": sorted(owned[m] + spare[m])},
+            generation=4,
+        )
+        for m in owned
     ]
     found = plan(members, {"orders": 6, "orders-log": 6}, replicas=1, changelogs={"orders-log"})
     assert {m: found.actives(m)["orders"] for m in owned} == owned
@@ -126,8 +151,10 @@ def test_three_workers_of_six_partitions_come_back_as_they_were(
 
 def test_the_newer_memory_of_two_is_believed() -> None:
     """A member that was away for long remembers what others have owned since."""
-    members = [Member("a", ["t"], former_actives={"t": [0, 1]}, generation=3),
-               Member("b", ["t"], former_actives={"t": [1, 2, 3]}, generation=7)]
+    members = [
+        Member("a", ["t"], former_actives={"t": [0, 1]}, generation=3),
+        Member("b", ["t"], former_actives={"t": [1, 2, 3]}, generation=7),
+    ]
     found = plan(members, {"t": 4})
     assert found.previous.former.tolist() == [0, 1, 1, 1]
     assert 0 in found.actives("a")["t"]
@@ -136,8 +163,10 @@ def test_the_newer_memory_of_two_is_believed() -> None:
 
 def test_a_memory_is_no_claim() -> None:
     """Who owns a task keeps it, whatever an older member remembers."""
-    members = [Member("a", ["t"], actives={"t": [0, 1]}, generation=3),
-               Member("b", ["t"], former_actives={"t": [0, 1]}, generation=9)]
+    members = [
+        Member("a", ["t"], actives={"t": [0, 1]}, generation=3),
+        Member("b", ["t"], former_actives={"t": [0, 1]}, generation=9),
+    ]
     found = plan(members, {"t": 2})
     assert found.moves == 1
     assert found.previous.former.tolist() == [NOBODY, NOBODY]
@@ -146,8 +175,10 @@ def test_a_memory_is_no_claim() -> None:
 
 def test_a_memory_without_the_state_gives_way() -> None:
     """The former owner lost its disk: the task goes to the member with the files, not back."""
-    members = [Member("a", ["t", "t-log"], former_actives={"t": [0], "t-log": [0]}, generation=3),
-               Member("b", ["t", "t-log"], standbys={"t-log": [0]})]
+    members = [
+        Member("a", ["t", "t-log"], former_actives={"t": [0], "t-log": [0]}, generation=3),
+        Member("b", ["t", "t-log"], standbys={"t-log": [0]}),
+    ]
     found = plan(members, {"t": 1, "t-log": 1}, replicas=0, changelogs={"t-log"})
     assert found.actives("b") == {"t": [0], "t-log": [0]}
     assert found.report()["off_target"] == 0

@@ -22,13 +22,21 @@ def _instance(
 ) -> StandbyProblem:
     """Even actives dealt at random, and copies left over from anything."""
     owner = chance.permutation(even_owners(members, tasks))
-    copies = {(int(t), int(m)) for t, m in zip(
-        chance.integers(tasks, size=2 * tasks), chance.integers(members, size=2 * tasks), strict=True)
-        if owner[t] != m}
+    copies = {
+        (int(t), int(m))
+        for t, m in zip(
+            chance.integers(tasks, size=2 * tasks),
+            chance.integers(members, size=2 * tasks),
+            strict=True,
+        )
+        if owner[t] != m
+    }
     ordered = sorted(copies)
     was = chance.random(len(ordered)) < 0.6
     return problem(
-        owner, members, replicas=replicas,
+        owner,
+        members,
+        replicas=replicas,
         rack=None if racks == 0 else chance.integers(racks, size=members).tolist(),
         standbys=[pair for pair, yes in zip(ordered, was, strict=True) if yes],
         copies=[pair for pair, yes in zip(ordered, was, strict=True) if not yes],
@@ -70,7 +78,9 @@ def test_answers_of_some_dozens_of_tasks_are_optimal() -> None:
     misses = 0
     for seed in range(120):
         chance = np.random.default_rng(5_000 + seed)
-        board = _instance(chance, int(chance.integers(3, 9)), int(chance.integers(10, 31)), 1, seed % 3)
+        board = _instance(
+            chance, int(chance.integers(3, 9)), int(chance.integers(10, 31)), 1, seed % 3
+        )
         caps = pair_caps(board)
         ours, best = terms(board, place(board), caps), least_cost(board, caps)
         assert ours[:-1] == best[:-1], f"seed {seed}"
@@ -87,20 +97,40 @@ def boards(draw: st.DrawFn) -> StandbyProblem:
     chance = np.random.default_rng(draw(st.integers(0, 2**32)))
     eligible = chance.random((groups, members)) < draw(st.sampled_from([0.6, 1.0]))
     group = np.sort(chance.integers(groups, size=tasks))
-    owner = np.array([chance.choice(np.flatnonzero(eligible[g])) if eligible[g].any() else NOBODY
-                      for g in group], dtype=np.int64)
-    pairs = sorted({(int(t), int(m)) for t in range(tasks) for m in range(members)
-                    if owner[t] != m and chance.random() < 0.4})
+    owner = np.array(
+        [
+            chance.choice(np.flatnonzero(eligible[g])) if eligible[g].any() else NOBODY
+            for g in group
+        ],
+        dtype=np.int64,
+    )
+    pairs = sorted(
+        {
+            (int(t), int(m))
+            for t in range(tasks)
+            for m in range(members)
+            if owner[t] != m and chance.random() < 0.4
+        }
+    )
     was = chance.random(len(pairs)) < 0.6
-    wanted = sorted({int(t): int(chance.integers(members)) for t in range(tasks)
-                     if chance.random() < 0.1}.items())
+    wanted = sorted(
+        {
+            int(t): int(chance.integers(members)) for t in range(tasks) if chance.random() < 0.1
+        }.items()
+    )
     return problem(
-        owner, members, replicas=draw(st.integers(0, 4)), group=group, eligible=eligible,
-        rack=chance.integers(NOBODY, 3, size=members), wanted=wanted,
+        owner,
+        members,
+        replicas=draw(st.integers(0, 4)),
+        group=group,
+        eligible=eligible,
+        rack=chance.integers(NOBODY, 3, size=members),
+        wanted=wanted,
         standbys=[pair for pair, yes in zip(pairs, was, strict=True) if yes],
         copies=[pair for pair, yes in zip(pairs, was, strict=True) if not yes],
         capacity=chance.choice([1.0, 1.0, 2.0], size=members),
-        load=np.bincount(owner[owner >= 0], minlength=members) + chance.integers(0, 4, size=members),
+        load=np.bincount(owner[owner >= 0], minlength=members)
+        + chance.integers(0, 4, size=members),
     )
 
 
@@ -120,7 +150,11 @@ def test_wanted_standbys_are_placed_while_they_fit(board: StandbyProblem) -> Non
     placed = place(board)
     for task, member in zip(board.wanted_task, board.wanted_member, strict=True):
         owner = board.owner[task]
-        if owner not in (NOBODY, member) and board.eligible[board.group[task], member] and board.replicas:
+        if (
+            owner not in (NOBODY, member)
+            and board.eligible[board.group[task], member]
+            and board.replicas
+        ):
             assert member in placed[task]
 
 

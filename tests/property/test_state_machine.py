@@ -120,13 +120,22 @@ class GroupLife(RuleBasedStateMachine):
     def the_pending_plan_is_sound(self) -> None:
         """Whatever happened since the last rebalance, planning now would keep every promise."""
         if self.world.members:
-            found = check(self.world.members.values(), self.world.partitions, self.world.answer(),
-                          replicas=self.world.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS)
+            found = check(
+                self.world.members.values(),
+                self.world.partitions,
+                self.world.answer(),
+                replicas=self.world.replicas,
+                changelogs=CHANGELOGS,
+                weightless=WEIGHTLESS,
+            )
             assert found == []
 
 
 TestGroupLife = GroupLife.TestCase
 TestGroupLife.settings = settings(
-    max_examples=examples(60), stateful_step_count=20, deadline=None, derandomize=True,
+    max_examples=examples(60),
+    stateful_step_count=20,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

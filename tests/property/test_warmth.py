@@ -19,12 +19,15 @@ Score = tuple[int, int]
 def score(owner: tuple[int, ...], before: list[int], copies: set[tuple[int, int]]) -> Score:
     """(tasks that stay, of the others those that land on a copy)."""
     stay = sum(m == was for m, was in zip(owner, before, strict=True))
-    warm = sum((p, m) in copies for p, (m, was) in enumerate(zip(owner, before, strict=True)) if m != was)
+    warm = sum(
+        (p, m) in copies for p, (m, was) in enumerate(zip(owner, before, strict=True)) if m != was
+    )
     return stay, warm
 
 
-def drawn(rng: Random, members: int, tasks: int,
-          copied: float) -> tuple[list[int], set[tuple[int, int]], Ints, Ints]:
+def drawn(
+    rng: Random, members: int, tasks: int, copied: float
+) -> tuple[list[int], set[tuple[int, int]], Ints, Ints]:
     """Owners, orphans and copies at random, a count for each member; and the numbers that each is given."""
     before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
     spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
@@ -52,8 +55,11 @@ def test_assigned_numbers_are_as_warm_as_any_with_these_counts(part: int) -> Non
 def most(before: list[int], copies: set[tuple[int, int]], counts: list[int]) -> Score:
     """The best score by min-cost flow: one unit a number, ``counts`` at the members."""
     tasks, members = len(before), len(counts)
-    arcs = [(p, tasks + m, -(tasks + 1) * (m == before[p]) - ((p, m) in copies))
-            for p in range(tasks) for m in range(members)]
+    arcs = [
+        (p, tasks + m, -(tasks + 1) * (m == before[p]) - ((p, m) in copies))
+        for p in range(tasks)
+        for m in range(members)
+    ]
     tail, head, cost = (np.array(column, dtype=np.int64) for column in zip(*arcs, strict=True))
     flow = min_cost_flow.SimpleMinCostFlow()
     flow.add_arcs_with_capacity_and_unit_cost(tail, head, np.ones(tail.size, dtype=np.int64), cost)
@@ -77,8 +83,13 @@ def test_assigned_numbers_are_as_warm_as_the_oracles(part: int) -> None:
 def warm_places(members: list[Member], made: Plan, g: int, log: str) -> set[tuple[int, int]]:
     """(number, member) of the copies of ``log``, an owner's own included."""
     subscribed = set(made.groups[g].members.tolist())
-    return {(p, m) for m, member in enumerate(members) if m in subscribed
-            for claims in (member.actives, member.standbys) for p in claims.get(log, ())}
+    return {
+        (p, m)
+        for m, member in enumerate(members)
+        if m in subscribed
+        for claims in (member.actives, member.standbys)
+        for p in claims.get(log, ())
+    }
 
 
 @pytest.mark.parametrize("seed", range(40))

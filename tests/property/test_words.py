@@ -53,13 +53,29 @@ def test_weighted_plans_keep_all_promises_but_the_counted_ones(seed: int) -> Non
         for event in rng.choices(events, chances, k=2):
             event(world, rng)
         members = list(world.members.values())
-        answer = plan(members, world.partitions, replicas=world.replicas, changelogs=CHANGELOGS,
-                      weights=weights)
-        again = plan(members[::-1], world.partitions, replicas=world.replicas, changelogs=CHANGELOGS,
-                     weights=shuffled)
-        assert [answer.actives(i) for i in answer.member_ids] == [again.actives(i) for i in again.member_ids]
-        broken = {v.promise for v in check(members, world.partitions, answer, replicas=world.replicas,
-                                           changelogs=CHANGELOGS)}
+        answer = plan(
+            members,
+            world.partitions,
+            replicas=world.replicas,
+            changelogs=CHANGELOGS,
+            weights=weights,
+        )
+        again = plan(
+            members[::-1],
+            world.partitions,
+            replicas=world.replicas,
+            changelogs=CHANGELOGS,
+            weights=shuffled,
+        )
+        assert [answer.actives(i) for i in answer.member_ids] == [
+            again.actives(i) for i in again.member_ids
+        ]
+        broken = {
+            v.promise
+            for v in check(
+                members, world.partitions, answer, replicas=world.replicas, changelogs=CHANGELOGS
+            )
+        }
         assert broken <= {"A4", "A5"}
         report = answer.report()
         if report["weight_max"] is not None and report["weight_bound"]:

@@ -36,7 +36,9 @@ def live(seed: str, rounds: int = LIFE) -> tuple[int, list[str]]:
             event(world, rng)
             names.append(event.__name__)
         for violation in world.rebalance(thorough=step % 20 == 0):
-            found.append(f"life {seed} round {step} after {'+'.join(names) or 'nothing'}: {violation}")
+            found.append(
+                f"life {seed} round {step} after {'+'.join(names) or 'nothing'}: {violation}"
+            )
     return rounds, found
 
 
@@ -66,8 +68,11 @@ def main() -> int:
         played, violations = played + n, violations + len(found)
         print(*found, sep="\n", end="\n" if found else "")
         if played % max(LIFE, rounds // 20 // LIFE * LIFE) == 0 or played >= rounds:
-            print(f"seed {seed}: {violations} violations in {played} rounds, "
-                  f"{time.perf_counter() - started:.0f} s", flush=True)
+            print(
+                f"seed {seed}: {violations} violations in {played} rounds, "
+                f"{time.perf_counter() - started:.0f} s",
+                flush=True,
+            )
     return 1 if violations else 0
 
 

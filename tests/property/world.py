@@ -18,7 +18,15 @@ from faust_assigner.warmup import WarmupPolicy
 TOPICS = ("clicks", "leader", "orders", "orders-log", "users", "users-log", "zips")
 CHANGELOGS = frozenset({"orders-log", "users-log"})
 WEIGHTLESS = frozenset({"leader"})
-COUNTS = {"clicks": 7, "leader": 1, "orders": 8, "orders-log": 8, "users": 5, "users-log": 5, "zips": 8}
+COUNTS = {
+    "clicks": 7,
+    "leader": 1,
+    "orders": 8,
+    "orders-log": 8,
+    "users": 5,
+    "users-log": 5,
+    "zips": 8,
+}
 RACKS = (None, "r1", "r2", "r3")
 
 
@@ -67,8 +75,10 @@ class World:
     def stop_all(self, rng: Random) -> None:
         """Everybody stops and comes back with files; mostly all remember, sometimes some do not."""
         forgetful = rng.choice([0.0, 0.0, 0.3])
-        self.members = {name: _restarted(m, remembers=rng.random() >= forgetful)
-                        for name, m in self.members.items()}
+        self.members = {
+            name: _restarted(m, remembers=rng.random() >= forgetful)
+            for name, m in self.members.items()
+        }
 
     def return_as_zombie(self, rng: Random) -> None:
         """A stopped member wakes up and claims what it owned generations ago."""
@@ -80,21 +90,36 @@ class World:
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
             self.members[name],
-            actives={t: rng.sample(range(n), rng.randint(0, n)) for t, n in sorted(self.partitions.items())},
+            actives={
+                t: rng.sample(range(n), rng.randint(0, n))
+                for t, n in sorted(self.partitions.items())
+            },
         )
 
     def corrupt(self, rng: Random) -> None:
         """Claims that are not what they should be."""
         junk: list[Any] = [
-            {"orders": [0, -1, 99999999, 10**30]}, {"orders": "012"}, {"orders": None, "users": 7}, "claims",
-            None, {3: [1]}, {"orders": [[0], [1, 2]]}, {"orders": [0.5, "x", None, True]},
+            {"orders": [0, -1, 99999999, 10**30]},
+            {"orders": "012"},
+            {"orders": None, "users": 7},
+            "claims",
+            None,
+            {3: [1]},
+            {"orders": [[0], [1, 2]]},
+            {"orders": [0.5, "x", None, True]},
             {"orders": {"a": 1}},
-            {"orders": b"\x00\x01"}, {"orders": range(0, 10**12)}, {"nosuch": [0]}, [("orders", [0])],
+            {"orders": b"\x00\x01"},
+            {"orders": range(0, 10**12)},
+            {"nosuch": [0]},
+            [("orders", [0])],
         ]
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
-            self.members[name], actives=rng.choice(junk), standbys=rng.choice(junk),
-            former_actives=rng.choice(junk), former_generation=rng.choice([None, 3, "x", 10**40]),
+            self.members[name],
+            actives=rng.choice(junk),
+            standbys=rng.choice(junk),
+            former_actives=rng.choice(junk),
+            former_generation=rng.choice([None, 3, "x", 10**40]),
             generation=rng.choice([-1, self.generation, None, "9", 10**40]),
         )
 
@@ -154,7 +179,9 @@ class World:
         for name, has in sorted(self.has.items()):
             share = rng.choice([0.0, 0.5, 1.0, 1.0])
             for at in sorted(has):
-                has[at] += int((self.ends.get(at, 0) - has[at]) * share) if name in self.members else 0
+                has[at] += (
+                    int((self.ends.get(at, 0) - has[at]) * share) if name in self.members else 0
+                )
 
     def drain(self, rng: Random) -> None:
         """A member is asked to hand everything over: nothing else weighs so little."""
@@ -169,9 +196,16 @@ class World:
 
     def set_warmups(self, rng: Random) -> None:
         """Work waits for state, under these limits, or does not."""
-        self.policy = rng.choice([None, WarmupPolicy(acceptable_recovery_lag=rng.choice([0, 60]),
-                                                     max_per_member=rng.randint(1, 4),
-                                                     max_per_group=rng.randint(1, 6))])
+        self.policy = rng.choice(
+            [
+                None,
+                WarmupPolicy(
+                    acceptable_recovery_lag=rng.choice([0, 60]),
+                    max_per_member=rng.randint(1, 4),
+                    max_per_group=rng.randint(1, 6),
+                ),
+            ]
+        )
 
     def permute(self, rng: Random) -> None:
         """The same members, listed in another order."""
@@ -182,17 +216,28 @@ class World:
     def forget(self, rng: Random) -> None:
         """A member loses its memory and its files."""
         name = rng.choice(sorted(self.members))
-        self.members[name] = replace(self.members[name], actives={}, standbys={}, former_actives={},
-                                     awaited={}, generation=-1)
+        self.members[name] = replace(
+            self.members[name],
+            actives={},
+            standbys={},
+            former_actives={},
+            awaited={},
+            generation=-1,
+        )
         self.has.pop(name, None)
 
     # Rebalances ------------------------------------------------------------------------------------
 
     def answer(self, members: list[Member] | None = None) -> Plan:
         """The planner's answer, now."""
-        return plan(list(self.members.values()) if members is None else members, self.partitions,
-                    replicas=self.replicas, changelogs=CHANGELOGS, weightless=WEIGHTLESS,
-                    warmups=self.policy)
+        return plan(
+            list(self.members.values()) if members is None else members,
+            self.partitions,
+            replicas=self.replicas,
+            changelogs=CHANGELOGS,
+            weightless=WEIGHTLESS,
+            warmups=self.policy,
+        )
 
     def said(self) -> list[Member]:
         """The members as they join: every third cannot tell how far it has come."""
@@ -210,14 +255,26 @@ class World:
         """Plan, check every promise, and carry the answer over; A6 and A8 when ``thorough``."""
         members = self.said()
         answer = self.answer(members)
-        found = check(members, self.partitions, answer, replicas=self.replicas, changelogs=CHANGELOGS,
-                      weightless=WEIGHTLESS, warmups=self.policy,
-                      planner=(lambda again: self.answer(list(again))) if thorough else None)
+        found = check(
+            members,
+            self.partitions,
+            answer,
+            replicas=self.replicas,
+            changelogs=CHANGELOGS,
+            weightless=WEIGHTLESS,
+            warmups=self.policy,
+            planner=(lambda again: self.answer(list(again))) if thorough else None,
+        )
         self.generation += 1
         self.members = {
-            name: replace(m, actives=answer.actives(name), standbys=answer.standbys(name),
-                          awaited=answer.awaited(name), former_generation=_dated(m),
-                          generation=self.generation)
+            name: replace(
+                m,
+                actives=answer.actives(name),
+                standbys=answer.standbys(name),
+                awaited=answer.awaited(name),
+                former_generation=_dated(m),
+                generation=self.generation,
+            )
             for name, m in self.members.items()
         }
         for name in self.members:
@@ -228,7 +285,9 @@ class World:
     def _kept(self, answer: Plan, name: str) -> dict[tuple[str, int], int]:
         """How far a member has come after a round: an owner all the way, a new replica not at all."""
         actives, spares, had = answer.actives(name), answer.standbys(name), self.has.get(name, {})
-        owned = {(log, p): self.ends.get((log, p), 0) for log in CHANGELOGS for p in actives.get(log, ())}
+        owned = {
+            (log, p): self.ends.get((log, p), 0) for log in CHANGELOGS for p in actives.get(log, ())
+        }
         return {(log, p): had.get((log, p), 0) for log, ps in spares.items() for p in ps} | owned
 
     def _some_topics(self, rng: Random) -> list[str]:
@@ -248,8 +307,16 @@ def _restarted(old: Member, *, remembers: bool) -> Member:
     """``old`` after a restart: what it held is on disk, what it owned is a memory."""
     files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
     former = old.actives if remembers else {}
-    return replace(old, actives={}, standbys=files, awaited={}, overdue={}, former_actives=former,
-                   former_generation=None, generation=old.generation if remembers else -1)
+    return replace(
+        old,
+        actives={},
+        standbys=files,
+        awaited={},
+        overdue={},
+        former_actives=former,
+        former_generation=None,
+        generation=old.generation if remembers else -1,
+    )
 
 
 def _listed(claims: Any, topic: str) -> list[int]:
@@ -261,10 +328,26 @@ Event = Callable[[World, Random], None]
 
 #: (event, weight): the walk's chances.
 EVENTS: tuple[tuple[Event, int], ...] = (
-    (World.join, 8), (World.leave, 6), (World.crash_many, 1), (World.return_with_files, 3),
-    (World.return_as_zombie, 2), (World.stop_all, 2), (World.same_generation_liar, 1), (World.corrupt, 1),
-    (World.resubscribe, 2), (World.all_resubscribe, 2), (World.resize_topic, 1), (World.set_replicas, 1),
-    (World.set_rack, 1), (World.all_racks, 1), (World.set_capacity, 1), (World.permute, 1),
-    (World.forget, 1), (World.write, 6), (World.restore, 6), (World.drain, 1), (World.lose_patience, 1),
+    (World.join, 8),
+    (World.leave, 6),
+    (World.crash_many, 1),
+    (World.return_with_files, 3),
+    (World.return_as_zombie, 2),
+    (World.stop_all, 2),
+    (World.same_generation_liar, 1),
+    (World.corrupt, 1),
+    (World.resubscribe, 2),
+    (World.all_resubscribe, 2),
+    (World.resize_topic, 1),
+    (World.set_replicas, 1),
+    (World.set_rack, 1),
+    (World.all_racks, 1),
+    (World.set_capacity, 1),
+    (World.permute, 1),
+    (World.forget, 1),
+    (World.write, 6),
+    (World.restore, 6),
+    (World.drain, 1),
+    (World.lose_patience, 1),
     (World.set_warmups, 1),
 )

@@ -12,7 +12,14 @@ from faust_assigner import Member, Plan, plan
 from faust_assigner.invariants import carried, check
 
 #: Two stateful groups (the second with two tables) and a stateless topic.
-PARTITIONS = {"orders": 32, "orders-log": 32, "users": 20, "users-log": 20, "seen-log": 20, "clicks": 27}
+PARTITIONS = {
+    "orders": 32,
+    "orders-log": 32,
+    "users": 20,
+    "users-log": 20,
+    "seen-log": 20,
+    "clicks": 27,
+}
 CHANGELOGS = {"orders-log", "users-log", "seen-log"}
 
 
@@ -46,8 +53,14 @@ def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, 
         else:
             members.pop(rng.randrange(len(members)))
         now = answer(members, replicas)
-        violations = check(members, PARTITIONS, now, replicas=replicas, changelogs=CHANGELOGS,
-                           planner=(lambda again: answer(list(again), replicas)) if step % 5 == 0 else None)
+        violations = check(
+            members,
+            PARTITIONS,
+            now,
+            replicas=replicas,
+            changelogs=CHANGELOGS,
+            planner=(lambda again: answer(list(again), replicas)) if step % 5 == 0 else None,
+        )
         assert violations == [], f"step {step}"
         assert spread(standby_loads(now)) <= 1, f"step {step}"
         if join:
@@ -55,7 +68,9 @@ def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, 
             assert report["load_max"] - report["load_min"] <= 1, f"step {step}"
             assert report["group_spread"] <= 1, f"step {step}"
         orphans = (now.previous.owner == -1) & now.flat_cold
-        assert not orphans.any(), f"step {step}: an orphan landed cold while a member with its state lives"
+        assert not orphans.any(), (
+            f"step {step}: an orphan landed cold while a member with its state lives"
+        )
         last = now
 
 
@@ -80,9 +95,19 @@ def test_all_members_restarting_with_files_lose_nothing() -> None:
     members = [Member(f"m{i}", list(PARTITIONS)) for i in range(4)]
     first = answer(members, 1)
     with_files = [
-        Member(m.member_id, m.topics, standbys={
-            t: sorted({*first.actives(m.member_id).get(t, ()), *first.standbys(m.member_id).get(t, ())})
-            for t in CHANGELOGS})
+        Member(
+            m.member_id,
+            m.topics,
+            standbys={
+                t: sorted(
+                    {
+                        *first.actives(m.member_id).get(t, ()),
+                        *first.standbys(m.member_id).get(t, ()),
+                    }
+                )
+                for t in CHANGELOGS
+            },
+        )
         for m in members
     ]
     now = answer(with_files, 1)
@@ -96,6 +121,8 @@ def test_a_bounce_with_its_memory_moves_nothing() -> None:
     first = answer(members, 1)
     again = answer(carried(members, first), 1)
     assert again.moves == 0
-    assert [again.actives(i) for i in again.member_ids] == [first.actives(i) for i in first.member_ids]
+    assert [again.actives(i) for i in again.member_ids] == [
+        first.actives(i) for i in first.member_ids
+    ]
     older = [replace(m, generation=-1) for m in carried(members, first)]
     assert answer(older, 1).moves == 0

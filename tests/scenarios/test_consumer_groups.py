@@ -31,7 +31,9 @@ def test_a_scenario_plays_as_written(file: str, scenario: Scenario) -> None:
 
 def covered() -> list[tuple[str, str, str, str]]:
     """Suite, test, kind of answer, answer."""
-    lines = [line for line in COVERAGE.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line for line in COVERAGE.read_text().splitlines() if line and not line.startswith("#")
+    ]
     found = []
     for line in lines:
         suite, test, kind, answer = line.split(";", 3)
@@ -56,7 +58,9 @@ def test_every_promise_of_groups_names_tests_that_exist() -> None:
     page = (TESTS.parent / "docs" / "reference" / "group-tests.md").read_text()
     rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("| ")]
     named = [
-        re.findall(r"`([^`]+)`", row.split("(`make")[0]) for row in rows if row not in ("shown by", "---")
+        re.findall(r"`([^`]+)`", row.split("(`make")[0])
+        for row in rows
+        if row not in ("shown by", "---")
     ]
     assert [answer for row in named for answer in row if not exists(answer)] == []
     assert all(named), "a promise that nothing shows"

@@ -17,8 +17,12 @@ def optimal(members: Sequence[Member], partitions: Mapping[str, int]) -> Plan:
     size = len(answer.member_ids)
     had = [[int((row == m).sum()) for m in range(size)] for row in answer.previous_owner]
     counts = [[int((row == m).sum()) for m in range(size)] for row in answer.owner]
-    best = brute_force([g.partitions for g in answer.groups], [g.members.tolist() for g in answer.groups],
-                       had, [1] * size)
+    best = brute_force(
+        [g.partitions for g in answer.groups],
+        [g.members.tolist() for g in answer.groups],
+        had,
+        [1] * size,
+    )
     assert score(counts, had, [1] * size) == best
     return answer
 
@@ -30,15 +34,20 @@ def loads(answer: Plan) -> list[int]:
 
 def test_fresh_overlapping_subscriptions_are_perfectly_even() -> None:
     """Java and aiokafka, balance: t0:1 t1:2; m0{t1} m1{t0,t1} m2{t0} gave 2,1,0 where 1,1,1 exists."""
-    answer = optimal([Member("m0", ["t1"]), Member("m1", ["t0", "t1"]), Member("m2", ["t0"])],
-                     {"t0": 1, "t1": 2})
+    answer = optimal(
+        [Member("m0", ["t1"]), Member("m1", ["t0", "t1"]), Member("m2", ["t0"])], {"t0": 1, "t1": 2}
+    )
     assert loads(answer) == [1, 1, 1]
 
 
 def test_all_three_claims_that_can_stay_do_stay() -> None:
     """Java and aiokafka, retention: t0:3 t1:1; claims t0 -> [m0,m0,m1], t1 -> m0; they kept 2 of 3."""
-    members = [Member("m0", ["t0", "t1"], actives={"t0": [0, 1], "t1": [0]}),
-               Member("m1", ["t0"], actives={"t0": [2]}), Member("m2", ["t1"]), Member("m3", ["t1"])]
+    members = [
+        Member("m0", ["t0", "t1"], actives={"t0": [0, 1], "t1": [0]}),
+        Member("m1", ["t0"], actives={"t0": [2]}),
+        Member("m2", ["t1"]),
+        Member("m3", ["t1"]),
+    ]
     answer = optimal(members, {"t0": 3, "t1": 1})
     assert answer.moves == 1
     assert answer.actives("m0") == {"t0": [0, 1]}
@@ -47,8 +56,11 @@ def test_all_three_claims_that_can_stay_do_stay() -> None:
 
 def test_a_chain_of_transfers_does_not_lose_the_one_claim_that_can_stay() -> None:
     """franz-go, retention: t0:1 t1:2; m0{t0} m1{t1} m2{t0,t1}; claims t0 -> m2, t1 -> [m1,-]."""
-    members = [Member("m0", ["t0"]), Member("m1", ["t1"], actives={"t1": [0]}),
-               Member("m2", ["t0", "t1"], actives={"t0": [0]})]
+    members = [
+        Member("m0", ["t0"]),
+        Member("m1", ["t1"], actives={"t1": [0]}),
+        Member("m2", ["t0", "t1"], actives={"t0": [0]}),
+    ]
     answer = optimal(members, {"t0": 1, "t1": 2})
     assert loads(answer) == [1, 1, 1]
     assert answer.actives("m1") == {"t1": [0]}
@@ -71,7 +83,9 @@ def test_extras_of_different_groups_go_to_different_members() -> None:
 
 def test_a_newcomer_gets_its_share_with_the_fewest_moves() -> None:
     """Stock Faust, 100 on 10 members, r=1, one joins: 0 moves and an idle newcomer. Here 9, no more."""
-    members = [Member(f"m{i:02d}", ["t"], actives={"t": range(10 * i, 10 * i + 10)}) for i in range(10)]
+    members = [
+        Member(f"m{i:02d}", ["t"], actives={"t": range(10 * i, 10 * i + 10)}) for i in range(10)
+    ]
     answer = plan([*members, Member("new", ["t"])], {"t": 100}, replicas=1, changelogs=["t"])
     assert answer.moves == 9
     assert len(answer.actives("new")["t"]) == 9
@@ -93,8 +107,11 @@ def test_the_livelock_of_stock_faust_answers_at_once() -> None:
     names = [f"m{i}" for i in range(7)]
     answer = plan([Member(n, ["t"]) for n in names], {"t": 14}, replicas=2, changelogs=["t"])
     for gone in names:
-        left = [Member(n, ["t"], actives=answer.actives(n), standbys=answer.standbys(n))
-                for n in names if n != gone]
+        left = [
+            Member(n, ["t"], actives=answer.actives(n), standbys=answer.standbys(n))
+            for n in names
+            if n != gone
+        ]
         after = plan(left, {"t": 14}, replicas=2, changelogs=["t"])
         assert sum(len(after.actives(m.member_id)["t"]) for m in left) == 14
 
@@ -102,8 +119,10 @@ def test_the_livelock_of_stock_faust_answers_at_once() -> None:
 def test_the_older_generation_never_wins() -> None:
     """Java with v0/v1 subscriptions let an older claim win; KIP-341 says the newer one does."""
     zombie = Member("a", ["t"], actives={"t": [0, 1]}, generation=3)
-    owners = [Member("b", ["t"], actives={"t": [0]}, generation=4),
-              Member("c", ["t"], actives={"t": [1]}, generation=4)]
+    owners = [
+        Member("b", ["t"], actives={"t": [0]}, generation=4),
+        Member("c", ["t"], actives={"t": [1]}, generation=4),
+    ]
     answer = plan([zombie, *owners], {"t": 2})
     assert answer.actives("a") == {}
     assert answer.actives("b") == {"t": [0]}

@@ -103,9 +103,15 @@ def test_removing_a_table_moves_no_source() -> None:
 
 def test_an_orphaned_source_prefers_a_member_that_holds_its_followers_state() -> None:
     """Of equally good places for a source, the one where its changelog's state lives is taken."""
-    members = [Member("a", OLD, actives={"orders": range(0, 8)}),
-               Member("b", NEW, actives={"orders": range(8, 12)}, standbys={"totals-log": [20, 21, 22, 23]}),
-               Member("c", NEW, actives={"orders": range(12, 16)}, standbys={"totals-log": [16, 17, 18, 19]})]
+    members = [
+        Member("a", OLD, actives={"orders": range(0, 8)}),
+        Member(
+            "b", NEW, actives={"orders": range(8, 12)}, standbys={"totals-log": [20, 21, 22, 23]}
+        ),
+        Member(
+            "c", NEW, actives={"orders": range(12, 16)}, standbys={"totals-log": [16, 17, 18, 19]}
+        ),
+    ]
     now = answer(members, replicas=0)
     assert now.actives("b")["orders"] == [8, 9, 10, 11, 20, 21, 22, 23]
     assert now.actives("c")["orders"] == [12, 13, 14, 15, 16, 17, 18, 19]

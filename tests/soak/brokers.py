@@ -41,7 +41,10 @@ class Embedded:
     dies = True
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lives = folder / "broker", [BrokerProcess(folder / "broker", *self._settings())]
+        self.folder, self.lives = (
+            folder / "broker",
+            [BrokerProcess(folder / "broker", *self._settings())],
+        )
         self.bootstrap = self.lives[0].bootstrap
 
     @staticmethod
@@ -67,7 +70,9 @@ class Embedded:
         """Start it again with its data, if it has ended; raises BrokerUnavailable where it does not start."""
         self.signal(signal.SIGCONT)
         if self._process.process.poll() is not None:
-            self.lives.append(BrokerProcess(self.folder, *self._settings(), port=self.lives[0].port))
+            self.lives.append(
+                BrokerProcess(self.folder, *self._settings(), port=self.lives[0].port)
+            )
 
     def words(self) -> str:
         """Of all of its lives."""

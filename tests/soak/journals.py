@@ -72,24 +72,43 @@ class Played:
 
     def line(self) -> str:
         """As it is printed."""
-        return (f"{self.clean} of {self.events} events clean, {self.overlapping} overlapping; "
-                f"{self.records} orders, {self.repeats} repeated, {self.rounds} cooperative rounds, "
-                f"{self.exits} exits; at rest after {self.rest_s:.1f} s; {self.seconds:.0f} s")
+        return (
+            f"{self.clean} of {self.events} events clean, {self.overlapping} overlapping; "
+            f"{self.records} orders, {self.repeats} repeated, {self.rounds} cooperative rounds, "
+            f"{self.exits} exits; at rest after {self.rest_s:.1f} s; {self.seconds:.0f} s"
+        )
 
 
 @contextlib.contextmanager
-def world_of(broker: str, guarantee: str, seed: int, folder: Path, *, module: str = APP) -> Iterator[World]:
+def world_of(
+    broker: str, guarantee: str, seed: int, folder: Path, *, module: str = APP
+) -> Iterator[World]:
     """A broker and a group that has not started, with orders waiting; what was logged stays in ``folder``.
 
     Members are static under odd seeds.
     """
     app_id = f"journal-{seed}-{time.time_ns()}"
     with brokers.running(broker, folder) as running:
-        fleet = Fleet(app_id, running.bootstrap, PARTITIONS, folder, session_s=SESSION_S, work_s=WORK_S,
-                      static=seed % 2 == 1, outputs=True, module=module,
-                      settings={**SETTINGS, "processing_guarantee": guarantee})
-        load = Load(running.bootstrap, app_id, PARTITIONS, orders_per_s=ORDERS_PER_S, seed=seed,
-                    request_timeout_s=600.0)
+        fleet = Fleet(
+            app_id,
+            running.bootstrap,
+            PARTITIONS,
+            folder,
+            session_s=SESSION_S,
+            work_s=WORK_S,
+            static=seed % 2 == 1,
+            outputs=True,
+            module=module,
+            settings={**SETTINGS, "processing_guarantee": guarantee},
+        )
+        load = Load(
+            running.bootstrap,
+            app_id,
+            PARTITIONS,
+            orders_per_s=ORDERS_PER_S,
+            seed=seed,
+            request_timeout_s=600.0,
+        )
         load.prepare(20)
         disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}
         world = World(fleet, load, Outputs(running.bootstrap, app_id, PARTITIONS), running, disks)
@@ -135,19 +154,25 @@ class Life:
                 played.faults = (str(broken),)
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
             played.faults += tuple(two_owners(world))
-        played.rounds = sum((self.folder / name / "log").read_text(errors="replace").count("Let go of")
-                            for name in world.fleet.workers)
+        played.rounds = sum(
+            (self.folder / name / "log").read_text(errors="replace").count("Let go of")
+            for name in world.fleet.workers
+        )
         played.seconds = time.monotonic() - began
         return played
 
     def _play(self, world: World, faults: tuple[Fault, ...], played: Played) -> None:
         """Begin and end each fault; the next begins at its time, or before the group is at rest."""
-        acts = sorted([(fault.at_s, 1, n, fault) for n, fault in enumerate(faults)]
-                      + [(fault.at_s + fault.for_s, 0, n, fault) for n, fault in enumerate(faults)])
+        acts = sorted(
+            [(fault.at_s, 1, n, fault) for n, fault in enumerate(faults)]
+            + [(fault.at_s + fault.for_s, 0, n, fault) for n, fault in enumerate(faults)]
+        )
         now_s, at = 0.0, time.monotonic()
         for at_s, begins, _, fault in acts:
             due = at + at_s - now_s
-            while time.monotonic() < due and not (played.events and world.is_at_rest(world.fleet.living())):
+            while time.monotonic() < due and not (
+                played.events and world.is_at_rest(world.fleet.living())
+            ):
                 world.tick()
             # What a broker takes to start delays the others: they shall meet it at work.
             now_s, at = at_s, time.monotonic()
@@ -159,11 +184,15 @@ class Life:
             (world.begin if begins else world.end)(fault)
 
 
-def play(broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]) -> Played:
+def play(
+    broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]
+) -> Played:
     """One life; its logs are kept where it broke a promise."""
     folder = Path(tempfile.mkdtemp(prefix=f"journal-{broker}-{guarantee}-{seed}-"))
     life = Life(broker, guarantee, seed, folder, tell)
-    tell(f"seed {seed}: {broker}, {guarantee}, {'static' if seed % 2 else 'dynamic'} members, {folder}")
+    tell(
+        f"seed {seed}: {broker}, {guarantee}, {'static' if seed % 2 else 'dynamic'} members, {folder}"
+    )
     played = life.run(events)
     tell(f"seed {seed}: {played.line()}")
     if not played.faults:
@@ -174,22 +203,41 @@ def play(broker: str, guarantee: str, events: int, seed: int, tell: Callable[[st
 
 
 @click.command()
-@click.option("--broker", type=click.Choice(["embedded", "kafka"]), default="kafka", show_default=True)
-@click.option("--guarantee", "guarantees", type=click.Choice(["at_least_once", "exactly_once"]),
-              multiple=True, help="May be given twice; default: what the broker can.")
+@click.option(
+    "--broker", type=click.Choice(["embedded", "kafka"]), default="kafka", show_default=True
+)
+@click.option(
+    "--guarantee",
+    "guarantees",
+    type=click.Choice(["at_least_once", "exactly_once"]),
+    multiple=True,
+    help="May be given twice; default: what the broker can.",
+)
 @click.option("--events", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--seed", "seeds", type=int, multiple=True, default=(1,), show_default=True,
-              help="May be given several times. Members are static under odd seeds.")
+@click.option(
+    "--seed",
+    "seeds",
+    type=int,
+    multiple=True,
+    default=(1,),
+    show_default=True,
+    help="May be given several times. Members are static under odd seeds.",
+)
 def main(broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int, ...]) -> None:
     """Print each event as it begins, and a line for each life; see the module's docstring."""
     if broker == "embedded" and "exactly_once" in guarantees:
-        raise click.UsageError("the embedded broker has no transactions: exactly_once needs --broker kafka")
+        raise click.UsageError(
+            "the embedded broker has no transactions: exactly_once needs --broker kafka"
+        )
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
     chosen = guarantees or ("at_least_once", "exactly_once")[: 1 + (broker == "kafka")]
-    lives = [(guarantee, seed, play(broker, guarantee, events, seed, tell))
-             for guarantee in chosen for seed in seeds]
+    lives = [
+        (guarantee, seed, play(broker, guarantee, events, seed, tell))
+        for guarantee in chosen
+        for seed in seeds
+    ]
     for guarantee, seed, played in lives:
         tell(f"{broker} {guarantee} seed {seed}: {played.line()}")
     if left := [what for _, what in leaks.children()]:

@@ -21,11 +21,22 @@ class Outputs:
     seen: dict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
 
     def __post_init__(self) -> None:
-        self.reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
-                                "enable.auto.commit": False, "isolation.level": "read_committed",
-                                "reconnect.backoff.max.ms": 1000, "log_level": 0})
-        self.reader.assign([TopicPartition(f"{self.app_id}-outputs", partition, 0)
-                            for partition in range(self.partitions)])
+        self.reader = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"{self.app_id}-reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "reconnect.backoff.max.ms": 1000,
+                "log_level": 0,
+            }
+        )
+        self.reader.assign(
+            [
+                TopicPartition(f"{self.app_id}-outputs", partition, 0)
+                for partition in range(self.partitions)
+            ]
+        )
 
     def read(self, seconds: float = 0.0) -> int:
         """Take what there is, wait for it up to ``seconds``; returns how many outputs came."""
@@ -48,7 +59,9 @@ class Outputs:
 
     def missing(self, amounts: Mapping[str, Sequence[int]]) -> int:
         """How many of the model's orders have no output."""
-        return sum(len(sent) - sum(map(bool, self.seen[customer])) for customer, sent in amounts.items())
+        return sum(
+            len(sent) - sum(map(bool, self.seen[customer])) for customer, sent in amounts.items()
+        )
 
     def twice(self) -> int:
         """How many outputs are there more than once."""
@@ -66,8 +79,10 @@ class Outputs:
 
     def log_ends(self, topic: str) -> list[int]:
         """Where the partitions of another topic end."""
-        return [self.reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
-                for partition in range(self.partitions)]
+        return [
+            self.reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
+            for partition in range(self.partitions)
+        ]
 
     def close(self) -> None:
         """Its threads and sockets end."""

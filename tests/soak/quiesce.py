@@ -38,7 +38,9 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
     load = world.load
     load.stop()
     if load.failures:
-        raise Broken(f"the load could not hand over {len(load.failures)} records: {load.failures[0]!r}")
+        raise Broken(
+            f"the load could not hand over {len(load.failures)} records: {load.failures[0]!r}"
+        )
     _consume(world)
     lost = world.progress.lost(load.sent)
     missing = world.outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
@@ -56,7 +58,9 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
 def _consume(world: World) -> None:
     done, since = -1, time.monotonic()
     while world.progress.lost(world.load.sent) and time.monotonic() - since < PATIENCE_S:
-        world.idleness.excuse(world.fleet.workers, time.time())  # there may be nothing left for some
+        world.idleness.excuse(
+            world.fleet.workers, time.time()
+        )  # there may be nothing left for some
         world.tick()
         if world.progress.done > done:
             done, since = world.progress.done, time.monotonic()

@@ -10,8 +10,10 @@ from statistics import median
 from tests.soak.quiesce import Balance
 from tests.soak.schedule import Fault
 
-HEADER = (f"{'round':>5} {'seed':>5}  {'faults':<62} {'rest s':>6} {'round s':>7} {'moves':>5} {'cold':>4} "
-          f"{'exits':>5} {'repeats':>7} {'lost':>5} {'outputs missing':>15} {'twice':>6}")
+HEADER = (
+    f"{'round':>5} {'seed':>5}  {'faults':<62} {'rest s':>6} {'round s':>7} {'moves':>5} {'cold':>4} "
+    f"{'exits':>5} {'repeats':>7} {'lost':>5} {'outputs missing':>15} {'twice':>6}"
+)
 
 
 @dataclass
@@ -37,10 +39,14 @@ class Row:
         """As it is printed."""
         rest = "-" if self.rest_s is None else f"{self.rest_s:.1f}"
         of = self.balance
-        lost, missing, twice = ("-", "-", "-") if of is None else (of.lost, of.missing_outputs, of.twice)
-        return (f"{self.number:>5} {self.seed:>5}  {', '.join(map(str, self.faults)):<62} {rest:>6} "
-                f"{self.seconds:>7.0f} {self.moves:>5} {self.cold:>4} {self.exits:>5} {self.repeats:>7} "
-                f"{lost:>5} {missing:>15} {twice:>6}{'' if self.kept else '  FAILED'}")
+        lost, missing, twice = (
+            ("-", "-", "-") if of is None else (of.lost, of.missing_outputs, of.twice)
+        )
+        return (
+            f"{self.number:>5} {self.seed:>5}  {', '.join(map(str, self.faults)):<62} {rest:>6} "
+            f"{self.seconds:>7.0f} {self.moves:>5} {self.cold:>4} {self.exits:>5} {self.repeats:>7} "
+            f"{lost:>5} {missing:>15} {twice:>6}{'' if self.kept else '  FAILED'}"
+        )
 
 
 def table(broker: str, guarantee: str, rows: Sequence[Row], failures: int, seconds: float) -> str:
@@ -51,11 +57,16 @@ def table(broker: str, guarantee: str, rows: Sequence[Row], failures: int, secon
             if row.rest_s is not None:
                 rests[kind].append(row.rest_s)
     balances = [row.balance for row in rows if row.balance is not None]
-    lines = ["", f"{broker}, {guarantee}: {sum(row.kept for row in rows)} of {len(rows)} rounds kept every "
-             f"promise, {failures} failed, {seconds / 60:.0f} min",
-             f"{'fault':<15} {'rounds':>6} {'rest, median s':>14} {'longest s':>9}"]
-    lines += [f"{kind:<15} {len(times):>6} {median(times):>14.1f} {max(times):>9.1f}"
-              for kind, times in sorted(rests.items())]
+    lines = [
+        "",
+        f"{broker}, {guarantee}: {sum(row.kept for row in rows)} of {len(rows)} rounds kept every "
+        f"promise, {failures} failed, {seconds / 60:.0f} min",
+        f"{'fault':<15} {'rounds':>6} {'rest, median s':>14} {'longest s':>9}",
+    ]
+    lines += [
+        f"{kind:<15} {len(times):>6} {median(times):>14.1f} {max(times):>9.1f}"
+        for kind, times in sorted(rests.items())
+    ]
     last = {row.seed: row.balance for row in rows if row.balance is not None}
     lines.append(
         f"orders {sum(b.orders for b in last.values())}, compared {len(balances)} times, "
@@ -63,5 +74,6 @@ def table(broker: str, guarantee: str, rows: Sequence[Row], failures: int, secon
         f"outputs missing {sum(b.missing_outputs for b in last.values())}, "
         f"twice {sum(b.twice for b in last.values())}; tasks moved {sum(row.moves for row in rows)}, "
         f"cold {sum(row.cold for row in rows)}; workers that ended by themselves "
-        f"{sum(row.exits for row in rows)}")
+        f"{sum(row.exits for row in rows)}"
+    )
     return "\n".join(lines)

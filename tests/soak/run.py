@@ -85,12 +85,22 @@ class Soak:
         app_id = f"soak-{self.seed}-{time.time_ns()}"
         names = [f"worker-{n + 1}" for n in range(self.workers)]
         settings = {**SETTINGS, "processing_guarantee": self.guarantee}
-        fleet = Fleet(app_id, broker.bootstrap, PARTITIONS, self.folder, session_s=SESSION_S,
-                      static=self.static, outputs=True, settings=settings)
+        fleet = Fleet(
+            app_id,
+            broker.bootstrap,
+            PARTITIONS,
+            self.folder,
+            session_s=SESSION_S,
+            static=self.static,
+            outputs=True,
+            settings=settings,
+        )
         load = Load(broker.bootstrap, app_id, PARTITIONS, seed=self.seed, request_timeout_s=600.0)
         with contextlib.ExitStack() as stack:
-            disks = {name: stack.enter_context(small_disk(self.folder / name / "data", DISK_MIB))
-                     for name in names}
+            disks = {
+                name: stack.enter_context(small_disk(self.folder / name / "data", DISK_MIB))
+                for name in names
+            }
             load.prepare(20)
             world = World(fleet, load, Outputs(broker.bootstrap, app_id, PARTITIONS), broker, disks)
             stack.callback(world.clean_up)
@@ -112,11 +122,14 @@ class Soak:
         try:
             self._befall(world, faults)
             row.rest_s = world.rest()
-            event = measure("", before, world.state(), world.files, {}, dict.fromkeys(range(PARTITIONS), 0.0))
+            event = measure(
+                "", before, world.state(), world.files, {}, dict.fromkeys(range(PARTITIONS), 0.0)
+            )
             row.moves, row.cold = event.moves, event.cold
             if last or number % self.check_every == 0:
-                row.balance = balance(world, exactly_once=self.guarantee == "exactly_once",
-                                      strangers=self.strangers)
+                row.balance = balance(
+                    world, exactly_once=self.guarantee == "exactly_once", strangers=self.strangers
+                )
                 if row.balance.faults:
                     raise Broken("; ".join(row.balance.faults[:8]))
                 world.idleness.excuse(world.disks, time.time())
@@ -133,8 +146,10 @@ class Soak:
     @staticmethod
     def _befall(world: World, faults: tuple[Fault, ...]) -> None:
         """All faults begin and end, each at its time."""
-        acts = sorted([(fault.at_s, 0, n, fault) for n, fault in enumerate(faults)]
-                      + [(fault.at_s + fault.for_s, 1, n, fault) for n, fault in enumerate(faults)])
+        acts = sorted(
+            [(fault.at_s, 0, n, fault) for n, fault in enumerate(faults)]
+            + [(fault.at_s + fault.for_s, 1, n, fault) for n, fault in enumerate(faults)]
+        )
         began = time.monotonic()
         for at_s, ends, _, fault in acts:
             while time.monotonic() - began < at_s:
@@ -142,8 +157,15 @@ class Soak:
             (world.end if ends else world.begin)(fault)
 
 
-def soak(broker: str, guarantee: str, rounds: int, seed: int, *, keep_going: bool = False,
-         tell: Callable[[str], None] = print) -> tuple[list[Row], int]:
+def soak(
+    broker: str,
+    guarantee: str,
+    rounds: int,
+    seed: int,
+    *,
+    keep_going: bool = False,
+    tell: Callable[[str], None] = print,
+) -> tuple[list[Row], int]:
     """All rounds, with a fresh group after each failure; returns their rows and how many failed."""
     rows: list[Row] = []
     failures = 0
@@ -169,16 +191,26 @@ def soak(broker: str, guarantee: str, rounds: int, seed: int, *, keep_going: boo
 
 
 @click.command()
-@click.option("--broker", type=click.Choice(["embedded", "kafka"]), default="embedded", show_default=True)
-@click.option("--guarantee", type=click.Choice(["at_least_once", "exactly_once"]), default="at_least_once",
-              show_default=True)
+@click.option(
+    "--broker", type=click.Choice(["embedded", "kafka"]), default="embedded", show_default=True
+)
+@click.option(
+    "--guarantee",
+    type=click.Choice(["at_least_once", "exactly_once"]),
+    default="at_least_once",
+    show_default=True,
+)
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Members are static under odd seeds.")
-@click.option("--keep-going", is_flag=True, help="After a failure, go on with a fresh group, seed + 100.")
+@click.option(
+    "--keep-going", is_flag=True, help="After a failure, go on with a fresh group, seed + 100."
+)
 def main(broker: str, guarantee: str, rounds: int, seed: int, keep_going: bool) -> None:
     """Print a line for each round and a table; see the module's docstring."""
     if broker == "embedded" and guarantee == "exactly_once":
-        raise click.UsageError("the embedded broker has no transactions: exactly_once needs --broker kafka")
+        raise click.UsageError(
+            "the embedded broker has no transactions: exactly_once needs --broker kafka"
+        )
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()

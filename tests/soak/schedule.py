@@ -25,11 +25,24 @@ TWO_OF_100 = 45
 SOON_S = 4.0
 
 #: Of a journal: what overlaps, how often, for how long (s), and how long after the last one (s) it begins.
-OVERLAPPING: Mapping[str, int] = {"kill": 5, "freeze": 5, "leave": 4, "join": 4,
-                                  "freeze broker": 1, "kill broker": 1, "stop broker": 1}
-LASTS_S: Mapping[str, tuple[float, float]] = {"kill": (0.1, 5.0), "freeze": (0.5, 14.0), "leave": (0.1, 5.0),
-                                              "join": (3.0, 15.0), "freeze broker": (0.5, 9.0),
-                                              "kill broker": (0.1, 4.0), "stop broker": (0.1, 4.0)}
+OVERLAPPING: Mapping[str, int] = {
+    "kill": 5,
+    "freeze": 5,
+    "leave": 4,
+    "join": 4,
+    "freeze broker": 1,
+    "kill broker": 1,
+    "stop broker": 1,
+}
+LASTS_S: Mapping[str, tuple[float, float]] = {
+    "kill": (0.1, 5.0),
+    "freeze": (0.5, 14.0),
+    "leave": (0.1, 5.0),
+    "join": (3.0, 15.0),
+    "freeze broker": (0.5, 9.0),
+    "kill broker": (0.1, 4.0),
+    "stop broker": (0.1, 4.0),
+}
 NEXT_S = (0.1, 3.5)
 #: So many workers of a journal may be hindered at once.
 MOST_HINDERED = 2
@@ -58,7 +71,9 @@ class Fault:
         return f"{self.kind}{ends}{whom}{late} {self.for_s:.1f}s"
 
 
-def faults_of(seed: int, number: int, workers: Sequence[str], *, broker_dies: bool) -> tuple[Fault, ...]:
+def faults_of(
+    seed: int, number: int, workers: Sequence[str], *, broker_dies: bool
+) -> tuple[Fault, ...]:
     """One or two faults of round ``number``, by the time at which they begin."""
     rng = random.Random(f"{seed}/{number}")
     kinds = {**WORKER_FAULTS, **GROUP_FAULTS, **(BROKER_DEATHS if broker_dies else {})}
@@ -66,26 +81,37 @@ def faults_of(seed: int, number: int, workers: Sequence[str], *, broker_dies: bo
     if rng.randrange(100) >= TWO_OF_100:
         return (first,)
     # Two faults of the whole group at once say nothing of either.
-    others = {kind: weight for kind, weight in kinds.items() if first.worker or kind in WORKER_FAULTS}
+    others = {
+        kind: weight for kind, weight in kinds.items() if first.worker or kind in WORKER_FAULTS
+    }
     return first, _draw(rng, others, workers, rng.uniform(0.0, first.for_s + SOON_S))
 
 
-def _draw(rng: random.Random, kinds: Mapping[str, int], workers: Sequence[str], at_s: float) -> Fault:
+def _draw(
+    rng: random.Random, kinds: Mapping[str, int], workers: Sequence[str], at_s: float
+) -> Fault:
     [kind] = rng.choices(tuple(kinds), tuple(kinds.values()))
     worker = rng.choice(workers) if kind in WORKER_FAULTS else ""
     ends = {"kill": signal.SIGKILL, "leave": signal.SIGTERM}
     number = ends.get(kind) or rng.choice((signal.SIGKILL, signal.SIGTERM))
-    return Fault(kind, worker, round(at_s, 1), round(_seconds(rng, kind), 1), number, rng.randrange(2**32))
+    return Fault(
+        kind, worker, round(at_s, 1), round(_seconds(rng, kind), 1), number, rng.randrange(2**32)
+    )
 
 
 def _seconds(rng: random.Random, kind: str) -> float:
     if kind.startswith("freeze"):
         return math.exp(rng.uniform(*map(math.log, FREEZE_S)))
-    return rng.uniform(*{"full disk": FULL_S, "kill broker": BROKER_AWAY_S,
-                         "stop broker": BROKER_AWAY_S}.get(kind, AWAY_S))
+    return rng.uniform(
+        *{"full disk": FULL_S, "kill broker": BROKER_AWAY_S, "stop broker": BROKER_AWAY_S}.get(
+            kind, AWAY_S
+        )
+    )
 
 
-def overlapping(seed: int, events: int, workers: Sequence[str], spares: Sequence[str]) -> tuple[Fault, ...]:
+def overlapping(
+    seed: int, events: int, workers: Sequence[str], spares: Sequence[str]
+) -> tuple[Fault, ...]:
     """``events`` faults, each of which begins while the group is still busy with those before; by time.
 
     Spares come and go: their fault is ``join``, at whose end they leave. A worker has one fault at a time.
@@ -97,16 +123,30 @@ def overlapping(seed: int, events: int, workers: Sequence[str], spares: Sequence
     while len(faults) < events:
         free = [name for name in busy if busy[name] <= at_s]
         hindered = sum(name not in free for name in workers)
-        targets = {kind: [name for name in free if name in _targets(kind, workers, spares)]
-                   for kind in OVERLAPPING if kind not in WORKER_FAULTS or hindered < MOST_HINDERED}
+        targets = {
+            kind: [name for name in free if name in _targets(kind, workers, spares)]
+            for kind in OVERLAPPING
+            if kind not in WORKER_FAULTS or hindered < MOST_HINDERED
+        }
         kinds = {kind: OVERLAPPING[kind] for kind, names in targets.items() if names}
         if kinds:
             [kind] = rng.choices(tuple(kinds), tuple(kinds.values()))
-            name, lasts_s = rng.choice(targets[kind]), math.exp(rng.uniform(*map(math.log, LASTS_S[kind])))
+            name, lasts_s = (
+                rng.choice(targets[kind]),
+                math.exp(rng.uniform(*map(math.log, LASTS_S[kind]))),
+            )
             number = signal.SIGKILL if kind == "kill" or rng.random() < 0.3 else signal.SIGTERM
             busy[name] = at_s + lasts_s
-            faults.append(Fault(kind, name, round(at_s, 1), round(lasts_s, 1),
-                                signal.SIGTERM if kind == "leave" else number, rng.randrange(2**32)))
+            faults.append(
+                Fault(
+                    kind,
+                    name,
+                    round(at_s, 1),
+                    round(lasts_s, 1),
+                    signal.SIGTERM if kind == "leave" else number,
+                    rng.randrange(2**32),
+                )
+            )
         at_s += rng.uniform(*NEXT_S)
     return tuple(faults)
 

@@ -37,9 +37,18 @@ STOPPED_AFTER_S = 0.05
 MOST_EXITS = 6
 
 DAMAGES: tuple[Damage, ...] = (
-    scramble("MANIFEST*"), remove("MANIFEST*"), truncate("MANIFEST*"), truncate("CURRENT"), remove("CURRENT"),
-    scramble("*.sst"), truncate("*.sst"), remove("*.sst"), scramble("*.log"), truncate("*.log"),
-    replace_by_file)
+    scramble("MANIFEST*"),
+    remove("MANIFEST*"),
+    truncate("MANIFEST*"),
+    truncate("CURRENT"),
+    remove("CURRENT"),
+    scramble("*.sst"),
+    truncate("*.sst"),
+    remove("*.sst"),
+    scramble("*.log"),
+    truncate("*.log"),
+    replace_by_file,
+)
 
 
 class Broken(Exception):
@@ -96,7 +105,9 @@ class World:
             memories[0].write_bytes(memories[0].read_bytes()[: rng.randrange(40)])
             self.tell(f"{name}: its memory was cut")
         databases = sorted(path for path in self.disks[name].rglob("*.db") if path.is_dir())
-        for database in rng.sample(databases, min(len(databases), rng.choice((1, 1, 2, len(databases))))):
+        for database in rng.sample(
+            databases, min(len(databases), rng.choice((1, 1, 2, len(databases))))
+        ):
             which = rng.randrange(len(DAMAGES))
             DAMAGES[which](database)
             self.tell(f"{name}: damage {which} to {database.name}")
@@ -110,16 +121,27 @@ class World:
         self.outputs.read()
         now = time.time()
         # One that has not joined yet sends no heartbeats; should it never join, there is no rest.
-        hindered = self.fleet.workers if self.broker_hindered else [
-            name for name, worker in self.fleet.workers.items()
-            if name not in living or name in self.planned or self.frozen[name] or self.full[name]
-            or worker.generation < 0]
+        hindered = (
+            self.fleet.workers
+            if self.broker_hindered
+            else [
+                name
+                for name, worker in self.fleet.workers.items()
+                if name not in living
+                or name in self.planned
+                or self.frozen[name]
+                or self.full[name]
+                or worker.generation < 0
+            ]
+        )
         self.idleness.excuse(hindered, now)
         self._supervise(living, now)
         for name, seconds in self.idleness.idle(living, self.progress, now).items():
             worker = self.fleet.workers[name]
-            raise Broken(f"{name} is alive and idle for {seconds:.0f} s: generation {worker.generation}, "
-                         f"ready {worker.ready}, owns {sorted(worker.actives)}")
+            raise Broken(
+                f"{name} is alive and idle for {seconds:.0f} s: generation {worker.generation}, "
+                f"ready {worker.ready}, owns {sorted(worker.actives)}"
+            )
         time.sleep(TICK_S)
 
     def _supervise(self, living: Mapping[str, Worker], now: float) -> None:
@@ -136,8 +158,14 @@ class World:
 
     def _ended_by_itself(self, worker: Worker) -> None:
         self.exits += 1
-        said = [line for line in worker.log_tail(20_000).splitlines() if "rror" in line or "CannotGo" in line]
-        self.tell(f"{worker.name} ended by itself with {worker.process.returncode}: {' | '.join(said[-3:])}")
+        said = [
+            line
+            for line in worker.log_tail(20_000).splitlines()
+            if "rror" in line or "CannotGo" in line
+        ]
+        self.tell(
+            f"{worker.name} ended by itself with {worker.process.returncode}: {' | '.join(said[-3:])}"
+        )
         if self.exits > MOST_EXITS:
             raise Broken(f"workers end again and again: {worker.name}, {said[-1:]}")
         time.sleep(1.0)
@@ -201,9 +229,13 @@ class World:
                 calm, since = generation, time.time()
             elif self.progress.flows_since(since) and time.time() - since >= QUIET_S:
                 return time.time() - began
-        raise Broken(f"no rest within {REST_S:.0f} s: " + ", ".join(
-            f"{w.name} generation {w.generation}, ready {w.ready}, owns {sorted(w.actives)}"
-            for w in self.fleet.living()))
+        raise Broken(
+            f"no rest within {REST_S:.0f} s: "
+            + ", ".join(
+                f"{w.name} generation {w.generation}, ready {w.ready}, owns {sorted(w.actives)}"
+                for w in self.fleet.living()
+            )
+        )
 
     def is_at_rest(self, living: Sequence[Worker]) -> bool:
         """Whether all that should live do, unhindered, and have agreed on whose each partition is."""
@@ -211,8 +243,12 @@ class World:
             return False
         expected = sum(not self.away[name] for name in self.fleet.workers)
         leaving = [name for name in self.planned if not self.away[name]]
-        return (len(living) == expected and not leaving and self.fleet.at_rest()
-                and all(worker.actives for worker in living))
+        return (
+            len(living) == expected
+            and not leaving
+            and self.fleet.at_rest()
+            and all(worker.actives for worker in living)
+        )
 
     def state(self) -> State:
         """Who owns and holds what."""

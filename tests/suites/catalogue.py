@@ -41,10 +41,17 @@ SUITES: Mapping[str, Suite] = {
     "confluent": Suite(
         revision="confluentinc/confluent-kafka-python v2.15.0",
         requirements=(
-            "confluent-kafka[avro,json,protobuf,schemaregistry]==2.15.0", "trivup", "pytest<9",
-            "pytest-timeout", "pytest-asyncio",
+            "confluent-kafka[avro,json,protobuf,schemaregistry]==2.15.0",
+            "trivup",
+            "pytest<9",
+            "pytest-timeout",
+            "pytest-asyncio",
         ),
-        folders=("tests/integration/admin", "tests/integration/consumer", "tests/integration/producer"),
+        folders=(
+            "tests/integration/admin",
+            "tests/integration/consumer",
+            "tests/integration/producer",
+        ),
         # One test starts a Kafka with sign-in of its own, which it downloads.
         arguments=("--deselect", "tests/integration/admin/test_describe_operations.py"),
         environment={"BROKERS": "{bootstrap}", "TEST_CONSUMER_GROUP_PROTOCOL": "{protocol}"},
@@ -52,29 +59,71 @@ SUITES: Mapping[str, Suite] = {
     ),
     "kafka-python": Suite(
         revision="dpkp/kafka-python 3.0.11",
-        requirements=("kafka-python==3.0.11", "pytest<9", "pytest-timeout", "pytest-mock", "lz4",
-                      "python-snappy", "zstandard", "crc32c"),
+        requirements=(
+            "kafka-python==3.0.11",
+            "pytest<9",
+            "pytest-timeout",
+            "pytest-mock",
+            "lz4",
+            "python-snappy",
+            "zstandard",
+            "crc32c",
+        ),
         # Without its tests of TLS and SASL, which start servers of their own.
-        folders=("test/integration/test_admin_integration.py",
-                 "test/integration/test_consumer_integration.py",
-                 "test/integration/test_producer_integration.py"),
+        folders=(
+            "test/integration/test_admin_integration.py",
+            "test/integration/test_consumer_integration.py",
+            "test/integration/test_producer_integration.py",
+        ),
         # Its fixture wants a folder of Kafka's scripts even when it starts no Kafka.
-        environment={"KAFKA_URI": "kafka://{bootstrap}", "KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": "."},
+        environment={
+            "KAFKA_URI": "kafka://{bootstrap}",
+            "KAFKA_VERSION": "4.3.1",
+            "KAFKA_ROOT": ".",
+        },
         # It assigns partitions to broker 0 by hand, which is what its own fixture calls its broker.
         settings={"num.partitions": "4", "node.id": "0"},
     ),
     "aiokafka": Suite(
         revision="aio-libs/aiokafka v0.14.0",
-        requirements=("aiokafka==0.14.0", "cramjam", "docker", "pytest==9.0.2", "pytest-timeout",
-                      "pytest-mock", "pytest-asyncio==1.3.0", "pytest-cov"),
+        requirements=(
+            "aiokafka==0.14.0",
+            "cramjam",
+            "docker",
+            "pytest==9.0.2",
+            "pytest-timeout",
+            "pytest-mock",
+            "pytest-asyncio==1.3.0",
+            "pytest-cov",
+        ),
         # What speaks to a broker, without TLS and SASL. What a failed test leaves open is no neighbour's.
-        folders=tuple(f"tests/test_{what}.py" for what in (
-            "admin", "client", "conn", "consumer", "coordinator", "fetcher", "pep492", "producer", "sender",
-            "transactional_consumer", "transactional_producer",
-        )),
+        folders=tuple(
+            f"tests/test_{what}.py"
+            for what in (
+                "admin",
+                "client",
+                "conn",
+                "consumer",
+                "coordinator",
+                "fetcher",
+                "pep492",
+                "producer",
+                "sender",
+                "transactional_consumer",
+                "transactional_producer",
+            )
+        ),
         environment={"SUITE_BOOTSTRAP": "{bootstrap}"},
-        arguments=("--docker-image", "kafka:4.3.1", "-p", "suite_aiokafka", "-m", "not ssl",
-                   "-W", "default::pytest.PytestUnraisableExceptionWarning"),
+        arguments=(
+            "--docker-image",
+            "kafka:4.3.1",
+            "-p",
+            "suite_aiokafka",
+            "-m",
+            "not ssl",
+            "-W",
+            "default::pytest.PytestUnraisableExceptionWarning",
+        ),
         settings={"num.partitions": "2", "node.id": "0"},
     ),
     # Its test of groups runs balancers of both protocols side by side. TestTxnEtl is left out: it is the same

@@ -54,7 +54,9 @@ def read(suite: str, protocol: str) -> dict[str, Expectation]:
 
 
 def differences(
-    expected: Mapping[str, Expectation], outcomes: Mapping[str, str], broker: str,
+    expected: Mapping[str, Expectation],
+    outcomes: Mapping[str, str],
+    broker: str,
 ) -> list[str]:
     """What the list says otherwise than a run (name -> passed, failed, skipped); sorted by name.
 

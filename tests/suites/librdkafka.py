@@ -77,20 +77,36 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
     command = ["./test-runner", "-p1", *suite.arguments, *(["-k"] if name in KNOWN_ISSUES else [])]
     with open(folder / (report.stem + ".log"), "wb") as log:
         running = subprocess.Popen(
-            command, cwd=runner, env=chosen, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=runner,
+            env=chosen,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             running.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            os.killpg(running.pid, signal.SIGKILL)  # its children too, which it starts for Kafka's scripts
+            os.killpg(
+                running.pid, signal.SIGKILL
+            )  # its children too, which it starts for Kafka's scripts
             running.wait()
-    came = reported(report.read_text(errors="replace")).get(name, "failed") if report.exists() else "failed"
+    came = (
+        reported(report.read_text(errors="replace")).get(name, "failed")
+        if report.exists()
+        else "failed"
+    )
     print(f"{came:8} {item}", flush=True)
     return came
 
 
 def run(
-    names: Iterable[str], suite: Suite, sources: Path, bootstrap: str, protocol: str, logs: Path,
+    names: Iterable[str],
+    suite: Suite,
+    sources: Path,
+    bootstrap: str,
+    protocol: str,
+    logs: Path,
 ) -> dict[str, str]:
     """What each of the tests named came to; ``logs`` keeps what they say."""
     runner = built(suite, sources)
@@ -102,8 +118,11 @@ def run(
         home = Path(scratch) / "kafka"
         home.mkdir()
         variables = {
-            **os.environ, "RDKAFKA_TEST_CONF": str(conf), "TEST_KAFKA_VERSION": KAFKA_VERSION,
-            "TEST_CONSUMER_GROUP_PROTOCOL": protocol, "BROKERS": bootstrap,
+            **os.environ,
+            "RDKAFKA_TEST_CONF": str(conf),
+            "TEST_KAFKA_VERSION": KAFKA_VERSION,
+            "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
+            "BROKERS": bootstrap,
             "KAFKA_PATH": str(kafka_path(home)),
             "LD_LIBRARY_PATH": f"{runner.parent}/src:{runner.parent}/src-cpp",
         }

@@ -67,7 +67,13 @@ def outcomes(report: Path) -> Outcomes:
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         tags = {child.tag for child in case}
-        outcome = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
+        outcome = (
+            "failed"
+            if tags & {"failure", "error"}
+            else "skipped"
+            if "skipped" in tags
+            else "passed"
+        )
         found[name] = "failed" if "failed" in (outcome, found.get(name)) else outcome
     return found
 
@@ -80,24 +86,57 @@ def go_outcomes(lines: Iterable[str]) -> Outcomes:
 
 
 def _run_pytest(
-    python: Path, suite: Suite, sources: Path, variables: Mapping[str, str], more: list[str],
+    python: Path,
+    suite: Suite,
+    sources: Path,
+    variables: Mapping[str, str],
+    more: list[str],
 ) -> Outcomes:
     # The suite's own folder comes first: its packages are called `tests` as well.
     variables = {**variables, "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         subprocess.run(
-            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "180",
-             "--tb", "short", f"--junitxml={report}", *suite.arguments, *suite.folders, *more],
-            cwd=sources, env=variables, check=False)
+            [
+                python,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--timeout",
+                "180",
+                "--tb",
+                "short",
+                f"--junitxml={report}",
+                *suite.arguments,
+                *suite.folders,
+                *more,
+            ],
+            cwd=sources,
+            env=variables,
+            check=False,
+        )
         return outcomes(report) if report.exists() else {}
 
 
 def _run_go(suite: Suite, sources: Path, variables: Mapping[str, str], more: list[str]) -> Outcomes:
-    command = ["go", "test", "-json", "-count", "1", "-timeout", "30m", *suite.folders, *suite.arguments]
+    command = [
+        "go",
+        "test",
+        "-json",
+        "-count",
+        "1",
+        "-timeout",
+        "30m",
+        *suite.folders,
+        *suite.arguments,
+    ]
     command += more
     lines = []
-    with subprocess.Popen(command, cwd=sources, env=variables, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, cwd=sources, env=variables, stdout=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
         for line in running.stdout:
             lines.append(line)
@@ -118,7 +157,9 @@ def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> 
                 return _run_go(suite, sources, variables, more)
             case "librdkafka":
                 logs = Path("build") / "suites" / f"{name}-{protocol}-{kind}"
-                names = [n for n in read(name, protocol) if not more or any(word in n for word in more)]
+                names = [
+                    n for n in read(name, protocol) if not more or any(word in n for word in more)
+                ]
                 return librdkafka.run(names, suite, sources, bootstrap, protocol, logs)
             case "tools":
                 return tools.run(bootstrap, protocol, more)
@@ -130,7 +171,9 @@ def main(arguments: list[str]) -> int:
     """Run, print every name with its outcome and the counts; 1 when the kept list says otherwise."""
     parser = argparse.ArgumentParser(prog="tests.suites.run", description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=sorted(SUITES))
-    parser.add_argument("--sources", type=Path, default=Path(), help="its checkout; tools needs none")
+    parser.add_argument(
+        "--sources", type=Path, default=Path(), help="its checkout; tools needs none"
+    )
     parser.add_argument("--protocol", default="classic", choices=("classic", "consumer", "both"))
     parser.add_argument("--broker", default="ours", choices=("ours", "kafka"))
     chosen, rest = parser.parse_known_args(arguments)
@@ -141,9 +184,13 @@ def main(arguments: list[str]) -> int:
         print(f"{outcome:8} {name}")
     counts = Counter(came.values())
     title = f"{chosen.suite}, {chosen.protocol} protocol, on {chosen.broker}"
-    print(f"{title}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    print(
+        f"{title}: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    )
     expected = read(chosen.suite, chosen.protocol)
-    otherwise = differences({n: e for n, e in expected.items() if not rest or n in came}, came, chosen.broker)
+    otherwise = differences(
+        {n: e for n, e in expected.items() if not rest or n in came}, came, chosen.broker
+    )
     for line in otherwise:
         print(f"OTHERWISE {line}")
     return int(bool(otherwise) or not came)

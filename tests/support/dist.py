@@ -25,8 +25,9 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     """A command's output; an error with all it said when it fails."""
     # A PYTHONPATH of the caller's would let the source stand in for what was installed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -44,8 +45,11 @@ def missing_from(wheel: Path) -> list[str]:
     """Files of the package (py.typed, pages, poms and all) that the wheel lacks."""
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / PACKAGE).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts}
+    ours = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / PACKAGE).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     return sorted(ours - inside)
 
 
@@ -79,11 +83,16 @@ def main(folder: Path) -> None:
         clean = Path(temporary)
         unpack_examples(sdist, clean / "outside")
         python = install(wheel, clean / "venv")
-        where = run(python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=clean / "outside")
+        where = run(
+            python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=clean / "outside"
+        )
         if not Path(where.strip()).is_relative_to(clean / "venv"):
             raise SystemExit(f"{PACKAGE} was imported from {where}")
         print(f"imported from {Path(where.strip()).relative_to(clean)}")
-        print(run(python, "-m", "examples.orders.demo", "--assignor", "ours", cwd=clean / "outside"), end="")
+        print(
+            run(python, "-m", "examples.orders.demo", "--assignor", "ours", cwd=clean / "outside"),
+            end="",
+        )
     print(f"{sdist}\n{wheel}")
 
 

@@ -36,14 +36,26 @@ def cluster_of(partitions: Mapping[str, int]) -> ClusterMetadata:
     return cluster
 
 
-def make_app(url: str, *, app_id: str = "shop", assignor: Any = PartitionAssignor, replicas: int = 1,
-             tables: Iterable[str] = (), global_tables: Mapping[str, Mapping[str, Any]] | None = None,
-             **options: Any) -> faust.App:
+def make_app(
+    url: str,
+    *,
+    app_id: str = "shop",
+    assignor: Any = PartitionAssignor,
+    replicas: int = 1,
+    tables: Iterable[str] = (),
+    global_tables: Mapping[str, Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> faust.App:
     """A configured app that was never started; table ``t`` has changelog ``shop-t-changelog``."""
     options.setdefault("datadir", _SCRATCH.name)
     options.setdefault("store", "memory://")
-    app = faust.App(app_id, PartitionAssignor=assignor, canonical_url=url,
-                    table_standby_replicas=replicas, **options)
+    app = faust.App(
+        app_id,
+        PartitionAssignor=assignor,
+        canonical_url=url,
+        table_standby_replicas=replicas,
+        **options,
+    )
     for name in tables:
         app.Table(name)
     for name, flags in (global_tables or {}).items():

@@ -28,8 +28,11 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Write down the groups, before the scheduler is told of the tests."""
     if told := getattr(session.config, "workerinput", {}):
-        groups = {item.nodeid: mark.args[0] for item in session.items
-                  if (mark := item.get_closest_marker("xdist_group"))}
+        groups = {
+            item.nodeid: mark.args[0]
+            for item in session.items
+            if (mark := item.get_closest_marker("xdist_group"))
+        }
         (Path(told["groups_folder"]) / told["workerid"]).write_text(json.dumps(groups))
 
 

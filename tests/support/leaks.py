@@ -28,7 +28,12 @@ GRACE_S = 5.0
 COLLECTIONS = ((0.0, 1), (0.25, 2))
 PR_SET_CHILD_SUBREAPER = 36
 #: What /proc/net/tcp calls the states that count; the others are on their way to the end.
-TCP_STATES = {"01": "connected", "02": "connecting", "08": "not closed after its peer", "0A": "listening"}
+TCP_STATES = {
+    "01": "connected",
+    "02": "connecting",
+    "08": "not closed after its peer",
+    "0A": "listening",
+}
 
 _loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 _excused: list[Callable[[str, Any], bool]] = []
@@ -56,7 +61,9 @@ def children() -> Iterator[tuple[Hashable, str]]:
             for pid in listing.read_text().split():
                 state, started = _status(pid)
                 if state != "Z" and not _is_excused("pid", int(pid)):
-                    command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+                    command = (
+                        Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
+                    )
                     yield ("process", pid, started), f"process {pid}: {command[:160]}"
 
 
@@ -87,8 +94,10 @@ def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
                 local, remote = (int(fields[n].rpartition(":")[2], 16) for n in (1, 2))
                 known = _is_excused("port", local) or _is_excused("port", remote)
                 if fields[9] in inodes and fields[3] in TCP_STATES and not known:
-                    yield (("socket", fields[9]),
-                           f"socket on port {local}, {TCP_STATES[fields[3]]} (peer's port {remote})")
+                    yield (
+                        ("socket", fields[9]),
+                        f"socket on port {local}, {TCP_STATES[fields[3]]} (peer's port {remote})",
+                    )
 
 
 def tasks() -> Iterator[tuple[Hashable, str]]:
@@ -120,8 +129,12 @@ class Snapshot:
 
     def newer_than(self, other: Snapshot) -> dict[Hashable, str]:
         """What lives now and did not then."""
-        fresh = {key: what for key, what in self.things.items() if key not in other.things
-                 and not (isinstance(key, asyncio.Task) and key.get_loop() in other.loops)}
+        fresh = {
+            key: what
+            for key, what in self.things.items()
+            if key not in other.things
+            and not (isinstance(key, asyncio.Task) and key.get_loop() in other.loops)
+        }
         return fresh | dict(tcp(self.sockets - other.sockets))
 
 
@@ -133,7 +146,9 @@ class Watch:
         self.before = Snapshot()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any]
+    ) -> Generator[None, object, object]:
         """Remember what a fixture that outlives its first test starts."""
         if fixturedef.scope == "function":
             return (yield)
@@ -175,7 +190,11 @@ class Watch:
         began, collected = time.monotonic(), 0
         while True:
             kept = set().union(*self.kept.values())
-            found = {key: what for key, what in Snapshot().newer_than(self.before).items() if key not in kept}
+            found = {
+                key: what
+                for key, what in Snapshot().newer_than(self.before).items()
+                if key not in kept
+            }
             waited_s = time.monotonic() - began
             if not found or waited_s > GRACE_S:
                 return sorted(found.values())
@@ -190,6 +209,7 @@ class Watch:
 
 def _excuse_helpers_of_libraries() -> None:
     """fsspec's threads and multiprocessing's resource tracker: one for a process, until it ends."""
+
     def known(kind: str, thing: object) -> bool:
         fsspec, tracker = map(sys.modules.get, ("fsspec.asyn", "multiprocessing.resource_tracker"))
         if kind == "pid":
@@ -206,6 +226,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Begin to know loops by name, take in orphans, and watch."""
     begin = asyncio.BaseEventLoop.__init__
     if not getattr(begin, "watched", False):
+
         def watched(loop: asyncio.BaseEventLoop) -> None:
             begin(loop)
             _loops.add(loop)

@@ -38,20 +38,34 @@ def done() -> None:
 class MadeUp:
     """An app with tables of two partitions, all of them its own; ``share()`` is the transaction at hand."""
 
-    def __init__(self, folder: Path, *names: str, share: Callable[[], Any] | None = None,
-                 **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, *names: str, share: Callable[[], Any] | None = None, **settings: Any
+    ) -> None:
         guarantee = "at_least_once" if share is None else "exactly_once"
-        app = self.app = faust.App("overlaid", datadir=str(folder), store="rocksdb://",
-                                   processing_guarantee=guarantee, **settings)
+        app = self.app = faust.App(
+            "overlaid",
+            datadir=str(folder),
+            store="rocksdb://",
+            processing_guarantee=guarantee,
+            **settings,
+        )
         app.in_transaction = share is not None  # Faust says so in a worker
         app._create_directories()
         self.sent: deque[Any] = deque()
         app._producer = SimpleNamespace(send_soon=self.sent.append)
         app._consumer = SimpleNamespace(
-            topic_partitions=lambda topic: None, transactions=SimpleNamespace(share_at_hand=share))
-        vars(app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {
-            TP(f"overlaid-{name}-changelog", partition) for name in names for partition in range(2)})
-        self.tables = {name: app.Table(name, key_type=str, value_type=int, partitions=2) for name in names}
+            topic_partitions=lambda topic: None, transactions=SimpleNamespace(share_at_hand=share)
+        )
+        vars(app)["assignor"] = SimpleNamespace(
+            assigned_actives=lambda: {
+                TP(f"overlaid-{name}-changelog", partition)
+                for name in names
+                for partition in range(2)
+            }
+        )
+        self.tables = {
+            name: app.Table(name, key_type=str, value_type=int, partitions=2) for name in names
+        }
         for table in self.tables.values():
             take_care_of(table)
 
@@ -66,7 +80,10 @@ class MadeUp:
 async def answer(*records: tuple[Any, int]) -> None:
     """The broker has the records, at these offsets; what follows from that has happened."""
     for record, offset in records:
-        record.set_result(SimpleNamespace(
-            offset=offset, topic_partition=TP("changelog", record.message.partition)))
+        record.set_result(
+            SimpleNamespace(
+                offset=offset, topic_partition=TP("changelog", record.message.partition)
+            )
+        )
         record.message.callback(record)
     await asyncio.sleep(0)

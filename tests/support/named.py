@@ -13,8 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def defined(file: str) -> frozenset[str]:
     """The functions of a file, named from the root of the repository; none where there is no file."""
     path = ROOT / file
-    return frozenset(node.name for node in ast.walk(ast.parse(path.read_text() if path.is_file() else ""))
-                     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(
+        node.name
+        for node in ast.walk(ast.parse(path.read_text() if path.is_file() else ""))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def is_test(node_id: str) -> bool:

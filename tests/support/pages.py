@@ -7,11 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = tuple(sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md",
-                      *(ROOT / "docs").rglob("*.md")]))
+PAGES = tuple(
+    sorted(
+        [
+            ROOT / "README.md",
+            ROOT / "CONTRIBUTING.md",
+            ROOT / "SECURITY.md",
+            *(ROOT / "docs").rglob("*.md"),
+        ]
+    )
+)
 #: What a fence may be called, and whether a test runs it.
-IS_RUN = {"python": True, "pycon": True, "sh": True, "console": True,
-          "text": False, "json": False, "yaml": False}
+IS_RUN = {
+    "python": True,
+    "pycon": True,
+    "sh": True,
+    "console": True,
+    "text": False,
+    "json": False,
+    "yaml": False,
+}
 
 _FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _REASON = re.compile(r"<!-- not run: ([^\n]*?) -->\n\s*\Z")
@@ -46,8 +61,15 @@ def blocks(page: Path) -> list[Block]:
     found = []
     for match in _FENCE.finditer(text):
         reason = _REASON.search(text[: match.start()])
-        found.append(Block(page.relative_to(ROOT).as_posix(), text.count("\n", 0, match.start()) + 1,
-                           match[1], match[2], reason[1] if reason else ""))
+        found.append(
+            Block(
+                page.relative_to(ROOT).as_posix(),
+                text.count("\n", 0, match.start()) + 1,
+                match[1],
+                match[2],
+                reason[1] if reason else "",
+            )
+        )
     return found
 
 

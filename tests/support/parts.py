@@ -26,8 +26,10 @@ from faust_assigner.pipeline import jars as spark_jars
 from faust_assigner.testing import kafka
 
 #: The parts in the order in which their groups begin: Spark's is the longest.
-PARTS = {"spark": (spark_jars.POM, spark_jars.CACHE_NAME),
-         "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}")}
+PARTS = {
+    "spark": (spark_jars.POM, spark_jars.CACHE_NAME),
+    "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}"),
+}
 COUNTING = "FAUST_ASSIGNER_COUNT_TESTS"
 
 
@@ -88,14 +90,23 @@ def count(arguments: Iterable[str]) -> Counter[str]:
     """How many of the tests of these pytest arguments cannot run, by part; 0 s where all of them can."""
     if not any(map(why_not, PARTS)):
         return Counter()
-    done = subprocess.run([sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q"],
-                          env=os.environ | {COUNTING: "1"}, capture_output=True, text=True, check=False)
-    return Counter(line.split()[1] for line in done.stdout.splitlines() if line.startswith("cannot-run "))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q"],
+        env=os.environ | {COUNTING: "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Counter(
+        line.split()[1] for line in done.stdout.splitlines() if line.startswith("cannot-run ")
+    )
 
 
 def sentence(counts: Counter[str]) -> str:
     """What is said first and last."""
-    parts = (f"{number} tests of {part} ({why_not(part)})" for part, number in sorted(counts.items()))
+    parts = (
+        f"{number} tests of {part} ({why_not(part)})" for part, number in sorted(counts.items())
+    )
     return f"CANNOT RUN HERE: {', '.join(parts)}"
 
 

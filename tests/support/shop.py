@@ -17,7 +17,9 @@ def group(members: int = 3, partitions: dict[str, int] | None = None, **options:
     """``members`` apps with one table, joined once."""
     found = WireGroup(partitions or TOPICS)
     for i in range(members):
-        found.add(f"m{i}", make_app(f"http://w{i}:6066", tables=["totals"], **options), found.partitions)
+        found.add(
+            f"m{i}", make_app(f"http://w{i}:6066", tables=["totals"], **options), found.partitions
+        )
     found.rebalance()
     return found
 

@@ -13,7 +13,11 @@ from faust_assigner.standby import StandbyAssignor, StandbyProblem
 #: Members x tasks that the failover bound is promised for.
 SIZES = ((10, 100), (20, 200), (10, 1_000), (16, 100), (7, 64), (100, 10_000))
 #: Shares of three racks; None: nobody names one.
-RACKS: dict[str, Sequence[int] | None] = {"no racks": None, "equal": (1, 1, 1), "unequal": (5, 3, 2)}
+RACKS: dict[str, Sequence[int] | None] = {
+    "no racks": None,
+    "equal": (1, 1, 1),
+    "unequal": (5, 3, 2),
+}
 
 
 def problem(
@@ -37,8 +41,12 @@ def problem(
     counts = np.bincount(actives[actives >= 0], minlength=members).astype(float)
     return StandbyProblem(
         owner=actives,
-        group=np.zeros(len(actives), np.int64) if group is None else np.array(list(group), np.int64),
-        eligible=np.ones((1, members), bool) if eligible is None else np.array(eligible, dtype=bool),
+        group=np.zeros(len(actives), np.int64)
+        if group is None
+        else np.array(list(group), np.int64),
+        eligible=np.ones((1, members), bool)
+        if eligible is None
+        else np.array(eligible, dtype=bool),
         copy_task=np.array([task for task, _, _ in held], dtype=np.int64),
         copy_member=np.array([member for _, member, _ in held], dtype=np.int64),
         copy_was_standby=np.array([was for _, _, was in held], dtype=bool),
@@ -121,7 +129,9 @@ def after_death(given: StandbyProblem, placed: Ints, dead: int) -> StandbyProble
     owner, load = given.owner.copy(), given.load.copy()
     for task in np.flatnonzero(owner == dead).tolist():
         holders = [m for m in placed[task].tolist() if m not in (NOBODY, dead)]
-        taker = min(holders or [m for m in range(given.members) if m != dead], key=lambda m: load[m])
+        taker = min(
+            holders or [m for m in range(given.members) if m != dead], key=lambda m: load[m]
+        )
         owner[task] = taker
         load[taker] += 1
     shifted = _changed(given, placed, owner, given.rack)

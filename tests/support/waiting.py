@@ -10,8 +10,9 @@ from collections.abc import Callable
 PATIENCE_S = 60.0
 
 
-async def until(fact: Callable[[], bool], what: str = "it to come true", *,
-                seconds: float = PATIENCE_S) -> float:
+async def until(
+    fact: Callable[[], bool], what: str = "it to come true", *, seconds: float = PATIENCE_S
+) -> float:
     """Let others run until ``fact()`` is true; how many seconds it took."""
     began = time.monotonic()
     while not fact():
@@ -20,11 +21,17 @@ async def until(fact: Callable[[], bool], what: str = "it to come true", *,
     return time.monotonic() - began
 
 
-def wait_until(fact: Callable[[], bool], what: Callable[[], str] | str = "it to come true", *,
-               seconds: float = PATIENCE_S) -> None:
+def wait_until(
+    fact: Callable[[], bool],
+    what: Callable[[], str] | str = "it to come true",
+    *,
+    seconds: float = PATIENCE_S,
+) -> None:
     """The same without an event loop; ``what`` may be told at the end alone."""
     end = time.monotonic() + seconds
     while not fact():
         if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds:g} s for: {what if isinstance(what, str) else what()}")
+            raise AssertionError(
+                f"waited {seconds:g} s for: {what if isinstance(what, str) else what()}"
+            )
         time.sleep(0.005)

@@ -23,21 +23,51 @@ class Hostile:
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("claim", [
-    [0, 2], (0, 2), {0, 2}, frozenset({0, 2}), range(0, 3, 2), range(2, -1, -2), iter([0, 2]),
-    {0: "x", 2: "y"}, np.array([0, 2]), np.array([0, 2], dtype=np.uint8), np.array([[0], [2]]),
-    [0, 2, -1, 4, 10**30], [0, "1", None, 2, 1.0], np.array([0, 2, 2**63], dtype=np.uint64),
-    np.array([0, "x", 2], dtype=object),
-])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        [0, 2],
+        (0, 2),
+        {0, 2},
+        frozenset({0, 2}),
+        range(0, 3, 2),
+        range(2, -1, -2),
+        iter([0, 2]),
+        {0: "x", 2: "y"},
+        np.array([0, 2]),
+        np.array([0, 2], dtype=np.uint8),
+        np.array([[0], [2]]),
+        [0, 2, -1, 4, 10**30],
+        [0, "1", None, 2, 1.0],
+        np.array([0, 2, 2**63], dtype=np.uint64),
+        np.array([0, "x", 2], dtype=object),
+    ],
+)
 def test_any_sequence_set_or_array_of_numbers_is_read(claim: Any) -> None:
     """What is no existing partition is left out, the rest stays."""
     assert sorted(numbers(claim, 4).tolist()) == [0, 2]
 
 
-@pytest.mark.parametrize("claim", [
-    None, 7, "012", b"\x00\x01", bytearray(b"\x00"), object(), Hostile(), [Hostile()], np.array([0.0, 1.0]),
-    np.array("x"), [[0], [1, 2]], [], range(0), range(-5, 0), range(4, 10**18),
-])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        None,
+        7,
+        "012",
+        b"\x00\x01",
+        bytearray(b"\x00"),
+        object(),
+        Hostile(),
+        [Hostile()],
+        np.array([0.0, 1.0]),
+        np.array("x"),
+        [[0], [1, 2]],
+        [],
+        range(0),
+        range(-5, 0),
+        range(4, 10**18),
+    ],
+)
 def test_what_holds_no_partition_number_claims_nothing(claim: Any) -> None:
     """Neither raises nor claims."""
     assert numbers(claim, 4).tolist() == []
@@ -55,9 +85,19 @@ def test_an_endless_claim_ends() -> None:
     assert set(numbers(count(), 4).tolist()) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("junk", [
-    None, 7, "orders", [("orders", [0])], {"orders": Hostile()}, {7: [0]}, {"orders": 10**30}, {None: None},
-])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        7,
+        "orders",
+        [("orders", [0])],
+        {"orders": Hostile()},
+        {7: [0]},
+        {"orders": 10**30},
+        {None: None},
+    ],
+)
 def test_claims_that_are_no_mapping_make_a_stateless_member(junk: Any) -> None:
     """The others keep everything; the bad member is treated like a new one."""
     good = Member("good", ["orders"], actives={"orders": [0, 1]})
@@ -69,8 +109,10 @@ def test_claims_that_are_no_mapping_make_a_stateless_member(junk: Any) -> None:
 
 def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> None:
     """A member that dropped a topic no longer owns it; a topic that shrank has fewer partitions."""
-    members = [Member("a", ["kept"], actives={"kept": [0, 1, 2, 7], "dropped": [0]}),
-               Member("b", ["kept", "dropped"])]
+    members = [
+        Member("a", ["kept"], actives={"kept": [0, 1, 2, 7], "dropped": [0]}),
+        Member("b", ["kept", "dropped"]),
+    ]
     answer = plan(members, {"kept": 3, "dropped": 1})
     assert answer.actives("b")["dropped"] == [0]
     assert answer.actives("a") == {"kept": [0, 1]}
@@ -78,13 +120,17 @@ def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> N
 
 def test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart() -> None:
     """What topics share is read once; equal members alone do not make claims equal."""
-    members = [Member("a", ["s", "t"], actives={"s": range(0, 1), "t": range(0, 2)}, generation=1),
-               Member("b", ["s", "t"], actives={"s": range(3, 4), "t": range(2, 4)}, generation=1)]
+    members = [
+        Member("a", ["s", "t"], actives={"s": range(0, 1), "t": range(0, 2)}, generation=1),
+        Member("b", ["s", "t"], actives={"s": range(3, 4), "t": range(2, 4)}, generation=1),
+    ]
     assert plan(members, {"s": 4, "t": 4}).previous.owner.tolist() == [0, 0, 1, 1]
 
 
 def test_ranges_are_clipped_before_they_are_laid_out() -> None:
     """Beyond both ends of the topic, and far beyond it."""
-    members = [Member("a", ["t"], actives={"t": range(-3, 2)}, generation=1),
-               Member("b", ["t"], actives={"t": range(3, 10**15)}, generation=1)]
+    members = [
+        Member("a", ["t"], actives={"t": range(-3, 2)}, generation=1),
+        Member("b", ["t"], actives={"t": range(3, 10**15)}, generation=1),
+    ]
     assert plan(members, {"t": 5}).previous.owner.tolist() == [0, 0, -1, 1, 1]

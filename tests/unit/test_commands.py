@@ -10,9 +10,16 @@ import pytest
 WITHOUT_GRPC = "import sys; sys.modules['grpc'] = None; from faust_assigner.cli import main; main()"
 
 
-@pytest.mark.parametrize("said", [("serve", "--help"), ("consumers",), ("health", "--at", "127.0.0.1:1")])
+@pytest.mark.parametrize(
+    "said", [("serve", "--help"), ("consumers",), ("health", "--at", "127.0.0.1:1")]
+)
 def test_a_package_that_is_missing_is_one_line_with_its_extra(said: tuple[str, ...]) -> None:
     """For a command's options already: there it was a traceback."""
-    ended = subprocess.run([sys.executable, "-c", WITHOUT_GRPC, *said], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GRPC, *said], capture_output=True, text=True
+    )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "faust-assigner: grpc is not installed: pip install 'faust-assigner[service]'\n"
+    assert (
+        ended.stderr
+        == "faust-assigner: grpc is not installed: pip install 'faust-assigner[service]'\n"
+    )

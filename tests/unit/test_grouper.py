@@ -16,8 +16,13 @@ def group(
     weightless: tuple[str, ...] = (),
 ) -> tuple[Group, ...]:
     """The groups of these subscriptions."""
-    return PartitionGrouper().group(subscriptions, partitions, changelogs=changelogs,
-                                    weightless=weightless, previous_ids=previous_ids)
+    return PartitionGrouper().group(
+        subscriptions,
+        partitions,
+        changelogs=changelogs,
+        weightless=weightless,
+        previous_ids=previous_ids,
+    )
 
 
 def ids(groups: tuple[Group, ...]) -> dict[str, int]:
@@ -96,7 +101,12 @@ def test_a_remembered_id_goes_to_the_group_with_most_of_its_topics() -> None:
 def test_no_two_groups_ever_share_an_id() -> None:
     """Remembered ids that collide with counts or with each other are sorted out."""
     subscriptions = [["a", "b", "c", "d"], ["a", "b", "c"], ["a", "b"], ["a"]]
-    for previous in ({}, {"a": 7, "b": 7, "c": 4}, {"d": 4, "a": NARROW_IDS_FROM}, {"a": -1, "b": True}):
+    for previous in (
+        {},
+        {"a": 7, "b": 7, "c": 4},
+        {"d": 4, "a": NARROW_IDS_FROM},
+        {"a": -1, "b": True},
+    ):
         found = ids(group(subscriptions, dict.fromkeys("abcd", 4), previous_ids=previous))  # type: ignore[arg-type]
         assert len(set(found.values())) == 4, previous
 
@@ -116,8 +126,11 @@ def test_a_changelog_with_fewer_subscribers_follows_the_wider_source() -> None:
 
 def test_a_follower_prefers_the_source_it_shares_most_members_with() -> None:
     """Two sources of one count: the one known to all of the changelog's members."""
-    found = group([["a", "a-log", "b"], ["b"], ["b", "c"], ["a", "a-log"]],
-                  {"a": 4, "b": 4, "a-log": 4, "c": 4}, ("a-log",))
+    found = group(
+        [["a", "a-log", "b"], ["b"], ["b", "c"], ["a", "a-log"]],
+        {"a": 4, "b": 4, "a-log": 4, "c": 4},
+        ("a-log",),
+    )
     by_topic = {g.topics[0]: g for g in found}
     assert by_topic["a"].changelogs == ("a-log",)  # same members: one group, nothing to follow
     assert by_topic["c"].follows is None
@@ -131,8 +144,14 @@ def test_a_changelog_of_another_count_follows_nobody() -> None:
 
 def test_a_shared_id_stays_with_the_group_that_works() -> None:
     """A topic without work leaves its old group, and the transactional ids of the others are as they were."""
-    found = ids(group([["work", "lead"]], {"work": 1, "lead": 1}, weightless=("lead",),
-                      previous_ids={"lead": 7, "work": 7}))
+    found = ids(
+        group(
+            [["work", "lead"]],
+            {"work": 1, "lead": 1},
+            weightless=("lead",),
+            previous_ids={"lead": 7, "work": 7},
+        )
+    )
     assert found["work"] == 7
     assert found["lead"] != 7
 
@@ -140,8 +159,12 @@ def test_a_shared_id_stays_with_the_group_that_works() -> None:
 def test_where_sets_are_declared_only_their_topics_travel_together() -> None:
     """Equal counts bind nobody; sets that overlap are one; nothing follows."""
     partitions = {"a": 4, "b": 4, "c": 4, "d": 4, "log": 4}
-    found = PartitionGrouper().group([list(partitions)] * 2, partitions, changelogs=("log",),
-                                     co_partitioned=(("b", "c"), ("a", "b")))
+    found = PartitionGrouper().group(
+        [list(partitions)] * 2,
+        partitions,
+        changelogs=("log",),
+        co_partitioned=(("b", "c"), ("a", "b")),
+    )
     assert [g.topics for g in found] == [("a", "b", "c"), ("d",), ("log",)]
     assert all(g.follows is None for g in found)
 

@@ -27,8 +27,10 @@ class Told:
     @classmethod
     def by(cls, answer: Plan) -> Told:
         """What ``answer`` says."""
-        return cls({i: answer.actives(i) for i in answer.member_ids},
-                   {i: answer.standbys(i) for i in answer.member_ids})
+        return cls(
+            {i: answer.actives(i) for i in answer.member_ids},
+            {i: answer.standbys(i) for i in answer.member_ids},
+        )
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
         """As told."""
@@ -63,12 +65,15 @@ def test_a_sound_answer_breaks_nothing() -> None:
     assert promises(told()) == set()
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda a: a.active["a"]["t"].pop(),  # nobody has it
-    lambda a: a.active["b"]["t"].append(a.active["a"]["t"][0]),  # two have it
-    lambda a: a.active["a"]["t"].append(99),  # it does not exist
-    lambda a: a.active["a"].__setitem__("ghost", [0]),  # nobody subscribes to it
-])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda a: a.active["a"]["t"].pop(),  # nobody has it
+        lambda a: a.active["b"]["t"].append(a.active["a"]["t"][0]),  # two have it
+        lambda a: a.active["a"]["t"].append(99),  # it does not exist
+        lambda a: a.active["a"].__setitem__("ghost", [0]),  # nobody subscribes to it
+    ],
+)
 def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
     """Missing, doubled, out of range, unknown."""
     answer = told()
@@ -92,11 +97,14 @@ def test_a2_a_changelog_stays_with_its_source_in_a_deploy() -> None:
     assert "A2" in promises(answer, members)
 
 
-@pytest.mark.parametrize("spoil", [
-    lambda a: a.standby["a"]["s-log"].pop(),  # one too few
-    lambda a: a.standby["a"]["s-log"].append(a.active["a"]["s"][0]),  # beside its active
-    lambda a: a.standby["a"].__setitem__("t", [0]),  # no state to copy
-])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda a: a.standby["a"]["s-log"].pop(),  # one too few
+        lambda a: a.standby["a"]["s-log"].append(a.active["a"]["s"][0]),  # beside its active
+        lambda a: a.standby["a"].__setitem__("t", [0]),  # no state to copy
+    ],
+)
 def test_a3_standbys_are_as_many_as_asked_and_elsewhere(spoil: object) -> None:
     """Too few, on the active's member, of a topic without state."""
     answer = told()
@@ -106,7 +114,9 @@ def test_a3_standbys_are_as_many_as_asked_and_elsewhere(spoil: object) -> None:
 
 def test_a3_standbys_leave_the_rack() -> None:
     """A standby in its active's rack while another rack has members."""
-    members = [Member(m, ["s", "s-log", "t"], rack_id=r) for m, r in (("a", "x"), ("b", "x"), ("c", "y"))]
+    members = [
+        Member(m, ["s", "s-log", "t"], rack_id=r) for m, r in (("a", "x"), ("b", "x"), ("c", "y"))
+    ]
     answer = told(members)
     p = answer.active["a"]["s"][0]
     for m in "bc":
@@ -136,8 +146,10 @@ def test_a4_standbys_are_even() -> None:
 def test_a5_no_move_without_need() -> None:
     """Two members swap a task."""
     first = plan(MEMBERS, PARTITIONS, replicas=1, changelogs=CHANGELOGS)
-    members = [Member(i, ["s", "s-log", "t"], actives=first.actives(i), standbys=first.standbys(i))
-               for i in first.member_ids]
+    members = [
+        Member(i, ["s", "s-log", "t"], actives=first.actives(i), standbys=first.standbys(i))
+        for i in first.member_ids
+    ]
     answer = told(members)
     a, b = answer.active["a"]["s"][0], answer.active["b"]["s"][0]
     move(answer, ["s", "s-log"], a, "a", "b")
@@ -160,7 +172,9 @@ def test_a6_and_a8_are_checked_with_a_planner() -> None:
     def restless(members: Sequence[Member]) -> Plan:
         restless.turn = 1 - getattr(restless, "turn", 0)  # type: ignore[attr-defined]
         names = [m.member_id for m in members]
-        swapped = dict(zip(names, names[::-1], strict=True)) if restless.turn else {n: n for n in names}  # type: ignore[attr-defined]
+        swapped = (
+            dict(zip(names, names[::-1], strict=True)) if restless.turn else {n: n for n in names}
+        )  # type: ignore[attr-defined]
         told_to = {n: answer.actives(swapped[n]) for n in names}
         return Told(told_to, {n: {} for n in names})  # type: ignore[return-value]
 

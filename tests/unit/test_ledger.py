@@ -13,20 +13,57 @@ from faust_assigner.ledger import MAX_LINE_BYTES, TABLES, Refusal, Row, encode, 
 
 ROWS = {
     "decision": {
-        "group_id": "shop", "decision_id": "7-ab", "ts": 1795232422.123, "generation": 7, "trigger": "join",
-        "policy": "faust-assigner", "config": {"replicas": "1"},
-        "members": [{"member_id": "m", "rack": "r1", "capacity": 2.0, "epoch": 6, "instance_id": "w1"}],
-        "solve_ms": 0.5, "session_timeout_s": 60.0},
+        "group_id": "shop",
+        "decision_id": "7-ab",
+        "ts": 1795232422.123,
+        "generation": 7,
+        "trigger": "join",
+        "policy": "faust-assigner",
+        "config": {"replicas": "1"},
+        "members": [
+            {"member_id": "m", "rack": "r1", "capacity": 2.0, "epoch": 6, "instance_id": "w1"}
+        ],
+        "solve_ms": 0.5,
+        "session_timeout_s": 60.0,
+    },
     "assignment": {
-        "group_id": "shop", "decision_id": "7-ab", "topic": "orders", "partition": 3, "role": "standby",
-        "member_id": "m", "prev_member_id": "n", "moved": True, "standby_hit": False, "cold": True},
+        "group_id": "shop",
+        "decision_id": "7-ab",
+        "topic": "orders",
+        "partition": 3,
+        "role": "standby",
+        "member_id": "m",
+        "prev_member_id": "n",
+        "moved": True,
+        "standby_hit": False,
+        "cold": True,
+    },
     "recovery": {
-        "group_id": "shop", "decision_id": "7-ab", "topic": "log", "partition": 3, "member_id": "m",
-        "source": "snapshot", "started": 1795232422.0, "ended": 1795232423.5, "start_offset": -1,
-        "end_offset": 9, "records": 10, "bytes": 1000},
+        "group_id": "shop",
+        "decision_id": "7-ab",
+        "topic": "log",
+        "partition": 3,
+        "member_id": "m",
+        "source": "snapshot",
+        "started": 1795232422.0,
+        "ended": 1795232423.5,
+        "start_offset": -1,
+        "end_offset": 9,
+        "records": 10,
+        "bytes": 1000,
+    },
     "partition_sample": {
-        "group_id": "shop", "ts": 1795232422.123, "topic": "orders", "partition": 3, "end_offset": 10,
-        "committed_offset": 9, "bytes_in": 100, "records_in": 10, "cpu_ms": 1.5, "state_bytes": 0},
+        "group_id": "shop",
+        "ts": 1795232422.123,
+        "topic": "orders",
+        "partition": 3,
+        "end_offset": 10,
+        "committed_offset": 9,
+        "bytes_in": 100,
+        "records_in": 10,
+        "cpu_ms": 1.5,
+        "state_bytes": 0,
+    },
 }
 
 
@@ -60,28 +97,52 @@ def test_unknown_columns_are_left_out() -> None:
     assert set(row.values) == {column.name for column in TABLES["recovery"]}
 
 
-@pytest.mark.parametrize(("table", "column"), [
-    (table, column.name) for table, columns in TABLES.items() for column in columns if not column.optional])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        (table, column.name)
+        for table, columns in TABLES.items()
+        for column in columns
+        if not column.optional
+    ],
+)
 def test_each_needed_column_that_is_missing_is_named(table: str, column: str) -> None:
     """Missing, null, or of another type: refused, and the reason names table and column."""
     line = json.loads(encode(table, ROWS[table]))
-    for broken, word in (({k: v for k, v in line.items() if k != column}, "missing"),
-                         ({**line, column: None}, "null"), ({**line, column: {"no": 1}}, "type")):
+    for broken, word in (
+        ({k: v for k, v in line.items() if k != column}, "missing"),
+        ({**line, column: None}, "null"),
+        ({**line, column: {"no": 1}}, "type"),
+    ):
         refusal = parse(json.dumps(broken).encode())
         assert isinstance(refusal, Refusal), column
         assert f"{table}: column '{column}'" in refusal.reason
         assert word in refusal.reason
 
 
-@pytest.mark.parametrize(("table", "column", "value"), [
-    ("decision", "generation", True), ("decision", "generation", 7.0), ("decision", "solve_ms", False),
-    ("decision", "generation", 2**31), ("recovery", "records", 2**63), ("recovery", "records", "5"),
-    ("assignment", "moved", 0), ("assignment", "moved", "true"), ("assignment", "role", "leader"),
-    ("assignment", "partition", True), ("assignment", "prev_member_id", 1), ("recovery", "source", "disk"),
-    ("decision", "ts", "2026-11-21 03:40:22.123Z"), ("decision", "ts", "2026-11-21T03:40:22.123456Z"),
-    ("decision", "ts", "2026-13-21T03:40:22.123Z"), ("decision", "ts", "2026-11-21T24:00:00.000Z"),
-    ("decision", "config", {"a": 1}), ("decision", "members", [{"member_id": "m", "capacity": 1.0}]),
-])
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("decision", "generation", True),
+        ("decision", "generation", 7.0),
+        ("decision", "solve_ms", False),
+        ("decision", "generation", 2**31),
+        ("recovery", "records", 2**63),
+        ("recovery", "records", "5"),
+        ("assignment", "moved", 0),
+        ("assignment", "moved", "true"),
+        ("assignment", "role", "leader"),
+        ("assignment", "partition", True),
+        ("assignment", "prev_member_id", 1),
+        ("recovery", "source", "disk"),
+        ("decision", "ts", "2026-11-21 03:40:22.123Z"),
+        ("decision", "ts", "2026-11-21T03:40:22.123456Z"),
+        ("decision", "ts", "2026-13-21T03:40:22.123Z"),
+        ("decision", "ts", "2026-11-21T24:00:00.000Z"),
+        ("decision", "config", {"a": 1}),
+        ("decision", "members", [{"member_id": "m", "capacity": 1.0}]),
+    ],
+)
 def test_values_are_taken_strictly(table: str, column: str, value: object) -> None:
     """A boolean is no int, a float no int, a word outside the vocabulary no word, a time has one form."""
     line = json.loads(encode(table, ROWS[table]))
@@ -104,10 +165,24 @@ def test_blank_lines_say_nothing(line: bytes) -> None:
     assert parse(line) is None
 
 
-@pytest.mark.parametrize("line", [
-    b"{", b"[]", b"1", b"null", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 10_000, b"NaN",
-    b'{"table":null}', b'{"table":{}}', b'{"table":"x"}', b"{" + b" " * MAX_LINE_BYTES + b"}",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[]",
+        b"1",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"9" * 10_000,
+        b"NaN",
+        b'{"table":null}',
+        b'{"table":{}}',
+        b'{"table":"x"}',
+        b"{" + b" " * MAX_LINE_BYTES + b"}",
+    ],
+)
 def test_hostile_lines_are_refused_with_a_reason(line: bytes) -> None:
     """Nesting, size, huge numbers, bytes that are no text."""
     refusal = parse(line)
@@ -131,8 +206,11 @@ def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataOb
 
     values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
-        max_leaves=4)
+        lambda inner: (
+            st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+        ),
+        max_leaves=4,
+    )
     line = json.loads(encode(table, ROWS[table]))
     column = data.draw(st.sampled_from(sorted(line)))
     parsed = parse(json.dumps({**line, column: data.draw(values)}).encode())

@@ -27,7 +27,8 @@ def tree(tmp_path: Path) -> Path:
         "@pytest.mark.parametrize('b', [1, 2])\n"
         "def test_seen(b): assert not less(1, b) or b == 2\n"
         "def test_unseen(): assert less(1, 2)\n"
-        "def test_red(): assert False\n")
+        "def test_red(): assert False\n"
+    )
     return tmp_path
 
 
@@ -50,7 +51,9 @@ def test_what_becomes_of_a_mutant(tree: Path) -> None:
     ]
     verdicts = list(judged(tree, [bug for bug, *_ in cases], jobs=2))
     assert [verdict.outcome for verdict in verdicts] == [outcome for _, outcome, _ in cases]
-    assert all(detail in verdict.detail for verdict, (*_, detail) in zip(verdicts, cases, strict=True))
+    assert all(
+        detail in verdict.detail for verdict, (*_, detail) in zip(verdicts, cases, strict=True)
+    )
     assert list((tree / "build").iterdir()) == []
 
 
@@ -70,4 +73,6 @@ def test_every_listed_bug_can_still_be_planted() -> None:
 
 def test_every_test_that_a_listed_bug_names_is_there() -> None:
     """A test that was moved would leave its bugs unseen until somebody plants them all."""
-    assert [red for room in rooms() for bug in listed(room) for red in bug.red if not is_test(red)] == []
+    assert [
+        red for room in rooms() for bug in listed(room) for red in bug.red if not is_test(red)
+    ] == []

@@ -17,11 +17,13 @@ from faust_assigner.views.placed import RULES
 
 def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
     """The planner is for anybody."""
-    code = ("import sys, faust_assigner\n"
-            "from faust_assigner import Member, plan\n"
-            "plan([Member('a', ['t'])], {'t': 1}, changelogs=['t'], replicas=1).report()\n"
-            "bad = {'faust', 'mode', 'aiokafka', 'pyspark', 'rocksdict', 'ortools'} & set(sys.modules)\n"
-            "sys.exit(str(bad) if bad else 0)")
+    code = (
+        "import sys, faust_assigner\n"
+        "from faust_assigner import Member, plan\n"
+        "plan([Member('a', ['t'])], {'t': 1}, changelogs=['t'], replicas=1).report()\n"
+        "bad = {'faust', 'mode', 'aiokafka', 'pyspark', 'rocksdict', 'ortools'} & set(sys.modules)\n"
+        "sys.exit(str(bad) if bad else 0)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -55,8 +57,12 @@ def test_lists_are_plain_and_fresh() -> None:
 
 def test_standbys_are_given_for_changelogs_alone() -> None:
     """The source of a table needs no copy."""
-    answer = plan([Member(m, ["s", "s-log"]) for m in "ab"], {"s": 2, "s-log": 2}, replicas=1,
-                  changelogs=["s-log"])
+    answer = plan(
+        [Member(m, ["s", "s-log"]) for m in "ab"],
+        {"s": 2, "s-log": 2},
+        replicas=1,
+        changelogs=["s-log"],
+    )
     assert answer.standbys("a") == {"s-log": answer.actives("b")["s-log"]}
 
 
@@ -79,21 +85,24 @@ def test_no_members_no_topics_no_partitions_are_fine() -> None:
     assert str(plan([], {}).report())
 
 
-@pytest.mark.parametrize(("members", "partitions", "settings", "culprit"), [
-    ([Member("a", ["t"]), Member("a", ["t"])], {"t": 1}, {}, "'a'"),
-    ([Member("a", "topic")], {"t": 1}, {}, "'topic'"),
-    ([Member(7, ["t"])], {"t": 1}, {}, "7"),  # type: ignore[arg-type]
-    ([Member("a", ["t"])], {"t": -1}, {}, "-1"),
-    ([Member("a", ["t"])], {"t": 1.5}, {}, "1.5"),
-    ([Member("a", ["t"])], {"t": 1}, {"replicas": -1}, "-1"),
-    ([Member("a", ["t"])], {"t": 1}, {"replicas": "1"}, "'1'"),
-    ([Member("a", None)], {"t": 1}, {}, "None"),  # type: ignore[arg-type]
-    ([Member("a", ["t"])], {"t": 1}, {"changelogs": "t"}, "'t'"),
-    ([Member("a", ["t"], capacity=0)], {"t": 1}, {}, "0"),
-    ([Member("a", ["t"], capacity=-2.0)], {"t": 1}, {}, "-2"),
-    ([Member("a", ["t"], capacity=math.nan)], {"t": 1}, {}, "nan"),
-    ([Member("a", ["t"], capacity=math.inf)], {"t": 1}, {}, "inf"),
-])
+@pytest.mark.parametrize(
+    ("members", "partitions", "settings", "culprit"),
+    [
+        ([Member("a", ["t"]), Member("a", ["t"])], {"t": 1}, {}, "'a'"),
+        ([Member("a", "topic")], {"t": 1}, {}, "'topic'"),
+        ([Member(7, ["t"])], {"t": 1}, {}, "7"),  # type: ignore[arg-type]
+        ([Member("a", ["t"])], {"t": -1}, {}, "-1"),
+        ([Member("a", ["t"])], {"t": 1.5}, {}, "1.5"),
+        ([Member("a", ["t"])], {"t": 1}, {"replicas": -1}, "-1"),
+        ([Member("a", ["t"])], {"t": 1}, {"replicas": "1"}, "'1'"),
+        ([Member("a", None)], {"t": 1}, {}, "None"),  # type: ignore[arg-type]
+        ([Member("a", ["t"])], {"t": 1}, {"changelogs": "t"}, "'t'"),
+        ([Member("a", ["t"], capacity=0)], {"t": 1}, {}, "0"),
+        ([Member("a", ["t"], capacity=-2.0)], {"t": 1}, {}, "-2"),
+        ([Member("a", ["t"], capacity=math.nan)], {"t": 1}, {}, "nan"),
+        ([Member("a", ["t"], capacity=math.inf)], {"t": 1}, {}, "inf"),
+    ],
+)
 def test_the_callers_contradictions_are_named(
     members: list[Member], partitions: dict[str, Any], settings: dict[str, Any], culprit: str
 ) -> None:
@@ -106,8 +115,12 @@ def test_the_callers_contradictions_are_named(
 
 def test_numbers_of_numpy_are_numbers() -> None:
     """Counts, replicas and capacities as numpy hands them over; names and ids stay plain."""
-    answer = plan([Member("a", ["t"], capacity=np.float32(1)), Member("b", ["t"], capacity=np.int64(1))],
-                  {"t": np.int64(4)}, replicas=np.int64(1), changelogs=["t"])  # type: ignore[dict-item]
+    answer = plan(
+        [Member("a", ["t"], capacity=np.float32(1)), Member("b", ["t"], capacity=np.int64(1))],
+        {"t": np.int64(4)},
+        replicas=np.int64(1),
+        changelogs=["t"],
+    )  # type: ignore[dict-item]
     assert answer.actives("a") == {"t": [0, 1]}
     assert all(type(g.group_id) is int for g in answer.groups)
 
@@ -132,13 +145,18 @@ def test_fractions_of_a_capacity_count_too() -> None:
 
 def test_arrays_tell_the_same_as_names() -> None:
     """owner, standby, previous_owner, target, rule per group, over member_ids."""
-    members = [Member("a", ["s", "s-log"], actives={"s": [0, 1, 2, 3]}),
-               Member("b", ["s", "s-log"], standbys={"s-log": [2, 3]})]
+    members = [
+        Member("a", ["s", "s-log"], actives={"s": [0, 1, 2, 3]}),
+        Member("b", ["s", "s-log"], standbys={"s-log": [2, 3]}),
+    ]
     answer = plan(members, {"s": 4, "s-log": 4}, replicas=1, changelogs=["s-log"])
     (owner,), (standby,), (before,) = answer.owner, answer.standby, answer.previous_owner
     for m, name in enumerate(answer.member_ids):
         assert answer.actives(name).get("s", []) == np.flatnonzero(owner == m).tolist()
-        assert answer.standbys(name).get("s-log", []) == np.flatnonzero((standby == m).any(axis=1)).tolist()
+        assert (
+            answer.standbys(name).get("s-log", [])
+            == np.flatnonzero((standby == m).any(axis=1)).tolist()
+        )
     assert before.tolist() == [0, 0, 0, 0]
     assert [RULES[r] for r in answer.rule[0]] == ["kept", "kept", "moved warm", "moved warm"]
     assert answer.cold[0].tolist() == [False] * 4
@@ -148,7 +166,10 @@ def test_arrays_tell_the_same_as_names() -> None:
 
 def test_what_moves_is_what_is_warm_elsewhere() -> None:
     """Of the tasks that may leave, those go whose state the receiver holds."""
-    members = [Member("a", ["s"], actives={"s": range(6)}), Member("b", ["s"], standbys={"s": [0, 4, 5]})]
+    members = [
+        Member("a", ["s"], actives={"s": range(6)}),
+        Member("b", ["s"], standbys={"s": [0, 4, 5]}),
+    ]
     assert plan(members, {"s": 6}, changelogs=["s"]).actives("b") == {"s": [0, 4, 5]}
 
 
@@ -189,8 +210,11 @@ def test_explain_refuses_what_does_not_exist() -> None:
 
 def test_the_report_counts_what_a_person_compares() -> None:
     """Loads, spread, moves and their minimum, cold moves, standbys, deaths."""
-    members = [Member("a", ["s", "t"], actives={"s": [0, 1, 2, 3], "t": [0, 1]}),
-               Member("b", ["s", "t"]), Member("c", ["s", "t"])]
+    members = [
+        Member("a", ["s", "t"], actives={"s": [0, 1, 2, 3], "t": [0, 1]}),
+        Member("b", ["s", "t"]),
+        Member("c", ["s", "t"]),
+    ]
     report = plan(members, {"s": 4, "t": 2}, replicas=1, changelogs=["s"]).report()
     assert (report["load_min"], report["load_max"], report["group_spread"]) == (2, 2, 1)
     assert report["moves"] == report["moves_minimum"] == 4

@@ -62,7 +62,9 @@ def test_claiming_a_partition_twice_is_no_contest() -> None:
 def test_a_stale_copy_is_still_a_copy() -> None:
     """Files do not rot with the generation: the loser of a contest holds the state all the same."""
     answer = judged([member("zombie", 1, "a"), member("owner", 2, "a")])
-    held = zip(answer.previous.copy_task.tolist(), answer.previous.copy_member.tolist(), strict=True)
+    held = zip(
+        answer.previous.copy_task.tolist(), answer.previous.copy_member.tolist(), strict=True
+    )
     assert list(held) == [(0, answer.member_ids.index("zombie"))]
 
 
@@ -70,12 +72,21 @@ def test_whoever_was_active_holds_every_changelog_and_a_standby_holds_its_own() 
     """Partial copies are counted in changelogs."""
     topics = ["s", "one-log", "two-log"]
     answer = plan(
-        [Member("active", topics, actives={"s": [0]}, generation=1),
-         Member("half", topics, standbys={"one-log": [0, 0]}),
-         Member("owner", topics, actives={"s": [0]}, generation=2)],
-        dict.fromkeys(topics, 1), changelogs=["one-log", "two-log"])
-    held = dict(zip([answer.member_ids[m] for m in answer.previous.copy_member.tolist()],
-                    answer.previous.copy_logs.tolist(), strict=True))
+        [
+            Member("active", topics, actives={"s": [0]}, generation=1),
+            Member("half", topics, standbys={"one-log": [0, 0]}),
+            Member("owner", topics, actives={"s": [0]}, generation=2),
+        ],
+        dict.fromkeys(topics, 1),
+        changelogs=["one-log", "two-log"],
+    )
+    held = dict(
+        zip(
+            [answer.member_ids[m] for m in answer.previous.copy_member.tolist()],
+            answer.previous.copy_logs.tolist(),
+            strict=True,
+        )
+    )
     assert held == {"active": 2, "half": 1}
 
 
@@ -92,8 +103,12 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
                 event(world, rng)
             answer = world.answer()
             ordered = sorted(world.members.values(), key=lambda m: m.member_id)
-            for unit in units_of(ordered, world.partitions, frozenset(answer_changelogs(answer)), WEIGHTLESS):
-                g = next(i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics)
+            for unit in units_of(
+                ordered, world.partitions, frozenset(answer_changelogs(answer)), WEIGHTLESS
+            ):
+                g = next(
+                    i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics
+                )
                 before = believed(unit, ordered, "actives")
                 assert before == answer.previous_owner[g].tolist()
                 last = answer.layout.of(g, answer.previous.last_owner)
@@ -115,8 +130,12 @@ def copies(answer: Plan, g: int) -> list[dict[int, int]]:
     """Number -> member -> changelogs held."""
     found: list[dict[int, int]] = [{} for _ in range(answer.groups[g].partitions)]
     start, previous = int(answer.layout.start[g]), answer.previous
-    for task, m, logs in zip(previous.copy_task.tolist(), previous.copy_member.tolist(),
-                             previous.copy_logs.tolist(), strict=True):
+    for task, m, logs in zip(
+        previous.copy_task.tolist(),
+        previous.copy_member.tolist(),
+        previous.copy_logs.tolist(),
+        strict=True,
+    ):
         if 0 <= task - start < len(found):
             found[task - start][m] = logs
     return found

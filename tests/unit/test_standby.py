@@ -60,7 +60,10 @@ def test_a_task_without_owner_gets_no_standby() -> None:
 def test_only_subscribers_hold_standbys() -> None:
     """Two groups with different subscribers, each among its own."""
     given = problem(
-        [0, 1, 2, 2, 3, 3], 4, replicas=2, group=[0, 0, 0, 1, 1, 1],
+        [0, 1, 2, 2, 3, 3],
+        4,
+        replicas=2,
+        group=[0, 0, 0, 1, 1, 1],
         eligible=[[1, 1, 1, 0], [0, 0, 1, 1]],
     )
     placed = place(given)
@@ -83,7 +86,9 @@ def test_a_vacated_active_becomes_the_standby() -> None:
 
 def test_a_standby_is_kept_before_a_vacated_active() -> None:
     """Of two warm copies the one that was a standby stays, the other is dropped."""
-    given = problem([0, 1, 2], 3, standbys=[(0, 2), (1, 0), (2, 1)], copies=[(0, 1), (1, 2), (2, 0)])
+    given = problem(
+        [0, 1, 2], 3, standbys=[(0, 2), (1, 0), (2, 1)], copies=[(0, 1), (1, 2), (2, 0)]
+    )
     assert place(given).ravel().tolist() == [2, 0, 1]
 
 
@@ -96,7 +101,10 @@ def test_even_loads_come_before_saved_restores() -> None:
 def test_copies_that_cannot_be_standbys_are_ignored() -> None:
     """Held by the owner, by no subscriber, or of a task that nobody owns."""
     given = problem(
-        [0, NOBODY, 1], 3, eligible=[[1, 1, 0]], standbys=[(0, 0), (0, 2), (1, 1), (2, 2)],
+        [0, NOBODY, 1],
+        3,
+        eligible=[[1, 1, 0]],
+        standbys=[(0, 0), (0, 2), (1, 1), (2, 2)],
         wanted=[(0, 0), (0, 2), (1, 0)],
     )
     assert place(given).ravel().tolist() == [1, NOBODY, 0]
@@ -106,7 +114,10 @@ def test_copies_that_cannot_be_standbys_are_ignored() -> None:
 def test_a_wanted_standby_is_placed(replicas: int) -> None:
     """The target member of a promoted task gets its copy, whatever it costs elsewhere."""
     given = problem(
-        even_owners(5, 25), 5, replicas=replicas, standbys=[(t, (t + 3) % 5) for t in range(25)],
+        even_owners(5, 25),
+        5,
+        replicas=replicas,
+        standbys=[(t, (t + 3) % 5) for t in range(25)],
         wanted=[(0, 4), (1, 4), (6, 0), (24, 2)],
     )
     placed = place(given)
@@ -138,7 +149,9 @@ def test_each_standby_in_another_rack_while_racks_last() -> None:
     """R' + 1 distinct racks where there are so many."""
     given = problem(even_owners(9, 45), 9, replicas=2, rack=[0, 0, 0, 0, 1, 1, 1, 2, 2])
     racks = given.rack[place(given)]
-    assert all({given.rack[o], *row} == {0, 1, 2} for o, row in zip(given.owner, racks, strict=True))
+    assert all(
+        {given.rack[o], *row} == {0, 1, 2} for o, row in zip(given.owner, racks, strict=True)
+    )
 
 
 def test_every_other_rack_is_used_before_one_is_used_twice() -> None:
@@ -177,11 +190,19 @@ def test_loads_follow_capacities() -> None:
 
 def test_the_answer_does_not_depend_on_the_order_of_the_copies() -> None:
     """Pairs are a set."""
-    given = problem(even_owners(6, 48), 6, standbys=[(t, (t * 5 + 1) % 6) for t in range(48)],
-                    copies=[(t, (t * 5 + 2) % 6) for t in range(48)])
+    given = problem(
+        even_owners(6, 48),
+        6,
+        standbys=[(t, (t * 5 + 1) % 6) for t in range(48)],
+        copies=[(t, (t * 5 + 2) % 6) for t in range(48)],
+    )
     order = np.random.default_rng(4).permutation(len(given.copy_task))
-    shuffled = replace(given, copy_task=given.copy_task[order], copy_member=given.copy_member[order],
-                       copy_was_standby=given.copy_was_standby[order])
+    shuffled = replace(
+        given,
+        copy_task=given.copy_task[order],
+        copy_member=given.copy_member[order],
+        copy_was_standby=given.copy_was_standby[order],
+    )
     assert (place(given) == place(shuffled)).all()
 
 
@@ -218,8 +239,10 @@ def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[
 @pytest.mark.parametrize("event", ["join", "leave"])
 @pytest.mark.parametrize("racks", RACKS)
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize(("members", "tasks"), [
-    pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 10_000 else size for size in SIZES])
+@pytest.mark.parametrize(
+    ("members", "tasks"),
+    [pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 10_000 else size for size in SIZES],
+)
 def test_after_a_join_or_a_leave_the_bound_is_missed_by_one_at_most(
     members: int, tasks: int, replicas: int, racks: str, event: str
 ) -> None:

@@ -20,7 +20,9 @@ def test_a_weightless_topic_unbalances_nobody() -> None:
     counts = {"orders": 6, LEADER: 1}
     for members in (2, 3, 6):
         made = plan(group(members), counts, weightless={LEADER})
-        assert {len(made.actives(f"m{i}").get("orders", ())) for i in range(members)} == {6 // members}
+        assert {len(made.actives(f"m{i}").get("orders", ())) for i in range(members)} == {
+            6 // members
+        }
         assert sum(LEADER in made.actives(f"m{i}") for i in range(members)) == 1
         assert made.report()["tasks"] == 6
 
@@ -53,7 +55,10 @@ def test_a_plan_with_a_weightless_topic_keeps_every_promise() -> None:
     members = [Member(f"m{i}", counts) for i in range(3)]
     for turn in range(3):
         made = plan(members, counts, replicas=1, changelogs={"orders-log"}, weightless={LEADER})
-        assert check(members, counts, made, replicas=1, changelogs={"orders-log"}, weightless={LEADER}) == []
+        assert (
+            check(members, counts, made, replicas=1, changelogs={"orders-log"}, weightless={LEADER})
+            == []
+        )
         members = [*carried(members, made)[1:], Member(f"n{turn}", counts)]
 
 

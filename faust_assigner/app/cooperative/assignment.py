@@ -31,7 +31,9 @@ def change(own: Any, tps: Collection[Any], subscriptions: Any, fetcher: Any) -> 
 def _leave(own: Any, tp: Any) -> None:
     """Leave a state without a position: what is in flight for the partition is discarded by it."""
     state = own._tp_state[tp]
-    for waiting in state._committed_futs:  # else the node of the partition stays "in flight" for ever
+    for (
+        waiting
+    ) in state._committed_futs:  # else the node of the partition stays "in flight" for ever
         if not waiting.done():
             waiting.set_result(OffsetAndMetadata(UNKNOWN_OFFSET, ""))
     state.resume()

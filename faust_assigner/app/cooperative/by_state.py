@@ -77,8 +77,13 @@ class ByState(Follows):
         for task in self._under_way():
             task.cancel()
 
-    async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
-                           generation_id: int = 0) -> None:
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
         """Take the partitions of an eager round."""
         self.stop_taking_on()
         self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
@@ -98,8 +103,14 @@ class ByState(Follows):
         self._clear_books()
 
     def _clear_books(self) -> None:
-        for book in (self.active_tps, self.standby_tps, self.active_highwaters, self.standby_highwaters,
-                     self.actives_for_table, self.standbys_for_table):
+        for book in (
+            self.active_tps,
+            self.standby_tps,
+            self.active_highwaters,
+            self.standby_highwaters,
+            self.actives_for_table,
+            self.standbys_for_table,
+        ):
             book.clear()
 
     def tables_failed(self, table: str, error: BaseException) -> None:
@@ -132,7 +143,10 @@ class ByState(Follows):
         await self.take_on(*self._roles, frozenset())
 
     def _flows(self, generation_id: int) -> None:
-        if self.app.consumer_generation_id == generation_id and not self.app.consumer.between_generations:
+        if (
+            self.app.consumer_generation_id == generation_id
+            and not self.app.consumer.between_generations
+        ):
             self._complete, self._followed, self.is_flowing = set(), set(), True
 
     async def on_stop(self) -> None:
@@ -140,16 +154,19 @@ class ByState(Follows):
         self.stop_taking_on()
         await super().on_stop()
 
-    async def take_on(self, actives: Collection[Any], standbys: Collection[Any],
-                      revoked: Collection[Any]) -> None:
+    async def take_on(
+        self, actives: Collection[Any], standbys: Collection[Any], revoked: Collection[Any]
+    ) -> None:
         """Begin with these roles of all assigned partitions; what is under way begins anew."""
         # In the order of the rounds: the first one may still wait here when the second is told.
         async with self._in_turn:
             await self.interrupt()
             await self._close(revoked)
             of = self.tables._changelogs
-            self._roles = (frozenset(tp for tp in actives if tp.topic in of),
-                           frozenset(tp for tp in standbys if tp.topic in of))
+            self._roles = (
+                frozenset(tp for tp in actives if tp.topic in of),
+                frozenset(tp for tp in standbys if tp.topic in of),
+            )
             if not self.is_flowing:
                 # A table failed since: Faust's own recovery takes these on, and must find none booked.
                 self._clear_books()
@@ -183,8 +200,12 @@ class ByState(Follows):
                 await self.app.crash(error)
         else:
             if pending or fresh:
-                logger.info("Took on %d active and %d standby changelogs in %.0f ms", len(pending),
-                            len(fresh), (monotonic() - began) * 1000)
+                logger.info(
+                    "Took on %d active and %d standby changelogs in %.0f ms",
+                    len(pending),
+                    len(fresh),
+                    (monotonic() - began) * 1000,
+                )
 
     async def _close(self, revoked: Collection[Any]) -> None:
         """Close databases of partitions that went, in a thread: it takes a while, and streams flow."""
@@ -202,8 +223,9 @@ class ByState(Follows):
             elif gone:
                 await table.on_rebalance(set(), gone, set(), self.app.consumer_generation_id)
 
-    async def _take_roles(self, actives: frozenset[Any],
-                          standbys: frozenset[Any]) -> tuple[set[Any], set[Any]]:
+    async def _take_roles(
+        self, actives: frozenset[Any], standbys: frozenset[Any]
+    ) -> tuple[set[Any], set[Any]]:
         """Note who is what; returns the actives to restore and the standbys to follow.
 
         What was followed and is not any more, a global table's own part, has others' last changes to read.
@@ -219,8 +241,10 @@ class ByState(Follows):
         await self.app.consumer.hold_back(pending | fresh)
         self.flush_buffers()
         was = dict(self.standby_offsets)
-        owned, followed = (frozenset(self.active_tps) or self._before[0],
-                           frozenset(self.standby_tps) or self._before[1])
+        owned, followed = (
+            frozenset(self.active_tps) or self._before[0],
+            frozenset(self.standby_tps) or self._before[1],
+        )
         await self._open(pending)
         self._clear_books()
         for offsets, anew in ((self.active_offsets, pending), (self.standby_offsets, fresh)):
@@ -271,12 +295,17 @@ class ByState(Follows):
         ends, firsts = await self._ends(pending), await self._firsts(pending)
         for tp in pending:
             self.active_offsets[tp] = max(known(self.active_offsets[tp]), firsts[tp] - 1)
-        alone = frozenset(table.changelog_topic.get_topic_name() for table in self.tables.values()
-                          if table.is_global or table.use_partitioner)
+        alone = frozenset(
+            table.changelog_topic.get_topic_name()
+            for table in self.tables.values()
+            if table.is_global or table.use_partitioner
+        )
         await self._let_flow(pending, alone)
         highwaters = {tp: ends[tp] - 1 for tp in pending}
         left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
-        self.progress.begin({tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)})
+        self.progress.begin(
+            {tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)}
+        )
         limit = self.app.conf.broker_max_poll_interval
         stop, before = Stop(limit * SILENT_SHARE if limit else None), self.restored
         self.restored = {}
@@ -297,8 +326,9 @@ class ByState(Follows):
             stop.renew()
         self.restored = {**before, **self.restored}
 
-    async def _brought_up(self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any,
-                          stop: Stop) -> AsyncGenerator[frozenset[Any], None]:
+    async def _brought_up(
+        self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[frozenset[Any], None]:
         """Each chunk as soon as all of it was brought up past Faust's loop, as far as it could be."""
         lacking = {tp for tp, records in left.items() if records > 0}
         order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
@@ -325,8 +355,12 @@ class ByState(Follows):
         self.app.in_recovery = False  # or sources would starve
         self._replayed = chunk
         consumer.resume_partitions(chunk)
-        self.progress.begin({tp: (known(self.active_offsets[tp]) + 1, self.active_highwaters[tp] + 1)
-                             for tp in chunk})
+        self.progress.begin(
+            {
+                tp: (known(self.active_offsets[tp]) + 1, self.active_highwaters[tp] + 1)
+                for tp in chunk
+            }
+        )
         while self.need_recovery():
             await asyncio.sleep(LOOK_S)
             for tp in chunk:

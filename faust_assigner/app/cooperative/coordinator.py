@@ -53,8 +53,14 @@ class Listener(Protocol):
     async def let_go(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``, which are assigned still."""
 
-    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
-                       roles: Any, generation: int) -> None:
+    async def assigned(
+        self,
+        tps: Collection[Any],
+        revoked: Collection[Any],
+        gained: Collection[Any],
+        roles: Any,
+        generation: int,
+    ) -> None:
         """``tps`` are assigned from here on, in the ``roles`` that were told with them."""
 
     def gave_away(self, everything: bool) -> None:
@@ -97,7 +103,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     # -- joining
 
     def _lookup_assignor(self, name: str) -> Any:
-        return self.membership.assignor if name in (COOPERATIVE, EAGER) else super()._lookup_assignor(name)
+        return (
+            self.membership.assignor
+            if name in (COOPERATIVE, EAGER)
+            else super()._lookup_assignor(name)
+        )
 
     async def _send_req(self, request: Any) -> Any:
         """Send; offer both names with JoinGroup, and note that the coordinator answers."""
@@ -126,8 +136,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
         """Keep everything and go on; or, as aiokafka does, give it up."""
         member = self.membership
-        keeps = (previous_assignment is not None and self._own() is previous_assignment and not member.lost
-                 and member.chosen == COOPERATIVE and member.listener.is_flowing())
+        keeps = (
+            previous_assignment is not None
+            and self._own() is previous_assignment
+            and not member.lost
+            and member.chosen == COOPERATIVE
+            and member.listener.is_flowing()
+        )
         member.assignor.holds = keeps and not member.gave_up
         if member.assignor.holds or (member.gave_up and self._own() is previous_assignment):
             self._group_subscription = None
@@ -157,8 +172,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     # -- the answer
 
-    async def _on_join_complete(self, generation: int, member_id: str, protocol: str,
-                                member_assignment_bytes: bytes) -> None:
+    async def _on_join_complete(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
         self._end_round()
         member = self.membership
         member.chosen = protocol
@@ -179,7 +195,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             self.request_rejoin()
         else:
             member.lost = member.stood = False
-            await super()._on_join_complete(generation, member_id, protocol, member_assignment_bytes)
+            await super()._on_join_complete(
+                generation, member_id, protocol, member_assignment_bytes
+            )
             member.gave_up = False
 
     async def _take(self, assignment: Any, generation: int) -> None:
@@ -189,8 +207,14 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         tps = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
         revoked, gained = own.tps - tps, tps - own.tps
         follows = member.assignor.is_followed(assignment)
-        logger.info("Generation %d: %d partitions kept, %d let go, %d gained%s", generation,
-                    len(tps & own.tps), len(revoked), len(gained), ", a second round follows" * follows)
+        logger.info(
+            "Generation %d: %d partitions kept, %d let go, %d gained%s",
+            generation,
+            len(tps & own.tps),
+            len(revoked),
+            len(gained),
+            ", a second round follows" * follows,
+        )
         self._start_heartbeat_task()  # aiokafka starts it after the callbacks
         if revoked:
             await self._told()
@@ -198,7 +222,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 # Assigned still: the app commits only what is.
                 await member.listener.let_go(revoked)
             except Exception:
-                logger.exception("What was done with partitions let go may be repeated: %s", revoked)
+                logger.exception(
+                    "What was done with partitions let go may be repeated: %s", revoked
+                )
         if self._own() is not own:
             return  # another subscription meanwhile; its round begins anew
         change(own, tps, self._subscription, member.fetcher)
@@ -211,10 +237,19 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if follows:
             self.request_rejoin()
         # Not awaited: the second round need not wait for databases to open.
-        member.telling = create_task(self._tell(member.telling, tps, revoked, gained, roles, generation))
+        member.telling = create_task(
+            self._tell(member.telling, tps, revoked, gained, roles, generation)
+        )
 
-    async def _tell(self, before: asyncio.Task[None] | None, tps: Collection[Any], revoked: Collection[Any],
-                    gained: Collection[Any], roles: Any, generation: int) -> None:
+    async def _tell(
+        self,
+        before: asyncio.Task[None] | None,
+        tps: Collection[Any],
+        revoked: Collection[Any],
+        gained: Collection[Any],
+        roles: Any,
+        generation: int,
+    ) -> None:
         """Tell the app, in the order of the rounds."""
         if before is not None:
             await before
@@ -248,16 +283,23 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await self.ensure_coordinator_known()
             # Not before: it may take as long as the broker is away.
             if self.membership.lost or self.must_stand_still():
-                raise errors.CommitFailedError("Nothing is committed: the group has already rebalanced")
+                raise errors.CommitFailedError(
+                    "Nothing is committed: the group has already rebalanced"
+                )
             generation = self.generation
             try:
                 await self._commit_once(assignment, offsets)
                 return
-            except (errors.UnknownMemberIdError, errors.IllegalGenerationError,
-                    errors.RebalanceInProgressError) as error:
+            except (
+                errors.UnknownMemberIdError,
+                errors.IllegalGenerationError,
+                errors.RebalanceInProgressError,
+            ) as error:
                 under_way = self.membership.round
                 if self.membership.lost or (under_way is None and generation == self.generation):
-                    logger.warning("The group went on without this worker, nothing is committed: %s", error)
+                    logger.warning(
+                        "The group went on without this worker, nothing is committed: %s", error
+                    )
                     raise errors.CommitFailedError("The group has already rebalanced") from error
                 if under_way is not None:
                     await asyncio.shield(under_way)
@@ -288,8 +330,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             member = self.membership
             if self.must_stand_still() and not member.lost and not self._closing.done():
                 member.lost = True
-                logger.error("The group coordinator has been silent for %.1f s: streams stop, nothing is "
-                             "committed until it answers", monotonic() - member.answered)
+                logger.error(
+                    "The group coordinator has been silent for %.1f s: streams stop, nothing is "
+                    "committed until it answers",
+                    monotonic() - member.answered,
+                )
                 await member.listener.stand_still()
                 self.request_rejoin()
 
@@ -305,8 +350,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def is_overdue(self) -> bool:
         """Whether others may own by now what is owned here; asked from any thread."""
         member = self.membership
-        return (monotonic() - member.answered > self._session_timeout_ms / 1000
-                and not member.gave_up and self._own() is not None)
+        return (
+            monotonic() - member.answered > self._session_timeout_ms / 1000
+            and not member.gave_up
+            and self._own() is not None
+        )
 
     async def close(self) -> None:
         """Leave the group."""

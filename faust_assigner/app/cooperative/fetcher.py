@@ -34,13 +34,21 @@ WAIT_MS, IDLE_WAIT_MS = 20, 100
 class Share(Container[Any]):
     """Of ``partitions``, seen live, where None means all: those in ``only``, or those not in ``but_not``."""
 
-    def __init__(self, partitions: Container[Any] | None, *, only: Collection[Any] | None = None,
-                 but_not: Collection[Any] = ()) -> None:
+    def __init__(
+        self,
+        partitions: Container[Any] | None,
+        *,
+        only: Collection[Any] | None = None,
+        but_not: Collection[Any] = (),
+    ) -> None:
         self.partitions, self.only, self.but_not = partitions, only, but_not
 
     def __contains__(self, tp: object) -> bool:
-        return (tp not in self.but_not and (self.only is None or tp in self.only)
-                and (not self.partitions or tp in self.partitions))
+        return (
+            tp not in self.but_not
+            and (self.only is None or tp in self.only)
+            and (not self.partitions or tp in self.partitions)
+        )
 
 
 class PromptFetcher(Fetcher):  # type: ignore[misc]
@@ -66,16 +74,25 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         """What to send now: of each partition on its own merits."""
         self._at_end &= assignment.tps  # what comes back has been elsewhere
         now = monotonic()
-        wanted = [tp for tp in assignment.tps if tp not in self._records and self.is_wanted(tp)
-                  and not self._is_left_alone(assignment.state_value(tp), now)]
+        wanted = [
+            tp
+            for tp in assignment.tps
+            if tp not in self._records
+            and self.is_wanted(tp)
+            and not self._is_left_alone(assignment.state_value(tp), now)
+        ]
         self._look_up(assignment, wanted)
         shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
-        is_whole = not (self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records)))
+        is_whole = not (
+            self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records))
+        )
         self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
         if len(self._in_flight) > len(self._pending_tasks - set(self._looked_up.values())):
             # One of them has been dealt with, and is taken out of the books a step after this look.
             asyncio.get_running_loop().call_soon(self.wake)
-        return super()._get_actions_per_node(SimpleNamespace(tps=shown, state_value=assignment.state_value))
+        return super()._get_actions_per_node(
+            SimpleNamespace(tps=shown, state_value=assignment.state_value)
+        )
 
     def _look_up(self, assignment: Any, tps: list[Any]) -> None:
         """Begin to look for the positions that ``tps`` lack, beside the fetches; all at once.
@@ -86,7 +103,9 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
             if state.has_valid_position or state in self._looked_up or node in (None, -1):
                 continue
-            self._looked_up[state] = task = create_task(self._update_fetch_positions(assignment, node, [tp]))
+            self._looked_up[state] = task = create_task(
+                self._update_fetch_positions(assignment, node, [tp])
+            )
             task.add_done_callback(lambda _, state=state: self._looked(state))
             # The fetcher waits for these as for its fetches.
             self._pending_tasks.add(task)
@@ -102,8 +121,11 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
 
     async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
         """One fetch. Brokers hold it for a while, unless a partition in it has an error."""
-        asked = [(TopicPartition(topic, p), offset)
-                 for topic, parts in request.topics for p, offset, *_ in parts]
+        asked = [
+            (TopicPartition(topic, p), offset)
+            for topic, parts in request.topics
+            for p, offset, *_ in parts
+        ]
         began, began_ms = monotonic(), int(1000 * time())
         brought: bool = await super()._proc_fetch_request(assignment, node_id, request)
         if (task := asyncio.current_task()) is not None and task.cancelling():
@@ -114,12 +136,16 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
                 await asyncio.sleep(early)
         return brought
 
-    def _note_refusals(self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int) -> None:
+    def _note_refusals(
+        self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int
+    ) -> None:
         """Leave alone what was ``asked`` for and answered with an error, where others were answered well.
 
         aiokafka notes of each good answer when it came.
         """
-        states = [(tp, assignment.state_value(tp), offset) for tp, offset in asked if tp in assignment.tps]
+        states = [
+            (tp, assignment.state_value(tp), offset) for tp, offset in asked if tp in assignment.tps
+        ]
         well = {tp for tp, state, _ in states if (state.timestamp or 0) >= began_ms}
         for tp, state, offset in states if well else ():
             if tp in well:
@@ -127,8 +153,9 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
             elif state.has_valid_position and state.position == offset and tp not in self._records:
                 self.refused.refused(tp, state, monotonic())
 
-    async def fetched_records(self, partitions: Any, timeout: float | None = 0,
-                              max_records: int | None = None) -> dict[Any, list[Any]]:
+    async def fetched_records(
+        self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
+    ) -> dict[Any, list[Any]]:
         """Records that were fetched, as :meth:`_turn` shares them out; waits for some up to ``timeout``."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
@@ -181,8 +208,11 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         """aiokafka's state of each partition that has records at hand."""
         subscription = self._subscriptions.subscription
         assignment = None if subscription is None else subscription.assignment
-        return {} if assignment is None else {tp: assignment.state_value(tp) for tp in self._records
-                                              if tp in assignment.tps}
+        return (
+            {}
+            if assignment is None
+            else {tp: assignment.state_value(tp) for tp in self._records if tp in assignment.tps}
+        )
 
     def _put_back(self, states: Mapping[Any, Any], before: Mapping[Any, int]) -> None:
         """Have what was taken fetched again."""

@@ -52,16 +52,22 @@ class Follows(Recovery):
         # With snapshots a standby takes one in exchange, while Faust's loop reads on.
         settings = settings_of(self.app)
         batched = settings.batched and settings.snapshots is None
-        return sorted((tp for tp in tps if batched and is_writable(self.tp_to_table[tp].data)),
-                      key=lambda tp: (self._standby_gap(tp), tp))
+        return sorted(
+            (tp for tp in tps if batched and is_writable(self.tp_to_table[tp].data)),
+            key=lambda tp: (self._standby_gap(tp), tp),
+        )
 
     async def _catch_up(self, behind: list[Any]) -> None:
         """Standbys and warm-ups that lack much, past Faust's loop; each is followed from where it came to."""
         consumer = self.app.consumer
         try:
-            async for tp in self._in_batches(behind, self.standby_offsets, self.standby_highwaters, Stop()):
+            async for tp in self._in_batches(
+                behind, self.standby_offsets, self.standby_highwaters, Stop()
+            ):
                 start = {tp: known(self.standby_offsets[tp]) + 1}
-                await insist(self, "Seek in a standby changelog", partial(consumer.seek_wait, start))
+                await insist(
+                    self, "Seek in a standby changelog", partial(consumer.seek_wait, start)
+                )
                 self._followed.add(tp)
                 consumer.resume_partitions({tp})
         except Exception as error:
@@ -78,5 +84,7 @@ class Follows(Recovery):
         """Of the broker itself: under ``exactly_once`` the consumer knows only the ends that it has read."""
         thread = self.app.consumer._thread
         ask = getattr(thread._ensure_consumer(), question)
-        found = await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
+        found = (
+            await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
+        )
         return {tp: found[tp] for tp in tps}

@@ -42,7 +42,8 @@ class ThreadListener:
 
     async def _tell(self, method: Callable[..., Awaitable[None]], *args: Any) -> None:
         promise = await self._thread.consumer._method_queue.call(
-            self._thread.thread_loop.create_future(), method, *args)
+            self._thread.thread_loop.create_future(), method, *args
+        )
         await promise
 
     def is_flowing(self) -> bool:
@@ -57,11 +58,23 @@ class ThreadListener:
         """Finish, commit and forget ``revoked``."""
         await self._tell(self._thread.consumer.let_go, ensure_TPset(revoked))
 
-    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
-                       roles: Any, generation: int) -> None:
+    async def assigned(
+        self,
+        tps: Collection[Any],
+        revoked: Collection[Any],
+        gained: Collection[Any],
+        roles: Any,
+        generation: int,
+    ) -> None:
         """Begin with ``gained``."""
-        await self._tell(self._thread.consumer.take_on, ensure_TPset(tps), ensure_TPset(revoked),
-                         ensure_TPset(gained), roles, generation)
+        await self._tell(
+            self._thread.consumer.take_on,
+            ensure_TPset(tps),
+            ensure_TPset(revoked),
+            ensure_TPset(gained),
+            roles,
+            generation,
+        )
 
     def gave_away(self, everything: bool) -> None:
         """The round that gives everything away has been answered."""
@@ -135,7 +148,9 @@ class HandsOver(Consumer):
             with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
                 self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
 
-    async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
+    async def _getmany(
+        self, active_partitions: set[Any] | None, timeout: float
+    ) -> Mapping[Any, list[Any]]:
         found = await super()._getmany(active_partitions, timeout)
         # Faust asks for each record whether its partition is paused, and it may be resumed by then.
         self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
@@ -143,7 +158,9 @@ class HandsOver(Consumer):
 
     def _flows(self, tp: Any) -> bool:
         """Whether records of ``tp`` are wanted now; a client without a group is assigned nothing."""
-        return self.app.client_only or tp in self._active_partitions or tp in self._buffered_partitions
+        return (
+            self.app.client_only or tp in self._active_partitions or tp in self._buffered_partitions
+        )
 
     def _put_down(self, tps: Collection[Any]) -> None:
         """Drop what is at hand of ``tps``: it may be under way for as long as an agent's queue is full.
@@ -193,7 +210,9 @@ class HandsOver(Consumer):
             self._paused_partitions -= revoked
             self._forget(revoked)
             self.leaving = frozenset()
-        logger.info("Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000)
+        logger.info(
+            "Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000
+        )
 
     async def _finish(self, revoked: set[Any]) -> None:
         """Drop what waits in queues; wait for what streams have begun."""
@@ -204,18 +223,25 @@ class HandsOver(Consumer):
                 drop(queue, revoked)
             self._clean_unacked_messages()
             late = [m for m in list(self._unacked_messages) if m.tp in revoked]
-            if self._delivering not in revoked and (not late or not self.app.conf.stream_wait_empty):
+            if self._delivering not in revoked and (
+                not late or not self.app.conf.stream_wait_empty
+            ):
                 return
             if monotonic() > deadline:
-                logger.error("Partitions are let go with %d records under way after %.0f s; the next owner "
-                             "repeats them", len(late), timeout_s)
+                logger.error(
+                    "Partitions are let go with %d records under way after %.0f s; the next owner "
+                    "repeats them",
+                    len(late),
+                    timeout_s,
+                )
                 return
             await asyncio.sleep(LOOK_S)
 
     # -- partitions that come
 
-    async def take_on(self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any,
-                      generation: int) -> None:
+    async def take_on(
+        self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any, generation: int
+    ) -> None:
         """Tell agents, topics and tables; what is gained stays paused until its tables are restored."""
         app, recovery = self.app, self.app.tables.recovery
         if app.should_stop:
@@ -254,7 +280,8 @@ class HandsOver(Consumer):
     async def seek_some(self, tps: set[Any]) -> None:
         """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
         offsets = await self._thread.call_thread(
-            seek_committed, self._thread._ensure_consumer(), self.first_read, tps)
+            seek_committed, self._thread._ensure_consumer(), self.first_read, tps
+        )
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:
@@ -280,8 +307,11 @@ class HandsOver(Consumer):
 
 def drop(queue: Any, tps: Collection[Any]) -> None:
     """Take the events of ``tps`` out of a stream's queue."""
-    kept = [event for event in queue._queue
-            if getattr(getattr(event, "message", None), "tp", None) not in tps]
+    kept = [
+        event
+        for event in queue._queue
+        if getattr(getattr(event, "message", None), "tp", None) not in tps
+    ]
     if len(kept) == len(queue._queue):
         return
     queue._queue.clear()

@@ -36,8 +36,10 @@ def install(app: Any) -> None:
         return
     fits = issubclass(tables, SteadyTables) and issubclass(tables, RestoringTables)
     if app._consumer is not None or "tables" in vars(app) or not fits:
-        logger.warning("Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
-                       "and the batched replay, installed before the app is in use")
+        logger.warning(
+            "Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
+            "and the batched replay, installed before the app is in use"
+        )
         return
     app.conf.TableManager = mixed(TablesByState, into=tables)
     leave.install(app)
@@ -51,6 +53,9 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
         transport.Consumer = mixed(HandsOver, into=transport.Consumer)
         transport.TransactionManager = mixed(LetsGo, into=transport.TransactionManager)
     else:
-        logger.warning("Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
-                       "aiokafka driver, not the one of %s", transport.url)
+        logger.warning(
+            "Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
+            "aiokafka driver, not the one of %s",
+            transport.url,
+        )
     return create()

@@ -37,14 +37,20 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
     try:
         await hand_over(app, read_or_default(app, LEAVE_S))
     except Exception:
-        logger.exception("Partitions are not handed over, the others take them when this worker is gone")
+        logger.exception(
+            "Partitions are not handed over, the others take them when this worker is gone"
+        )
     await stop_consumer()
 
 
 async def hand_over(app: Any, seconds: float) -> bool:
     """Whether everything was given away within ``seconds``."""
     consumer = app._consumer
-    if seconds <= 0 or consumer is None or not isinstance(getattr(consumer, "left", None), asyncio.Event):
+    if (
+        seconds <= 0
+        or consumer is None
+        or not isinstance(getattr(consumer, "left", None), asyncio.Event)
+    ):
         return False
     thread = consumer._thread
     if thread.should_stop or not app.tables.recovery.is_flowing or app._crash_reason is not None:
@@ -59,7 +65,9 @@ async def hand_over(app: Any, seconds: float) -> bool:
             return False
         await consumer.leave_group()
     except TimeoutError:
-        logger.warning("The others did not take over within %.0f s; they do when it is gone", seconds)
+        logger.warning(
+            "The others did not take over within %.0f s; they do when it is gone", seconds
+        )
         return False
     finally:
         app.assignor.leaves = False
@@ -70,7 +78,10 @@ async def hand_over(app: Any, seconds: float) -> bool:
 async def _ask(app: Any, consumer: Any) -> bool:
     """On the consumer's thread: ask for the round that gives everything away; False where there is none."""
     coordinator = consumer._coordinator
-    if not isinstance(coordinator, CooperativeCoordinator) or coordinator._group_instance_id is not None:
+    if (
+        not isinstance(coordinator, CooperativeCoordinator)
+        or coordinator._group_instance_id is not None
+    ):
         return False
     member = coordinator.membership
     if member.chosen != COOPERATIVE or member.lost or member.gave_up:

@@ -31,8 +31,9 @@ def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[fro
             yield frozenset(tp for number in numbers for tp in by_number[number])
 
 
-def ready_sources(sources: Collection[Any], pending: Collection[Any],
-                  alone: Collection[str] = ()) -> set[Any]:
+def ready_sources(
+    sources: Collection[Any], pending: Collection[Any], alone: Collection[str] = ()
+) -> set[Any]:
     """Of ``sources``, those whose tables are restored; ``pending`` changelog partitions are not.
 
     A stream reads the tables of its own number, and any number of those whose changelogs are ``alone``.

@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 from mode import get_logger
 
 logger = get_logger(__name__)
@@ -35,8 +39,15 @@ class SetAside:
     def unreadable(self, tp: Any, state: Any, error: Exception, now: float) -> None:
         """Leave ``tp`` alone from ``now`` on, and say so."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
-        logger.error("%s-%d cannot be read from offset %s: %s: %s; it stands still and others flow, tried "
-                     "again in %.1f s", *tp, state.position, type(error).__name__, error, wait_s)
+        logger.error(
+            "%s-%d cannot be read from offset %s: %s: %s; it stands still and others flow, tried "
+            "again in %.1f s",
+            *tp,
+            state.position,
+            type(error).__name__,
+            error,
+            wait_s,
+        )
 
     def refused(self, tp: Any, state: Any, now: float) -> None:
         """The same where the broker has answered for it with an error, which aiokafka names."""

@@ -23,19 +23,28 @@ NOTHING = "nothing of that name"
 DISTRIBUTIONS = {"faust": "faust-streaming", "mode": "mode-streaming", "aiokafka": "aiokafka"}
 
 
-def demand(parts: Collection[str], *, touches: Iterable[Touch] = TOUCHES,
-           versions: Mapping[str, tuple[str, str]] = VERSIONS) -> None:
+def demand(
+    parts: Collection[str],
+    *,
+    touches: Iterable[Touch] = TOUCHES,
+    versions: Mapping[str, tuple[str, str]] = VERSIONS,
+) -> None:
     """Raise HostMismatch, naming everything that does not fit, unless the host is what ``parts`` need.
 
     Cost: 50 ms the first time in a process; nothing is created or changed.
     """
-    found = [*_foreign_versions(versions),
-             *(said for touch in touches if set(parts) & set(touch.parts) for said in misfit(touch))]
+    found = [
+        *_foreign_versions(versions),
+        *(said for touch in touches if set(parts) & set(touch.parts) for said in misfit(touch)),
+    ]
     if found:
-        ranges = ", ".join(f"{name}>={first},<{beyond}" for name, (first, beyond) in sorted(VERSIONS.items()))
+        ranges = ", ".join(
+            f"{name}>={first},<{beyond}" for name, (first, beyond) in sorted(VERSIONS.items())
+        )
         raise HostMismatch(
             f"{'; '.join(found)}. Install {ranges}, or set FAUST_ASSIGNER_REPAIRS=0 to run without the "
-            "repairs and without each part that does not fit")
+            "repairs and without each part that does not fit"
+        )
 
 
 def misfit(touch: Touch) -> Iterator[str]:
@@ -43,8 +52,10 @@ def misfit(touch: Touch) -> Iterator[str]:
     found = shape_of(touch)
     if found != touch.shape:
         owner = touch.owner.rpartition(":")[2]
-        yield (f"{_installed(touch.owner)}: {owner}.{touch.name}: expected {touch.shape}, found {found} "
-               f"(needed because: {touch.why})")
+        yield (
+            f"{_installed(touch.owner)}: {owner}.{touch.name}: expected {touch.shape}, found {found} "
+            f"(needed because: {touch.why})"
+        )
 
 
 @functools.cache
@@ -58,15 +69,22 @@ def shape_of(touch: Touch) -> str:
         return NOTHING
     if touch.shape.startswith("set in "):
         bases = inspect.getmro(owner)
-        if any(_sets(vars(base).get(touch.shape.removeprefix("set in ")), touch.name) for base in bases):
+        if any(
+            _sets(vars(base).get(touch.shape.removeprefix("set in ")), touch.name) for base in bases
+        ):
             return touch.shape
-        methods = sorted({n for base in bases for n, made in vars(base).items() if _sets(made, touch.name)})
+        methods = sorted(
+            {n for base in bases for n, made in vars(base).items() if _sets(made, touch.name)}
+        )
         return f"set in {', '.join(methods)}" if methods else NOTHING
     missing = object()
     found = inspect.getattr_static(owner, touch.name, missing)
     if found is missing:
         return NOTHING
-    if isinstance(found, (property, functools.cached_property)) or type(found).__name__ == "cached_property":
+    if (
+        isinstance(found, (property, functools.cached_property))
+        or type(found).__name__ == "cached_property"
+    ):
         return "property"
     if isinstance(found, (staticmethod, classmethod)):
         found = found.__func__
@@ -78,8 +96,14 @@ def signature(function: Any) -> str:
     function = inspect.unwrap(function)
     parameters = inspect.signature(function).parameters.values()
     # Faust's defaults and annotations change in form from one Python to the next; names do not.
-    bare = [p.replace(name=p.name if p.default is p.empty else f"{p.name}_DEFAULT", annotation=p.empty,
-                      default=p.empty) for p in parameters]
+    bare = [
+        p.replace(
+            name=p.name if p.default is p.empty else f"{p.name}_DEFAULT",
+            annotation=p.empty,
+            default=p.empty,
+        )
+        for p in parameters
+    ]
     text = str(inspect.Signature(bare)).replace("_DEFAULT", "=")
     return f"async {text}" if inspect.iscoroutinefunction(function) else text
 
@@ -87,8 +111,14 @@ def signature(function: Any) -> str:
 def _sets(method: Any, name: str) -> bool:
     """Whether ``method`` assigns an attribute of that name, to whatever object."""
     code = getattr(inspect.unwrap(method) if callable(method) else method, "__code__", None)
-    return code is not None and name in code.co_names and any(
-        step.opname == "STORE_ATTR" and step.argval == name for step in dis.get_instructions(code))
+    return (
+        code is not None
+        and name in code.co_names
+        and any(
+            step.opname == "STORE_ATTR" and step.argval == name
+            for step in dis.get_instructions(code)
+        )
+    )
 
 
 def _foreign_versions(versions: Mapping[str, tuple[str, str]]) -> Iterator[str]:
@@ -124,7 +154,10 @@ def main() -> int:
     except HostMismatch as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{len(TOUCHES)} names fit: " + ", ".join(f"{n} {_version(n)}" for n in DISTRIBUTIONS.values()))
+    print(
+        f"{len(TOUCHES)} names fit: "
+        + ", ".join(f"{n} {_version(n)}" for n in DISTRIBUTIONS.values())
+    )
     return 0
 
 

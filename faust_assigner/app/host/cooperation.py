@@ -18,10 +18,14 @@ _IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
 _FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
 _LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
 _FOLLOWED = _FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next"
-_TURNS = ("tests/integration/app/cooperative/test_turns.py::"
-          "test_what_keeps_up_comes_first_and_backlogs_take_turns")
-_AT_END = ("tests/integration/app/cooperative/test_turns.py::"
-           "test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still")
+_TURNS = (
+    "tests/integration/app/cooperative/test_turns.py::"
+    "test_what_keeps_up_comes_first_and_backlogs_take_turns"
+)
+_AT_END = (
+    "tests/integration/app/cooperative/test_turns.py::"
+    "test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still"
+)
 _UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
 _HOLES = _UNREADABLE + "others_flow_without_a_hole_beside_a_partition_that_cannot_be_read"
 _REFUSED = _UNREADABLE + "what_a_broker_refuses_is_left_out_of_the_fetches_of_others"
@@ -30,105 +34,317 @@ _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
 _PAUSED = _FETCHED + "nobody_complains_that_a_paused_partition_is_not_fetched"
 _FULL = _HANDS + "a_full_queue_lets_go_of_what_leaves"
-_LEAVE = ("tests/integration/app/cooperative/test_leave.py::"
-          "test_a_worker_that_is_stopped_hands_over_before_it_leaves")
+_LEAVE = (
+    "tests/integration/app/cooperative/test_leave.py::"
+    "test_a_worker_that_is_stopped_hands_over_before_it_leaves"
+)
 
 _COORDINATOR: Final = rows_of(
     "aiokafka.consumer.group_coordinator:GroupCoordinator",
-    ("_lookup_assignor", "(self, name)", "cooperative", "overridden: one assignor under two names", _FLOWS),
-    ("_send_req", "async (self, request)", "cooperative repairs",
-     "overridden: both names are offered, and answers noted; asks what is committed", _SILENT),
-    ("ensure_active_group", "async (self, subscription, prev_assignment)", "cooperative",
-     "overridden: a membership lost within a round is given up", _LOST),
-    ("_stop_heartbeat_task", "async (self)", "cooperative",
-     "overridden: a task that has not begun is not cancelled", _TWICE),
+    (
+        "_lookup_assignor",
+        "(self, name)",
+        "cooperative",
+        "overridden: one assignor under two names",
+        _FLOWS,
+    ),
+    (
+        "_send_req",
+        "async (self, request)",
+        "cooperative repairs",
+        "overridden: both names are offered, and answers noted; asks what is committed",
+        _SILENT,
+    ),
+    (
+        "ensure_active_group",
+        "async (self, subscription, prev_assignment)",
+        "cooperative",
+        "overridden: a membership lost within a round is given up",
+        _LOST,
+    ),
+    (
+        "_stop_heartbeat_task",
+        "async (self)",
+        "cooperative",
+        "overridden: a task that has not begun is not cancelled",
+        _TWICE,
+    ),
     ("_start_heartbeat_task", "(self)", "cooperative", "before partitions are let go", _TWICE),
-    ("_on_join_prepare", "async (self, previous_assignment)", "cooperative",
-     "overridden: nothing is given up before the answer", _FLOWS),
-    ("_performed_join_prepare", "set in __init__", "cooperative", "set back where all is lost", _LOST),
-    ("_group_subscription", "set in __init__", "cooperative", "set back before a round, as aiokafka does",
-     _COMMIT),
-    ("_do_rejoin_group", "async (self, subscription)", "cooperative",
-     "overridden: when a round begins and ends", _COMMIT),
-    ("_on_join_complete", "async (self, generation, member_id, protocol, member_assignment_bytes)",
-     "cooperative", "overridden: the answer takes what goes and leaves the rest", _FLOWS),
+    (
+        "_on_join_prepare",
+        "async (self, previous_assignment)",
+        "cooperative",
+        "overridden: nothing is given up before the answer",
+        _FLOWS,
+    ),
+    (
+        "_performed_join_prepare",
+        "set in __init__",
+        "cooperative",
+        "set back where all is lost",
+        _LOST,
+    ),
+    (
+        "_group_subscription",
+        "set in __init__",
+        "cooperative",
+        "set back before a round, as aiokafka does",
+        _COMMIT,
+    ),
+    (
+        "_do_rejoin_group",
+        "async (self, subscription)",
+        "cooperative",
+        "overridden: when a round begins and ends",
+        _COMMIT,
+    ),
+    (
+        "_on_join_complete",
+        "async (self, generation, member_id, protocol, member_assignment_bytes)",
+        "cooperative",
+        "overridden: the answer takes what goes and leaves the rest",
+        _FLOWS,
+    ),
     ("_subscription", "set in __init__", "cooperative", "what is assigned", _FLOWS),
-    ("reset_generation", "(self)", "repairs cooperative",
-     "overridden: an old commit loses no membership; wrapped: tells that it is lost", _COMMIT),
-    ("commit_offsets", "async (self, assignment, offsets)", "cooperative",
-     "overridden: sent again after the round", _COMMIT),
-    ("_do_commit_offsets", "async (self, assignment, offsets)", "cooperative", "one commit", _COMMIT),
+    (
+        "reset_generation",
+        "(self)",
+        "repairs cooperative",
+        "overridden: an old commit loses no membership; wrapped: tells that it is lost",
+        _COMMIT,
+    ),
+    (
+        "commit_offsets",
+        "async (self, assignment, offsets)",
+        "cooperative",
+        "overridden: sent again after the round",
+        _COMMIT,
+    ),
+    (
+        "_do_commit_offsets",
+        "async (self, assignment, offsets)",
+        "cooperative",
+        "one commit",
+        _COMMIT,
+    ),
     ("_commit_lock", "set in __init__", "cooperative", "one commit at a time", _COMMIT),
-    ("_retry_backoff_ms", "set in __init__", "cooperative", "between two tries of a commit", _COMMIT),
+    (
+        "_retry_backoff_ms",
+        "set in __init__",
+        "cooperative",
+        "between two tries of a commit",
+        _COMMIT,
+    ),
     ("_session_timeout_ms", "set in __init__", "cooperative", "how long silence may last", _SILENT),
     ("_closing", "set in __init__", "cooperative", "whether the consumer stops", _SILENT),
-    ("_group_instance_id", "set in __init__", "cooperative", "a static member is expected back", _LEAVE),
+    (
+        "_group_instance_id",
+        "set in __init__",
+        "cooperative",
+        "a static member is expected back",
+        _LEAVE,
+    ),
 )
 
 _CLIENT: Final = (
-    *rows_of("aiokafka.consumer.fetcher:Fetcher",
-             ("_records", "set in __init__", "cooperative restore",
-              "buffers of partitions that went, records as they are parsed", _FLIGHT),
-             ("_notify", "(self, future)", "cooperative", "wakes the fetcher after a change", _FLOWS),
-             ("_wait_consume_future", "set in __init__", "cooperative", "what the fetcher waits for", _FLOWS),
-             ("_fetch_max_wait_ms", "set in __init__", "cooperative", "how long a broker may hold a fetch",
-              _IDLE),
-             ("_get_actions_per_node", "(self, assignment)", "cooperative",
-              "overridden: what lacks records is fetched, whatever the others do", _IDLE),
-             ("_update_fetch_positions", "async (self, assignment, node_id, tps)", "cooperative",
-              "looks positions up beside the fetches", _LOOKED_UP),
-             ("_pending_tasks", "set in __init__", "cooperative", "what the fetcher waits for besides",
-              _LOOKED_UP),
-             ("_in_flight", "set in __init__", "cooperative", "nodes whose fetch has not been dealt with",
-              _FOLLOWED),
-             ("_subscriptions", "set in __init__", "cooperative", "how far what is assigned has been taken",
-              _AT_END),
-             ("_isolation_level", "set in __init__", "cooperative", "which end of a log is reached", _AT_END),
-             ("fetched_records", "async (self, partitions, timeout=, max_records=)", "cooperative",
-              "overridden: partitions take turns, and one that cannot be read is set aside", _TURNS),
-             ("_proc_fetch_request", "async (self, assignment, node_id, request)", "cooperative restore",
-              "overridden: what is refused is set aside; a replay's records stay as parsed", _REFUSED),
-             ("_set_error", "(self, tp, error)", "cooperative",
-              "overridden: a record that was cut off is not passed over", _HOLES),
-             ("_create_fetch_waiter", "(self)", "cooperative", "waits for records", _HOLES),
-             ("_closed", "set in __init__", "cooperative", "whether the consumer stops", _HOLES)),
-    *rows_of("faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
-             ("verify_event_path", "(self, now, tp)", "cooperative",
-              "wrapped: what is paused is not fetched, and not missed", _PAUSED)),
-    *rows_of("aiokafka.consumer.subscription_state:SubscriptionState",
-             ("_notify_assignment_waiters", "(self)", "cooperative", "wakes who waits for an assignment",
-              _FLOWS)),
-    *rows_of("aiokafka.consumer.subscription_state:Assignment",
-             ("_topic_partitions", "set in __init__", "cooperative", "changed in place", _FLOWS),
-             ("_tp_state", "set in __init__", "cooperative", "changed in place", _FLIGHT)),
-    *rows_of("aiokafka.consumer.subscription_state:TopicPartitionState",
-             ("highwater", "set in __init__", "cooperative", "where a log ended at the last fetch", _AT_END),
-             ("lso", "set in __init__", "cooperative", "the same of what is committed", _AT_END),
-             ("_committed_futs", "set in __init__", "cooperative", "answered when the partition goes",
-              _ASKED)),
-    *rows_of("aiokafka.protocol.group:JoinGroupRequest",
-             ("_group_protocols", "set in __init__", "cooperative", "the names a member offers", _FLOWS)),
+    *rows_of(
+        "aiokafka.consumer.fetcher:Fetcher",
+        (
+            "_records",
+            "set in __init__",
+            "cooperative restore",
+            "buffers of partitions that went, records as they are parsed",
+            _FLIGHT,
+        ),
+        ("_notify", "(self, future)", "cooperative", "wakes the fetcher after a change", _FLOWS),
+        (
+            "_wait_consume_future",
+            "set in __init__",
+            "cooperative",
+            "what the fetcher waits for",
+            _FLOWS,
+        ),
+        (
+            "_fetch_max_wait_ms",
+            "set in __init__",
+            "cooperative",
+            "how long a broker may hold a fetch",
+            _IDLE,
+        ),
+        (
+            "_get_actions_per_node",
+            "(self, assignment)",
+            "cooperative",
+            "overridden: what lacks records is fetched, whatever the others do",
+            _IDLE,
+        ),
+        (
+            "_update_fetch_positions",
+            "async (self, assignment, node_id, tps)",
+            "cooperative",
+            "looks positions up beside the fetches",
+            _LOOKED_UP,
+        ),
+        (
+            "_pending_tasks",
+            "set in __init__",
+            "cooperative",
+            "what the fetcher waits for besides",
+            _LOOKED_UP,
+        ),
+        (
+            "_in_flight",
+            "set in __init__",
+            "cooperative",
+            "nodes whose fetch has not been dealt with",
+            _FOLLOWED,
+        ),
+        (
+            "_subscriptions",
+            "set in __init__",
+            "cooperative",
+            "how far what is assigned has been taken",
+            _AT_END,
+        ),
+        (
+            "_isolation_level",
+            "set in __init__",
+            "cooperative",
+            "which end of a log is reached",
+            _AT_END,
+        ),
+        (
+            "fetched_records",
+            "async (self, partitions, timeout=, max_records=)",
+            "cooperative",
+            "overridden: partitions take turns, and one that cannot be read is set aside",
+            _TURNS,
+        ),
+        (
+            "_proc_fetch_request",
+            "async (self, assignment, node_id, request)",
+            "cooperative restore",
+            "overridden: what is refused is set aside; a replay's records stay as parsed",
+            _REFUSED,
+        ),
+        (
+            "_set_error",
+            "(self, tp, error)",
+            "cooperative",
+            "overridden: a record that was cut off is not passed over",
+            _HOLES,
+        ),
+        ("_create_fetch_waiter", "(self)", "cooperative", "waits for records", _HOLES),
+        ("_closed", "set in __init__", "cooperative", "whether the consumer stops", _HOLES),
+    ),
+    *rows_of(
+        "faust.transport.drivers.aiokafka:AIOKafkaConsumerThread",
+        (
+            "verify_event_path",
+            "(self, now, tp)",
+            "cooperative",
+            "wrapped: what is paused is not fetched, and not missed",
+            _PAUSED,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.consumer.subscription_state:SubscriptionState",
+        (
+            "_notify_assignment_waiters",
+            "(self)",
+            "cooperative",
+            "wakes who waits for an assignment",
+            _FLOWS,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.consumer.subscription_state:Assignment",
+        ("_topic_partitions", "set in __init__", "cooperative", "changed in place", _FLOWS),
+        ("_tp_state", "set in __init__", "cooperative", "changed in place", _FLIGHT),
+    ),
+    *rows_of(
+        "aiokafka.consumer.subscription_state:TopicPartitionState",
+        (
+            "highwater",
+            "set in __init__",
+            "cooperative",
+            "where a log ended at the last fetch",
+            _AT_END,
+        ),
+        ("lso", "set in __init__", "cooperative", "the same of what is committed", _AT_END),
+        (
+            "_committed_futs",
+            "set in __init__",
+            "cooperative",
+            "answered when the partition goes",
+            _ASKED,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.protocol.group:JoinGroupRequest",
+        ("_group_protocols", "set in __init__", "cooperative", "the names a member offers", _FLOWS),
+    ),
 )
 
 COOPERATION: Final[tuple[Touch, ...]] = (
-    *_COORDINATOR, *_CLIENT,
-    *rows_of("faust.app.base:App",
-             ("_update_assignment", "(self, assigned)", "cooperative", "the app knows what it has", _KEPT),
-             ("_stop_consumer", "async (self)", "cooperative", "wrapped: partitions are handed over first",
-              _LEAVE)),
-    *rows_of("faust.transport.consumer:Consumer",
-             ("_set_active_tps", "(self, tps)", "cooperative", "what may be fetched", _KEPT),
-             ("_clean_unacked_messages", "(self)", "cooperative", "what is still under way", _GOES)),
-    *rows_of("faust.transport.consumer:ThreadDelegateConsumer",
-             ("_method_queue", "set in __init__", "cooperative", "from the consumer's thread to the app's",
-              _KEPT)),
-    *rows_of("mode.services:Service",
-             ("_crash_reason", "set in __init__", "cooperative", "a worker that crashed hands nothing over",
-              _LEAVE)),
-    *rows_of("mode.utils.queues:FlowControlEvent",
-             ("_queues", "set in __init__", "cooperative", "where records wait", _GOES)),
-    *rows_of("mode.utils.queues:ThrowableQueue",
-             ("_queue", "set in _init", "cooperative", "records of partitions that go are taken out", _FULL),
-             ("_putters", "set in __init__", "cooperative", "who waits for room", _FULL),
-             ("_wakeup_next", "(self, waiters)", "cooperative", "there is room", _FULL)),
+    *_COORDINATOR,
+    *_CLIENT,
+    *rows_of(
+        "faust.app.base:App",
+        (
+            "_update_assignment",
+            "(self, assigned)",
+            "cooperative",
+            "the app knows what it has",
+            _KEPT,
+        ),
+        (
+            "_stop_consumer",
+            "async (self)",
+            "cooperative",
+            "wrapped: partitions are handed over first",
+            _LEAVE,
+        ),
+    ),
+    *rows_of(
+        "faust.transport.consumer:Consumer",
+        ("_set_active_tps", "(self, tps)", "cooperative", "what may be fetched", _KEPT),
+        ("_clean_unacked_messages", "(self)", "cooperative", "what is still under way", _GOES),
+    ),
+    *rows_of(
+        "faust.transport.consumer:ThreadDelegateConsumer",
+        (
+            "_method_queue",
+            "set in __init__",
+            "cooperative",
+            "from the consumer's thread to the app's",
+            _KEPT,
+        ),
+    ),
+    *rows_of(
+        "mode.services:Service",
+        (
+            "_crash_reason",
+            "set in __init__",
+            "cooperative",
+            "a worker that crashed hands nothing over",
+            _LEAVE,
+        ),
+    ),
+    *rows_of(
+        "mode.utils.queues:FlowControlEvent",
+        ("_queues", "set in __init__", "cooperative", "where records wait", _GOES),
+    ),
+    *rows_of(
+        "mode.utils.queues:ThrowableQueue",
+        (
+            "_queue",
+            "set in _init",
+            "cooperative",
+            "records of partitions that go are taken out",
+            _FULL,
+        ),
+        ("_putters", "set in __init__", "cooperative", "who waits for room", _FULL),
+        ("_wakeup_next", "(self, waiters)", "cooperative", "there is room", _FULL),
+    ),
 )

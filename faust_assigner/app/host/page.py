@@ -37,10 +37,14 @@ COLUMNS = "\n| name | shape | part | why | test |\n| --- | --- | --- | --- | ---
 
 def page() -> str:
     """The page's text."""
-    versions = ", ".join(f"{name} {first} up to, not including, {beyond}"
-                         for name, (first, beyond) in VERSIONS.items())
+    versions = ", ".join(
+        f"{name} {first} up to, not including, {beyond}"
+        for name, (first, beyond) in VERSIONS.items()
+    )
     text = HEAD.format(count=len(TOUCHES), versions=versions)
-    owners = list(dict.fromkeys(touch.owner for touch in TOUCHES))  # in the order of their first rows
+    owners = list(
+        dict.fromkeys(touch.owner for touch in TOUCHES)
+    )  # in the order of their first rows
     rows = sorted(TOUCHES, key=lambda touch: owners.index(touch.owner))
     for owner, touches in groupby(rows, key=lambda touch: touch.owner):
         text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, touches))
@@ -49,8 +53,10 @@ def page() -> str:
 
 def _row(touch: Touch) -> str:
     file, _, test = touch.test.partition("::")
-    return (f"| `{touch.name}` | `{touch.shape}` | {', '.join(touch.parts)} | {touch.why} | "
-            f"`{file.rpartition('/')[2]}` `{test}` |\n")
+    return (
+        f"| `{touch.name}` | `{touch.shape}` | {', '.join(touch.parts)} | {touch.why} | "
+        f"`{file.rpartition('/')[2]}` `{test}` |\n"
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -23,5 +23,7 @@ class Touch(NamedTuple):
 
 def rows_of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[Touch, ...]:
     """Rows of one owner: (name, shape, parts with spaces between them, why, test)."""
-    return tuple(Touch(owner, name, shape, tuple(parts.split()), why, test)
-                 for name, shape, parts, why, test in rows)
+    return tuple(
+        Touch(owner, name, shape, tuple(parts.split()), why, test)
+        for name, shape, parts, why, test in rows
+    )

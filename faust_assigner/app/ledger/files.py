@@ -56,8 +56,15 @@ class LedgerFiles:
     files of the folder pass ``total_bytes`` the oldest rotated ones go.
     """
 
-    def __init__(self, folder: str | Path, name: str, *, file_bytes: int = LEDGER_FILE_BYTES.default,
-                 total_bytes: int = LEDGER_BYTES.default, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        name: str,
+        *,
+        file_bytes: int = LEDGER_FILE_BYTES.default,
+        total_bytes: int = LEDGER_BYTES.default,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
         self.folder = Path(folder)
         self.path = self.folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.jsonl"
         self.counts = Counts()
@@ -76,7 +83,10 @@ class LedgerFiles:
             self._waiting.put_nowait(work)
         except queue.Full:
             self.counts.skipped += 1
-            self._say("queue", "The ledger cannot keep up; what its queue cannot take is dropped and counted")
+            self._say(
+                "queue",
+                "The ledger cannot keep up; what its queue cannot take is dropped and counted",
+            )
             return
         self._ensure_thread()
 
@@ -114,7 +124,9 @@ class LedgerFiles:
                 self.counts.failed += 1
                 if "failed" not in self._said:
                     self._said.add("failed")
-                    logger.exception("A ledger entry could not be made; further ones are only counted")
+                    logger.exception(
+                        "A ledger entry could not be made; further ones are only counted"
+                    )
             finally:
                 self._waiting.task_done()
 
@@ -140,8 +152,11 @@ class LedgerFiles:
             self._write(data)
         except OSError as error:
             self.counts.dropped += len(lines)
-            self._say("disk", f"The ledger in {self.folder} cannot be written ({error}); rows are dropped "
-                              "and counted until it can")
+            self._say(
+                "disk",
+                f"The ledger in {self.folder} cannot be written ({error}); rows are dropped "
+                "and counted until it can",
+            )
             self._close_file()
             return
         self.counts.written += len(lines)
@@ -174,8 +189,11 @@ class LedgerFiles:
 
     def _rotate(self) -> None:
         self._close_file()
-        numbers = [int(found.group(1)) for path in self.folder.glob(f"{self.path.name}.*")
-                   if (found := _ROTATED.search(path.name))]
+        numbers = [
+            int(found.group(1))
+            for path in self.folder.glob(f"{self.path.name}.*")
+            if (found := _ROTATED.search(path.name))
+        ]
         os.rename(self.path, f"{self.path}.{max(numbers, default=0) + 1}")
         self._prune()
 

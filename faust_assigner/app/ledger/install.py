@@ -47,8 +47,11 @@ def _sensor(app: Any) -> LedgerSensor | None:
     if folder is None:
         return None
     files = LedgerFiles(
-        folder, f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}",
-        file_bytes=read(app, table.LEDGER_FILE_BYTES), total_bytes=read(app, table.LEDGER_BYTES))
+        folder,
+        f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}",
+        file_bytes=read(app, table.LEDGER_FILE_BYTES),
+        total_bytes=read(app, table.LEDGER_BYTES),
+    )
     return LedgerSensor(app, files, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
 
 

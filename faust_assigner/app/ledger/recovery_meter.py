@@ -63,12 +63,16 @@ class RecoveryMeter:
 
     def begin(self, tps: Collection[Any], kept: Collection[Any], stood_by: Collection[Any]) -> None:
         """Partitions are about to be restored; of them, those that were owned or followed before."""
-        self._guard(self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps))
+        self._guard(
+            self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps)
+        )
 
     def note_start(self, tps: Collection[Any], restored: Mapping[Any, Restored]) -> None:
         """Offsets and ends of ``tps`` are known; some were ``restored`` past Faust's loop."""
         recovery = self.app.tables.recovery
-        self._guard(self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps)
+        self._guard(
+            self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps
+        )
 
     def finish(self, tps: Collection[Any]) -> None:
         """``tps`` are restored."""
@@ -87,8 +91,14 @@ class RecoveryMeter:
 
         return on_rebalance
 
-    def _begin(self, recovery: Any, actives: set[Any], standbys: set[Any], started: float,
-               tps: set[Any] | None = None) -> None:
+    def _begin(
+        self,
+        recovery: Any,
+        actives: set[Any],
+        standbys: set[Any],
+        started: float,
+        tps: set[Any] | None = None,
+    ) -> None:
         begun = recovery.active_tps if tps is None else tps
         self._open = {}
         self._kept = actives & begun
@@ -105,15 +115,21 @@ class RecoveryMeter:
 
         return build_offsets
 
-    async def _after_offsets(self, offsets_built: Awaitable[Any], destination: Any, title: str) -> Any:
+    async def _after_offsets(
+        self, offsets_built: Awaitable[Any], destination: Any, title: str
+    ) -> Any:
         done = await offsets_built
         if title == "active":
             self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
         return done
 
-    def _note_start(self, offsets: Mapping[Any, int], highwaters: Mapping[Any, int],
-                    restored: Mapping[Any, Restored] | None = None,
-                    tps: Collection[Any] | None = None) -> None:
+    def _note_start(
+        self,
+        offsets: Mapping[Any, int],
+        highwaters: Mapping[Any, int],
+        restored: Mapping[Any, Restored] | None = None,
+        tps: Collection[Any] | None = None,
+    ) -> None:
         now = time.time()
         if restored is None:
             restored = getattr(self.app.tables.recovery, "restored", {})
@@ -174,14 +190,27 @@ class RecoveryMeter:
             idle = measured.end_offset <= measured.start_offset
             if idle and (tp in self._kept or measured.source == "replay"):
                 continue
-            rows.append(("recovery", {
-                "group_id": self.app.conf.id, "decision_id": decision, "topic": tp.topic,
-                "partition": tp.partition, "member_id": member, "source": measured.source,
-                # Of a restore that a rebalance cut short, or with a clock set back, the end may lie before.
-                "started": measured.started, "ended": max(measured.started, measured.ended or now),
-                "start_offset": measured.start_offset, "end_offset": measured.end_offset,
-                "records": measured.records, "bytes": measured.bytes,
-            }))
+            rows.append(
+                (
+                    "recovery",
+                    {
+                        "group_id": self.app.conf.id,
+                        "decision_id": decision,
+                        "topic": tp.topic,
+                        "partition": tp.partition,
+                        "member_id": member,
+                        "source": measured.source,
+                        # The end may lie before the start where a rebalance cut the restore short,
+                        # or where the clock was set back.
+                        "started": measured.started,
+                        "ended": max(measured.started, measured.ended or now),
+                        "start_offset": measured.start_offset,
+                        "end_offset": measured.end_offset,
+                        "records": measured.records,
+                        "bytes": measured.bytes,
+                    },
+                )
+            )
         if rows:
             self.files.put(lambda: rows)
 

@@ -25,17 +25,30 @@ def digest(plan: Plan) -> str:
     """A digest of everything the planner decided from, once claims were judged."""
     layout, previous = plan.layout, plan.previous
     sha = hashlib.sha256()
-    topics = [(group.group_id, group.topics, group.changelogs, group.partitions, group.weightless)
-              for group in layout.groups]
+    topics = [
+        (group.group_id, group.topics, group.changelogs, group.partitions, group.weightless)
+        for group in layout.groups
+    ]
     sha.update(repr((layout.member_ids, topics, plan.replicas)).encode("utf-8", "replace"))
-    for array in (layout.capacity, layout.rack, previous.owner, previous.former, previous.copy_task,
-                  previous.copy_member):
+    for array in (
+        layout.capacity,
+        layout.rack,
+        previous.owner,
+        previous.former,
+        previous.copy_task,
+        previous.copy_member,
+    ):
         sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
 
 
 def decision_rows(
-    inputs: DecisionInputs, plan: Plan, *, at: float, why: str, config: Mapping[str, str],
+    inputs: DecisionInputs,
+    plan: Plan,
+    *,
+    at: float,
+    why: str,
+    config: Mapping[str, str],
     session_timeout_s: float | None = None,
 ) -> Iterator[TableRow]:
     """The decision's row, then one for every placement; lazily, as a group may have a million.
@@ -45,16 +58,32 @@ def decision_rows(
     read) in the placements.
     """
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
-    yield "decision", {
-        "group_id": inputs.group_id, "decision_id": name, "ts": at, "generation": inputs.generation,
-        "trigger": why, "policy": POLICY,
-        "config": {**config, "replicas": str(inputs.replicas), **_weights_said(inputs),
-                   **_weightless_said(inputs)},
-        "members": [_member_said(m) for m in inputs.members],
-        "solve_ms": float(inputs.solve_ms), "inputs_digest": digest(plan), "moves": plan.moves,
-        "cold": int(np.count_nonzero(plan.flat_cold)), "refused": dict(sorted(inputs.refused.items())),
-        **({} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}),
-    }
+    yield (
+        "decision",
+        {
+            "group_id": inputs.group_id,
+            "decision_id": name,
+            "ts": at,
+            "generation": inputs.generation,
+            "trigger": why,
+            "policy": POLICY,
+            "config": {
+                **config,
+                "replicas": str(inputs.replicas),
+                **_weights_said(inputs),
+                **_weightless_said(inputs),
+            },
+            "members": [_member_said(m) for m in inputs.members],
+            "solve_ms": float(inputs.solve_ms),
+            "inputs_digest": digest(plan),
+            "moves": plan.moves,
+            "cold": int(np.count_nonzero(plan.flat_cold)),
+            "refused": dict(sorted(inputs.refused.items())),
+            **(
+                {} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}
+            ),
+        },
+    )
     holders = _holders(plan)
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
@@ -63,8 +92,12 @@ def decision_rows(
 
 def _member_said(member: Member) -> dict[str, Any]:
     """A member of the decision; without an instance id it says none."""
-    said = {"member_id": member.member_id, "rack": member.rack_id, "capacity": float(member.capacity),
-            "epoch": int(member.generation)}
+    said = {
+        "member_id": member.member_id,
+        "rack": member.rack_id,
+        "capacity": float(member.capacity),
+        "epoch": int(member.generation),
+    }
     return said if member.instance_id is None else {**said, "instance_id": member.instance_id}
 
 
@@ -92,10 +125,17 @@ def _active_rows(
     plan: Plan, g: int, group_id: str, name: str, holders: Mapping[int, list[int]]
 ) -> Iterator[TableRow]:
     group, ids, start = plan.groups[g], plan.member_ids, int(plan.layout.start[g])
-    columns = (plan.owner[g], plan.previous_owner[g], plan.target[g], plan.rule[g], plan.cold[g],
-               plan.standby_hit[g])
+    columns = (
+        plan.owner[g],
+        plan.previous_owner[g],
+        plan.target[g],
+        plan.rule[g],
+        plan.cold[g],
+        plan.standby_hit[g],
+    )
     for number, (owner, previous, target, rule, cold, hit) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)):
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
         if owner == NOBODY:
             continue
         moved = rule == PROMOTED or previous not in (NOBODY, owner)
@@ -103,14 +143,26 @@ def _active_rows(
         rejected = [ids[m] for m in passed if m not in (owner, NOBODY)][:REJECTED_SHOWN]
         for topic in group.topics:
             stateful = topic in group.changelogs
-            yield "assignment", {
-                "group_id": group_id, "decision_id": name, "topic": topic, "partition": number,
-                "role": "active", "member_id": ids[owner],
-                "prev_member_id": None if previous == NOBODY else ids[previous],
-                "moved": moved, "standby_hit": bool(hit), "cold": bool(cold),
-                "rule": RULES[rule], "rejected": rejected,
-                "restore": _restore(kept=previous == owner, warm=bool(hit)) if stateful else "none",
-            }
+            yield (
+                "assignment",
+                {
+                    "group_id": group_id,
+                    "decision_id": name,
+                    "topic": topic,
+                    "partition": number,
+                    "role": "active",
+                    "member_id": ids[owner],
+                    "prev_member_id": None if previous == NOBODY else ids[previous],
+                    "moved": moved,
+                    "standby_hit": bool(hit),
+                    "cold": bool(cold),
+                    "rule": RULES[rule],
+                    "rejected": rejected,
+                    "restore": _restore(kept=previous == owner, warm=bool(hit))
+                    if stateful
+                    else "none",
+                },
+            )
 
 
 def _standby_rows(
@@ -123,13 +175,22 @@ def _standby_rows(
             if member == NOBODY:
                 continue
             for topic in group.changelogs:
-                yield "assignment", {
-                    "group_id": group_id, "decision_id": name, "topic": topic, "partition": number,
-                    "role": "standby", "member_id": ids[member], "prev_member_id": None,
-                    "moved": member not in held, "standby_hit": member in held,
-                    "cold": member not in held,
-                    "restore": _restore(kept=False, warm=member in held),
-                }
+                yield (
+                    "assignment",
+                    {
+                        "group_id": group_id,
+                        "decision_id": name,
+                        "topic": topic,
+                        "partition": number,
+                        "role": "standby",
+                        "member_id": ids[member],
+                        "prev_member_id": None,
+                        "moved": member not in held,
+                        "standby_hit": member in held,
+                        "cold": member not in held,
+                        "restore": _restore(kept=False, warm=member in held),
+                    },
+                )
 
 
 def _restore(*, kept: bool, warm: bool) -> str:

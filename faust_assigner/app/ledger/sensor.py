@@ -36,8 +36,15 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     were in the agents' hands, so that the samples never add up to more than was spent.
     """
 
-    def __init__(self, app: Any, files: LedgerFiles, *, config: Mapping[str, str],
-                 sample_s: float = LEDGER_SAMPLE_S.default, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        app: Any,
+        files: LedgerFiles,
+        *,
+        config: Mapping[str, str],
+        sample_s: float = LEDGER_SAMPLE_S.default,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.app = app
         self.files = files
@@ -70,15 +77,25 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         at, why = time.time(), trigger(self._last_inputs, inputs)
         self._last_inputs = inputs
         session_timeout_s = self.app.conf.broker_session_timeout
-        self.files.put(lambda: decision_rows(inputs, plan, at=at, why=why, config=self._config,
-                                             session_timeout_s=session_timeout_s))
+        self.files.put(
+            lambda: decision_rows(
+                inputs,
+                plan,
+                at=at,
+                why=why,
+                config=self._config,
+                session_timeout_s=session_timeout_s,
+            )
+        )
 
     def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
         """A record of a source topic arrived."""
         self._records[tp] += 1
         self._bytes[tp] += message.serialized_key_size + message.serialized_value_size
 
-    def on_send_initiated(self, producer: Any, topic: str, message: Any, keysize: int, valsize: int) -> Any:
+    def on_send_initiated(
+        self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
+    ) -> Any:
         """A record is on its way; of a changelog the partition is known, and its owner alone writes to it."""
         if message.partition is not None:
             self._sent_bytes[topic, message.partition] += keysize + valsize
@@ -87,7 +104,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """An event goes to an agent."""
         return time.monotonic()
 
-    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+    def on_stream_event_out(
+        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+    ) -> None:
         """An agent is done with an event."""
         if state is not None:
             self._held_s[tp] += time.monotonic() - state
@@ -113,12 +132,16 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     async def _sample_rows(self) -> list[TableRow]:
         app, consumer = self.app, self.app.consumer
         assignor = app.assignor
-        actives = sorted(consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives()))
+        actives = sorted(
+            consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives())
+        )
         if not actives or app.rebalancing or app.in_recovery:
             return []
         ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
-        sizes = await asyncio.get_running_loop().run_in_executor(None, _state_sizes, actives, tables)
+        sizes = await asyncio.get_running_loop().run_in_executor(
+            None, _state_sizes, actives, tables
+        )
         cpu_ms = self._share_cpu()
         at = time.time()
         rows: list[TableRow] = []
@@ -126,19 +149,34 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             end = ends.get(tp) or 0
             is_changelog = tp.topic in tables
             # Nobody streams a changelog here; what came into it is what its end moved by.
-            records = end - self._changelog_ends.get(tp, end) if is_changelog else self._records.pop(tp, 0)
+            records = (
+                end - self._changelog_ends.get(tp, end)
+                if is_changelog
+                else self._records.pop(tp, 0)
+            )
             if is_changelog:
                 self._changelog_ends[tp] = end
             arrived = self._bytes.pop(tp, 0)
             if is_changelog:
                 arrived = self._sent_bytes.pop((tp.topic, tp.partition), 0)
             committed = consumer._committed_offset.get(tp)
-            rows.append(("partition_sample", {
-                "group_id": app.conf.id, "ts": at, "topic": tp.topic, "partition": tp.partition,
-                "end_offset": end, "committed_offset": -1 if committed is None else committed,
-                "bytes_in": arrived, "records_in": max(0, records),
-                "cpu_ms": round(cpu_ms.get(tp, 0.0), 3), "state_bytes": sizes.get(tp, 0),
-            }))
+            rows.append(
+                (
+                    "partition_sample",
+                    {
+                        "group_id": app.conf.id,
+                        "ts": at,
+                        "topic": tp.topic,
+                        "partition": tp.partition,
+                        "end_offset": end,
+                        "committed_offset": -1 if committed is None else committed,
+                        "bytes_in": arrived,
+                        "records_in": max(0, records),
+                        "cpu_ms": round(cpu_ms.get(tp, 0.0), 3),
+                        "state_bytes": sizes.get(tp, 0),
+                    },
+                )
+            )
         self._sent_bytes.clear()  # what went to other topics, or to partitions that are someone else's by now
         return rows
 

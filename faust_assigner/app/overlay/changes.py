@@ -52,7 +52,9 @@ class Change:
 
     __slots__ = ("key", "known_at", "number", "offset", "transaction", "value")
 
-    def __init__(self, key: bytes, value: bytes | None, number: int, transaction: Transaction | None) -> None:
+    def __init__(
+        self, key: bytes, value: bytes | None, number: int, transaction: Transaction | None
+    ) -> None:
         self.key, self.value, self.number, self.transaction = key, value, number, transaction
         self.offset: int | None = None
         #: How many changes had been made when it was acknowledged: later ones are behind it in the changelog.
@@ -87,7 +89,9 @@ class Overlay:
 
     # -- changes
 
-    def put(self, key: bytes, value: bytes | None, transaction: Transaction | None = None) -> Change:
+    def put(
+        self, key: bytes, value: bytes | None, transaction: Transaction | None = None
+    ) -> Change:
         """A change was made; its record goes to the changelog after those of the changes before it."""
         self._made += 1
         change = Change(key, value, self._made, transaction)
@@ -124,19 +128,30 @@ class Overlay:
         for change in self._pending:
             if change.offset is None:
                 unknown.setdefault(_line(change), change.number)
-        limit = min((change.offset for change in self._pending
-                     if change.offset is not None and not change.counts and change.offset != NO_RECORD),
-                    default=None)
-        ready = list(takewhile(lambda change: change.counts and change.offset == NO_RECORD, self._pending))
-        for change in sorted((change for change in self._pending if change.counts), key=_in_the_log):
+        limit = min(
+            (
+                change.offset
+                for change in self._pending
+                if change.offset is not None and not change.counts and change.offset != NO_RECORD
+            ),
+            default=None,
+        )
+        ready = list(
+            takewhile(lambda change: change.counts and change.offset == NO_RECORD, self._pending)
+        )
+        for change in sorted(
+            (change for change in self._pending if change.counts), key=_in_the_log
+        ):
             offset = _in_the_log(change)[0]
             if offset == NO_RECORD:
                 continue  # such a one waits for all that were made before it
             if limit is not None and offset > limit:
                 break
             mine = _line(change)
-            if any(number < change.number if line == mine else number <= change.known_at
-                   for line, number in unknown.items()):
+            if any(
+                number < change.number if line == mine else number <= change.known_at
+                for line, number in unknown.items()
+            ):
                 break
             ready.append(change)
         return ready
@@ -152,8 +167,15 @@ class Overlay:
         What has no offset yet is behind that, whenever it was made.
         """
         if self._mixed:
-            self.landed([change for change in self._pending if change.counts and change.offset is not None
-                         and NO_RECORD < change.offset <= offset])
+            self.landed(
+                [
+                    change
+                    for change in self._pending
+                    if change.counts
+                    and change.offset is not None
+                    and NO_RECORD < change.offset <= offset
+                ]
+            )
 
     def landed(self, changes: list[Change]) -> None:
         """The file has ``changes``, which were ``ready()``."""
@@ -167,8 +189,11 @@ class Overlay:
 
     def drop(self, transaction: Transaction | None = None) -> set[bytes]:
         """Forget what ``transaction`` changed, or everything: readers see what was before; of these keys."""
-        gone = {change.number: change.key for change in self._pending
-                if transaction is None or change.transaction is transaction}
+        gone = {
+            change.number: change.key
+            for change in self._pending
+            if transaction is None or change.transaction is transaction
+        }
         self._remove(gone.keys())
         return set(gone.values())
 
@@ -183,8 +208,10 @@ class Overlay:
             else:
                 self._pending.append(change)
                 self._latest[change.key] = change
-        self._mixed = any(_line(one) != _line(other)
-                          for one, other in zip(self._pending, islice(self._pending, 1, None), strict=False))
+        self._mixed = any(
+            _line(one) != _line(other)
+            for one, other in zip(self._pending, islice(self._pending, 1, None), strict=False)
+        )
 
     def _forget(self, change: Change) -> None:
         if self._latest.get(change.key) is change:
@@ -198,14 +225,18 @@ class Overlay:
         """The last change of ``key``, a deletion too; None where the file is right."""
         return self._latest.get(key)
 
-    def over(self, rows: Iterable[Row], start: bytes | None = None,
-             stop: bytes | None = None) -> Iterator[Row]:
+    def over(
+        self, rows: Iterable[Row], start: bytes | None = None, stop: bytes | None = None
+    ) -> Iterator[Row]:
         """``rows`` of the file from ``start`` to before ``stop``, in the order of keys, with our changes.
 
         As things are when the first row is asked for.
         """
-        changed = sorted((key, change.value) for key, change in self._latest.items()
-                         if (start is None or key >= start) and (stop is None or key < stop))
+        changed = sorted(
+            (key, change.value)
+            for key, change in self._latest.items()
+            if (start is None or key >= start) and (stop is None or key < stop)
+        )
         place = 0
         for key, value in rows:
             if (start is not None and key < start) or (stop is not None and key >= stop):
@@ -243,7 +274,9 @@ class ReadBack(Overlay):
     def __len__(self) -> int:
         return len(self._open)
 
-    def put(self, key: bytes, value: bytes | None, transaction: Transaction | None = None) -> Change:
+    def put(
+        self, key: bytes, value: bytes | None, transaction: Transaction | None = None
+    ) -> Change:
         """A change was made."""
         change = super().put(key, value, transaction)
         self._open.add(change.number)

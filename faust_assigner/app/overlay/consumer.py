@@ -38,7 +38,9 @@ class Lands(Consumer):
         await told()
         give_up(self.app)
 
-    async def _deliver_with_room(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
+    async def _deliver_with_room(
+        self, deliver: Callable[[Any], Awaitable[Any]], message: Any
+    ) -> Any:
         if self._usage.is_full and not self._is_changelog_tp(message.tp):
             await self._make_room()
         return await deliver(message)

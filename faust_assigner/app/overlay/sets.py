@@ -40,8 +40,9 @@ class WholeSets(Sets):
         after.apply_changelog_event(operation, value)
         self.storage[key] = after.as_stored_value()
 
-    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Callable[[Any], Any],
-                              to_value: Callable[[Any], Any]) -> None:
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
         """Apply operations that were read to the rows of their partitions, and take the sets from there."""
         rows, events = self._rows, list(batch)
         if rows is None:
@@ -58,13 +59,27 @@ class WholeSets(Sets):
             operation, key = event.key
             place = tp, rows._encode_key(to_key(key))
             if place not in folded:
-                folded[place] = self._set_of(key, self._elements(rows.file_row(tp.partition, place[1])))
+                folded[place] = self._set_of(
+                    key, self._elements(rows.file_row(tp.partition, place[1]))
+                )
             folded[place].apply_changelog_event(operation, to_value(event.value))
             ends[tp] = offset
-        rows.apply_changelog_batch([SimpleNamespace(message=SimpleNamespace(
-            tp=tp, partition=tp.partition, offset=ends[tp], key=raw,
-            value=rows._encode_value(one.as_stored_value()))) for (tp, raw), one in folded.items()],
-            to_key, to_value)
+        rows.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    message=SimpleNamespace(
+                        tp=tp,
+                        partition=tp.partition,
+                        offset=ends[tp],
+                        key=raw,
+                        value=rows._encode_value(one.as_stored_value()),
+                    )
+                )
+                for (tp, raw), one in folded.items()
+            ],
+            to_key,
+            to_value,
+        )
         for tp, raw in folded:
             self._take(tp.partition, raw)
 

@@ -235,8 +235,9 @@ class OverlaidStore(Store):
 
     # -- records of others
 
-    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Callable[[Any], Any],
-                              to_value: Callable[[Any], Any]) -> None:
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
         """Write what was read, rows and offset in one; stock writes them one after the other."""
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
@@ -320,7 +321,11 @@ class OverlaidStore(Store):
     def _visible_keys(self, db: Any) -> Iterator[bytes]:
         overlay = self._over(db)
         keys: Iterator[bytes] = super()._visible_keys(db)
-        return keys if overlay is None else (key for key, _ in overlay.over((key, b"") for key in keys))
+        return (
+            keys
+            if overlay is None
+            else (key for key, _ in overlay.over((key, b"") for key in keys))
+        )
 
 
 class _Known(dict[int, int]):
@@ -340,7 +345,9 @@ def _offset_in(database: Any, offset_key: bytes) -> int:
     return NO_RECORD if offset is None else int(offset)
 
 
-def _write(database: Any, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None) -> None:
+def _write(
+    database: Any, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
+) -> None:
     """All of it, or nothing."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     for key, value in rows.items():

@@ -40,8 +40,15 @@ def begin(table: Any, store: OverlaidStore) -> None:
         table._on_changelog_sent = store.arrived
 
 
-def _send(table: Any, store: OverlaidStore, send: Callable[..., Any], partition: int | None, key: Any,
-          *args: Any, **kwargs: Any) -> Any:
+def _send(
+    table: Any,
+    store: OverlaidStore,
+    send: Callable[..., Any],
+    partition: int | None,
+    key: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
     if partition is None:
         # Stock asks the producer, which knows no topic that it has not sent to; with transactions never.
         raw, _ = table.changelog_topic.prepare_key(key, table.key_serializer)

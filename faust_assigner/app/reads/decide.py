@@ -55,8 +55,9 @@ class Step(Generic[U]):
     at: U | None = None
 
 
-def steps(here: Here, asked: Asked, bound_s: float, *, own: U, owner: U | None,
-          copies: Sequence[U] = ()) -> tuple[Step[U], ...]:
+def steps(
+    here: Here, asked: Asked, bound_s: float, *, own: U, owner: U | None, copies: Sequence[U] = ()
+) -> tuple[Step[U], ...]:
     """Whom to try, in this order, the answer of the first that has one; none means 503.
 
     ``own`` is this worker's URL, ``owner`` that of the worker known to own the partition, ``copies`` those of

@@ -57,5 +57,5 @@ class Marks:
         passed = [i for i, look in enumerate(self.looks) if look.end <= reached]
         if not passed:
             return None
-        del self.looks[:passed[-1]]
+        del self.looks[: passed[-1]]
         return self.looks[0].asked_at

@@ -17,7 +17,9 @@ from faust_assigner.app.repairs.fetching import mixed
 logger = get_logger(__name__)
 
 #: Under this name the request carries its reading from the router to the view.
-KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)("faust_assigner_reading", object)
+KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)(
+    "faust_assigner_reading", object
+)
 #: Of each answer: who gave it, `owner`, `standby`, or `none` with a 503 of ours.
 ROLE = "X-Faust-Assigner-Role"
 #: Of a copy's: the records it lacked, as far as known, and the seconds since it was known to lack nothing.
@@ -53,7 +55,9 @@ class Reading:
             return None
         if not self.standing.is_owner(self.tp):
             raise NotHere("the key's partition has just left this worker")
-        others = (self.tp._replace(partition=p) for p in sorted(store._dbs) if p != self.tp.partition)
+        others = (
+            self.tp._replace(partition=p) for p in sorted(store._dbs) if p != self.tp.partition
+        )
         return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
     def may_read_all(self, table: Any) -> None:
@@ -107,6 +111,7 @@ def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: 
 
 def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
     """A view that reads in the scope which the router gave its request, and says so."""
+
     @wraps(answer)
     async def scoped_answer(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         reading: Reading | None = request.get(KEY)
@@ -127,5 +132,8 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 def unavailable(web: Any, why: str) -> Any:
     """503, with when to ask again."""
-    return web.json({"error": f"Cannot answer for this key right now: {why}"}, status=503,
-                    headers={"Retry-After": str(RETRY_AFTER_S), ROLE: "none"})
+    return web.json(
+        {"error": f"Cannot answer for this key right now: {why}"},
+        status=503,
+        headers={"Retry-After": str(RETRY_AFTER_S), ROLE: "none"},
+    )

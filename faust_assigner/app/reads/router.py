@@ -64,7 +64,8 @@ class ReadsRouter(Router):
         try:
             table = self._get_table(table_name)
             tp = self.app.assignor.partition_of(
-                self._get_table_topic(table), self._get_serialized_key(table, key))
+                self._get_table_topic(table), self._get_serialized_key(table, key)
+            )
         except KeyError:
             return unavailable(web, "this worker has not joined its group yet")
         asked = Asked(request.method in ("GET", "HEAD"), HOP in request.headers)
@@ -111,8 +112,14 @@ class ReadsRouter(Router):
             owner = self.app.assignor.owner_of(tp)
         except KeyError:
             owner = None
-        return steps(self.standing.here(tp), asked, self.standing.bound_s, owner=owner,
-                     own=URL(str(self.app.conf.canonical_url)), copies=self.app.assignor.standbys_of(tp))
+        return steps(
+            self.standing.here(tp),
+            asked,
+            self.standing.bound_s,
+            owner=owner,
+            own=URL(str(self.app.conf.canonical_url)),
+            copies=self.app.assignor.standbys_of(tp),
+        )
 
     def _is_shunned(self, step: Step[URL]) -> bool:
         """So that not every request waits for a worker that is frozen, as long as a copy can stand in."""
@@ -123,8 +130,12 @@ class ReadsRouter(Router):
         total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
             answer = await self.forward(
-                url, web, request, also={HOP: "1"},
-                timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S))
+                url,
+                web,
+                request,
+                also={HOP: "1"},
+                timeout=aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_S),
+            )
         except (*UNREACHABLE, SameNode, ServiceUnavailable) as error:
             logger.info("%s does not answer for a key: %r", url, error)
             self._shunned[url] = monotonic() + SHUNNED_S

@@ -48,13 +48,18 @@ class Standing(Service):  # type: ignore[misc]
         if applied is None or marks is None:
             return Here()
         fresh_at = marks.fresh_at(applied)
-        return Here(lag=marks.lag(applied), age_s=None if fresh_at is None else monotonic() - fresh_at)
+        return Here(
+            lag=marks.lag(applied), age_s=None if fresh_at is None else monotonic() - fresh_at
+        )
 
     def is_owner(self, tp: Any) -> bool:
         """Whether rows of ``tp`` are this worker's, restored, and can be nobody else's by now."""
         app = self.app
-        return bool(self._owns(tp) and app.tables.recovery.is_restored(tp)
-                    and app.consumer.is_surely_member())
+        return bool(
+            self._owns(tp)
+            and app.tables.recovery.is_restored(tp)
+            and app.consumer.is_surely_member()
+        )
 
     def _owns(self, tp: Any) -> bool:
         """Of a global table every worker has everything, and one writes it."""
@@ -64,7 +69,9 @@ class Standing(Service):  # type: ignore[misc]
         if not self.app.tables._changelogs[tp.topic].is_global:
             return True
         try:
-            return str(assignor.owner_of(tp)).rstrip("/") == str(self.app.conf.canonical_url).rstrip("/")
+            return str(assignor.owner_of(tp)).rstrip("/") == str(
+                self.app.conf.canonical_url
+            ).rstrip("/")
         except KeyError:
             return True
 
@@ -97,9 +104,13 @@ class Standing(Service):  # type: ignore[misc]
     async def look(self) -> None:
         """Ask the broker once where the changelogs of all copies end."""
         app, assignor = self.app, self.app.assignor
-        for tp in [tp for tp in self.marks if not (assignor.is_standby(tp) or assignor.is_active(tp))]:
+        for tp in [
+            tp for tp in self.marks if not (assignor.is_standby(tp) or assignor.is_active(tp))
+        ]:
             del self.marks[tp]
-        copies = sorted(tp for tp in tuple(app.tables.recovery.standby_tps) if assignor.is_standby(tp))
+        copies = sorted(
+            tp for tp in tuple(app.tables.recovery.standby_tps) if assignor.is_standby(tp)
+        )
         if not copies:
             return
         asked_at = monotonic()
@@ -121,12 +132,20 @@ class Standing(Service):  # type: ignore[misc]
         app, recovery = self.app, self.app.tables.recovery
         for tp in copies:
             # Faust's own number of the generation stands still in cooperative rounds, the group's does not.
-            began = app.assignor.generation, app.consumer_generation_id, recovery._recovery_started_at
+            began = (
+                app.assignor.generation,
+                app.consumer_generation_id,
+                recovery._recovery_started_at,
+            )
             out, applied = self._handed_out.get(tp), self._applied(tp)
             if out is not None and (out.began != began or applied is None):
                 del self._handed_out[tp]
-            elif out is not None and applied is not None and out.rounds < app.consumer.fetch_rounds \
-                    and self._is_all_written(tp):
+            elif (
+                out is not None
+                and applied is not None
+                and out.rounds < app.consumer.fetch_rounds
+                and self._is_all_written(tp)
+            ):
                 self.marks[tp].read_through(applied, self._handed_out.pop(tp).end)
             if tp not in self._handed_out and app.consumer.may_fetch(tp):
                 end, position = self.marks[tp].looks[-1].end, await app.consumer.position(tp)
@@ -135,4 +154,6 @@ class Standing(Service):  # type: ignore[misc]
 
     def _is_all_written(self, tp: Any) -> bool:
         recovery = self.app.tables.recovery
-        return self.app.tables.changelog_queue.empty() and not recovery.buffers.get(recovery.tp_to_table[tp])
+        return self.app.tables.changelog_queue.empty() and not recovery.buffers.get(
+            recovery.tp_to_table[tp]
+        )

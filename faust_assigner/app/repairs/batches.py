@@ -67,7 +67,11 @@ class Basket:
     def next_batch(self) -> list[Taken]:
         """Take one out, without records whose partition was revoked meanwhile: the next owner reads them."""
         generation = self.stream.app.consumer_generation_id
-        return [taken for taken in self.batches.popleft() if taken.event.message.generation_id == generation]
+        return [
+            taken
+            for taken in self.batches.popleft()
+            if taken.event.message.generation_id == generation
+        ]
 
 
 class BatchesInTime(Stream):
@@ -88,7 +92,11 @@ class BatchesInTime(Stream):
             await super().wait_for_stopped(*coros, timeout=left)  # True where time ran out, too
             if any(event.is_set() for event in coros):
                 return False
-            if self.should_stop or (end is not None and loop.time() >= end) or self._holds_up_a_round():
+            if (
+                self.should_stop
+                or (end is not None and loop.time() >= end)
+                or self._holds_up_a_round()
+            ):
                 return True
 
     def _holds_up_a_round(self) -> bool:
@@ -97,8 +105,11 @@ class BatchesInTime(Stream):
         if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
             return False
         leaving: frozenset[Any] = getattr(consumer, "leaving", frozenset())
-        return (self.app.should_stop or not self.app.flow_control.is_active()
-                or any(message.tp in leaving for message in list(consumer._unacked_messages)))
+        return (
+            self.app.should_stop
+            or not self.app.flow_control.is_active()
+            or any(message.tp in leaving for message in list(consumer._unacked_messages))
+        )
 
 
 class OwnedBatches(Stream):
@@ -127,12 +138,12 @@ class OwnedBatches(Stream):
             return super().take_events(max_, within)
         return self._batches(max_, within, lambda taken: taken.event)
 
-    def take_with_timestamp(self, max_: int, within: Any,
-                            timestamp_field_name: str) -> AsyncGenerator[list[Any], None]:
+    def take_with_timestamp(
+        self, max_: int, within: Any, timestamp_field_name: str
+    ) -> AsyncGenerator[list[Any], None]:
         """Lists of values, of one partition each; those that are dicts get the record's time."""
         if not self.app.in_transaction:
-            return super().take_with_timestamp(
-                max_, within, timestamp_field_name)
+            return super().take_with_timestamp(max_, within, timestamp_field_name)
 
         def stamped(taken: Taken) -> Any:
             if isinstance(taken.value, dict) and timestamp_field_name:
@@ -147,8 +158,9 @@ class OwnedBatches(Stream):
             return super().noack_take(max_, within)
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
 
-    def _batches(self, max_: int, within: Any, shown: Callable[[Taken], Any], *,
-                 by_hand: bool = False) -> AsyncGenerator[list[Any], None]:
+    def _batches(
+        self, max_: int, within: Any, shown: Callable[[Taken], Any], *, by_hand: bool = False
+    ) -> AsyncGenerator[list[Any], None]:
         within_s = want_seconds(within) if within else None
         batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
         self._active_agens.add(batches)  # closed with the stream
@@ -163,8 +175,9 @@ class OwnedBatches(Stream):
         self._enable_passive(self.channel)  # does nothing while the reader of a former agent lives
         return self._basket
 
-    async def _hand_out(self, basket: Basket, within_s: float | None, shown: Callable[[Taken], Any],
-                        by_hand: bool) -> AsyncGenerator[list[Any], None]:
+    async def _hand_out(
+        self, basket: Basket, within_s: float | None, shown: Callable[[Taken], Any], by_hand: bool
+    ) -> AsyncGenerator[list[Any], None]:
         transactions = self.app.consumer.transactions
         while not self.should_stop:
             if not basket.batches:
@@ -199,6 +212,9 @@ class OwnedBatches(Stream):
 
     def _is_waited_for(self, events: list[Any]) -> bool:
         leaving: frozenset[Any] = getattr(self.app.consumer, "leaving", frozenset())
-        stopping = (self.app.should_stop or not self.app.flow_control.is_active()
-                    or any(event.message.tp in leaving for event in events))
+        stopping = (
+            self.app.should_stop
+            or not self.app.flow_control.is_active()
+            or any(event.message.tp in leaving for event in events)
+        )
         return bool(events) and (stopping or self.app.consumer.transactions.waits_for(events))

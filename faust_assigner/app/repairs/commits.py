@@ -40,7 +40,13 @@ class FinalCommit(Consumer):
             self._forget(revoked)
 
     def _forget(self, tps: set[Any]) -> None:
-        for book in (self._gap, self._acked, self._acked_index, self._read_offset, self._committed_offset):
+        for book in (
+            self._gap,
+            self._acked,
+            self._acked_index,
+            self._read_offset,
+            self._committed_offset,
+        ):
             for tp in tps:
                 book.pop(tp, None)
         for tp in tps:

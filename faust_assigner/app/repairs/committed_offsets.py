@@ -51,12 +51,24 @@ class _OffsetFetchResponse(Response):  # type: ignore[misc]
     API_VERSION = 7
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        ("topics", CompactArray(
-            ("topic", CompactString("utf-8")),
-            ("partitions", CompactArray(
-                ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32),
-                ("metadata", CompactString("utf-8")), ("error_code", Int16), ("tags", TaggedFields))),
-            ("tags", TaggedFields))),
+        (
+            "topics",
+            CompactArray(
+                ("topic", CompactString("utf-8")),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", CompactString("utf-8")),
+                        ("error_code", Int16),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
         ("error_code", Int16),
         ("tags", TaggedFields),
     )
@@ -69,8 +81,14 @@ class _OffsetFetchStruct(RequestStruct):  # type: ignore[misc]
     RESPONSE_TYPE = _OffsetFetchResponse
     SCHEMA = Schema(
         ("group_id", CompactString("utf-8")),
-        ("topics", CompactArray(
-            ("name", CompactString("utf-8")), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))),
+        (
+            "topics",
+            CompactArray(
+                ("name", CompactString("utf-8")),
+                ("partitions", CompactArray(Int32)),
+                ("tags", TaggedFields),
+            ),
+        ),
         ("require_stable", Boolean),
         ("tags", TaggedFields),
     )
@@ -83,7 +101,9 @@ class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
         self._group_id, self._tps = group_id, tps
 
     def build(self, request_struct_class: Any) -> Any:
-        topics: list[Any] = [(topic, [tp.partition for tp in tps], {}) for topic, tps in _by_topic(self._tps)]
+        topics: list[Any] = [
+            (topic, [tp.partition for tp in tps], {}) for topic, tps in _by_topic(self._tps)
+        ]
         return request_struct_class(self._group_id, topics, True, {})
 
 
@@ -103,7 +123,9 @@ def ask_for_all(coordinator: Any) -> None:
             return await committed(coordinator, tps)
         except errors.KafkaError as error:
             if error.retriable and said.due(type(error)):
-                logger.info("What is committed cannot be told yet, it is asked for again: %s", error)
+                logger.info(
+                    "What is committed cannot be told yet, it is asked for again: %s", error
+                )
             raise
 
     coordinator._do_fetch_commit_offsets = ask

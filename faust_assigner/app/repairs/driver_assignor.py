@@ -50,16 +50,21 @@ class NeverAsks(Consumer):
     """Of a consumer of another driver: says, when it starts, that no assignor of the app's is asked."""
 
     def _new_consumer_thread(self) -> Any:
-        logger.warning("The app's partition assignor is not used: the driver of %s assigns by itself; "
-                       "use kafka:// or aiokafka://", ", ".join(map(str, self.transport.url)))
+        logger.warning(
+            "The app's partition assignor is not used: the driver of %s assigns by itself; "
+            "use kafka:// or aiokafka://",
+            ", ".join(map(str, self.transport.url)),
+        )
         return super()._new_consumer_thread()
 
 
 def install(app: Any) -> None:
     """Have ``app``'s consumer ask its assignor; to be called before that consumer is created."""
     if app._consumer is not None:
-        logger.warning("Too late to install the app's assignor, its consumer exists; without tables and "
-                       "standbys partitions are assigned by round-robin")
+        logger.warning(
+            "Too late to install the app's assignor, its consumer exists; without tables and "
+            "standbys partitions are assigned by round-robin"
+        )
         return
     # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
     app._new_consumer = partial(_new_consumer, app, app._new_consumer)

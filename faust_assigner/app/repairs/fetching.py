@@ -41,16 +41,21 @@ def mixed(*mixins: type, into: type) -> type:
     Mode puts a service's class name into every log line, and people search for ``[^--Consumer]``. It keeps
     a class's tasks by module and qualified name, so the latter says what was mixed.
     """
-    theirs = next(base for base in into.__mro__ if not base.__module__.startswith("faust_assigner."))
+    theirs = next(
+        base for base in into.__mro__ if not base.__module__.startswith("faust_assigner.")
+    )
     qualified = f"{into.__qualname__}[{', '.join(mixin.__name__ for mixin in mixins)}]"
-    return type(theirs.__name__, (*mixins, into),
-                {"__module__": into.__module__, "__qualname__": qualified})
+    return type(
+        theirs.__name__, (*mixins, into), {"__module__": into.__module__, "__qualname__": qualified}
+    )
 
 
 def own_recovery(theirs: Any, mixin: type, manager: Any) -> Any:
     """The recovery service of a table ``manager`` made anew, with ``mixin`` in what the app has."""
     theirs.beacon.detach(manager.beacon)
-    return mixed(mixin, into=type(theirs))(manager.app, manager, beacon=manager.beacon, loop=manager.loop)
+    return mixed(mixin, into=type(theirs))(
+        manager.app, manager, beacon=manager.beacon, loop=manager.loop
+    )
 
 
 class FlowControl(FlowControlEvent):  # type: ignore[misc]
@@ -80,13 +85,21 @@ class Wanted(Collection[Any]):
     a fetch is under way, and the fetch then takes records of every assigned partition.
     """
 
-    def __init__(self, active: Collection[Any], *, only: Collection[str] | None = None,
-                 but_not: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        active: Collection[Any],
+        *,
+        only: Collection[str] | None = None,
+        but_not: Collection[str] = (),
+    ) -> None:
         self.active, self.only, self.but_not = active, only, but_not
 
     def __contains__(self, tp: Any) -> bool:
-        return (tp in self.active and tp.topic not in self.but_not
-                and (self.only is None or tp.topic in self.only))
+        return (
+            tp in self.active
+            and tp.topic not in self.but_not
+            and (self.only is None or tp.topic in self.only)
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return (tp for tp in tuple(self.active) if tp in self)
@@ -105,9 +118,14 @@ def put_back(seek: Callable[[Any, int], None], records: Mapping[Any, list[Any]])
             seek(tp, batch[0].offset)
 
 
-async def _fetch_fairly(app: Any, consumer: Any, fetch: Callable[..., Any], active: Collection[Any] | None,
-                        timeout: float | None = None,
-                        max_records: int | None = None) -> Mapping[Any, list[Any]]:
+async def _fetch_fairly(
+    app: Any,
+    consumer: Any,
+    fetch: Callable[..., Any],
+    active: Collection[Any] | None,
+    timeout: float | None = None,
+    max_records: int | None = None,
+) -> Mapping[Any, list[Any]]:
     """Records of sources before those of standbys; a batch holds only so many of each.
 
     Stock hands over all that waits, 100,000 records of standbys after a failover, before it looks for a
@@ -115,12 +133,16 @@ async def _fetch_fairly(app: Any, consumer: Any, fetch: Callable[..., Any], acti
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
-        everything: Mapping[Any, list[Any]] = await fetch(wanted, timeout=timeout, max_records=max_records)
+        everything: Mapping[Any, list[Any]] = await fetch(
+            wanted, timeout=timeout, max_records=max_records
+        )
         return everything
     changelogs = app.tables.changelog_topics
     few, some = (min(most, max_records or most) for most in (LIVE_BATCH, STANDBY_BATCH))
     if not changelogs:
-        alone: Mapping[Any, list[Any]] = await fetch(Wanted(active), timeout=timeout, max_records=few)
+        alone: Mapping[Any, list[Any]] = await fetch(
+            Wanted(active), timeout=timeout, max_records=few
+        )
         return alone
     live = await fetch(Wanted(active, but_not=changelogs), timeout=0, max_records=few)
     try:
@@ -133,8 +155,13 @@ async def _fetch_fairly(app: Any, consumer: Any, fetch: Callable[..., Any], acti
     return {**live, **copies}
 
 
-async def fetch_or_put_back(thread: Any, fetch: Callable[..., Any], consumer: Any,
-                            active: Collection[Any] | None, **limits: Any) -> Mapping[Any, list[Any]]:
+async def fetch_or_put_back(
+    thread: Any,
+    fetch: Callable[..., Any],
+    consumer: Any,
+    active: Collection[Any] | None,
+    **limits: Any,
+) -> Mapping[Any, list[Any]]:
     """The consumer thread's fetch, except that what arrives while the flow is stopped is put back."""
     records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
@@ -158,12 +185,14 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
         return offsets
 
     sought: Mapping[Any, int | None] = await thread.call_thread(
-        seek_committed, consumer, thread.consumer.first_read)
+        seek_committed, consumer, thread.consumer.first_read
+    )
     return sought
 
 
-async def seek_committed(consumer: Any, first_read: Mapping[Any, int],
-                         tps: Collection[Any] | None = None) -> dict[Any, int | None]:
+async def seek_committed(
+    consumer: Any, first_read: Mapping[Any, int], tps: Collection[Any] | None = None
+) -> dict[Any, int | None]:
     """Seek ``tps``, or all that is assigned, and return what is committed; on the consumer's thread."""
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
@@ -232,16 +261,21 @@ class SteadyPartitions(KnownPartitions):
         Under ``exactly_once`` stock says how far it has read, before the first fetch that they are empty.
         """
         thread = self._thread
-        ends: Mapping[Any, int] = await thread.call_thread(thread._ensure_consumer().end_offsets, partitions)
+        ends: Mapping[Any, int] = await thread.call_thread(
+            thread._ensure_consumer().end_offsets, partitions
+        )
         return ends
 
-    async def _getmany(self, active_partitions: set[Any] | None, timeout: float) -> Mapping[Any, list[Any]]:
+    async def _getmany(
+        self, active_partitions: set[Any] | None, timeout: float
+    ) -> Mapping[Any, list[Any]]:
         # The fetcher asks for more only once it has handed over the batch before.
         self.fetch_rounds += 1
         return await super()._getmany(active_partitions, timeout)
 
     async def _wait_next_records(
-            self, timeout: float) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
+        self, timeout: float
+    ) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
         # Stock sleeps a second when nothing is active, which each recovery begins and ends with.
         if not self.app.client_only and not self._active_partitions:
             self._resumed.clear()

@@ -37,7 +37,9 @@ class Goodbye:
     def __init__(self, app: Any, seconds: float = GOODBYE_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
 
-    async def within(self, what: str, step: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+    async def within(
+        self, what: str, step: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> Any:
         """``step(...)``; while the app stops only for as long as there is time left, then None."""
         if not self.app.should_stop:
             return await step(*args, **kwargs)
@@ -76,12 +78,17 @@ class LeavesInTime(Consumer):
         """Commit, not for longer than there is time, and not through a thread that has crashed."""
         if self.app.should_stop and self._thread.should_stop:
             return False
-        return bool(await self._goodbye.within(
-            "Last commit", super().force_commit, topics, start_new_transaction))
+        return bool(
+            await self._goodbye.within(
+                "Last commit", super().force_commit, topics, start_new_transaction
+            )
+        )
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
         """Wait for a commit under way, not for longer than there is time."""
-        waited = await self._goodbye.within("Commit under way", super().maybe_wait_for_commit_to_finish)
+        waited = await self._goodbye.within(
+            "Commit under way", super().maybe_wait_for_commit_to_finish
+        )
         return bool(waited)
 
     async def wait_empty(self) -> None:
@@ -89,8 +96,10 @@ class LeavesInTime(Consumer):
         if not self.app.should_stop:
             await super().wait_empty()
             return
-        streams, over = asyncio.ensure_future(super().wait_empty()), asyncio.ensure_future(
-            self._goodbye.over.wait())
+        streams, over = (
+            asyncio.ensure_future(super().wait_empty()),
+            asyncio.ensure_future(self._goodbye.over.wait()),
+        )
         try:
             await asyncio.wait({streams, over}, return_when=asyncio.FIRST_COMPLETED)
             if streams.done():
@@ -121,12 +130,16 @@ class LeavesInTime(Consumer):
         consumer = thread._consumer
         if await _done_within(max(self._goodbye.left, LEAST_S), stop) or consumer is None:
             return
-        logger.error("No goodbye to the group: the broker is silent, it will miss this member by itself")
+        logger.error(
+            "No goodbye to the group: the broker is silent, it will miss this member by itself"
+        )
         await _done_within(LEAST_S, consumer._client.close)
 
     async def _part_producer(self, producer: Any, stop: Callable[[], Awaitable[None]]) -> None:
         transactional = getattr(producer, "_transaction_producers", {}).values()
-        senders = [one for one in (getattr(producer, "_producer", None), *transactional) if one is not None]
+        senders = [
+            one for one in (getattr(producer, "_producer", None), *transactional) if one is not None
+        ]
         if await _done_within(max(self._goodbye.left, LEAST_S), stop):
             return
         logger.error("The producer's last records may be lost: the broker is silent")

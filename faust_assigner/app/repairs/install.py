@@ -50,8 +50,10 @@ def repair(app: Any) -> None:
         demand({"repairs"})
     setattr(app, MARK, True)
     if too_late:
-        logger.warning("Records may be lost or repeated at a rebalance: the app was in use before it could "
-                       "be repaired; install faust_assigner with pip, so that Faust finds its fixup")
+        logger.warning(
+            "Records may be lost or repeated at a rebalance: the app was in use before it could "
+            "be repaired; install faust_assigner with pip, so that Faust finds its fixup"
+        )
         return
     if "flow_control" in vars(app):
         app.flow_control.__class__ = FlowControl
@@ -72,11 +74,20 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     transport = app.transport
     if issubclass(transport.Consumer, driver.Consumer):
         transport.Consumer = mixed(
-            Lands, LeavesInTime, OnlyMembersWrite, SteadyPartitions, WholeRecords, FinalCommit,
-            into=transport.Consumer)
+            Lands,
+            LeavesInTime,
+            OnlyMembersWrite,
+            SteadyPartitions,
+            WholeRecords,
+            FinalCommit,
+            into=transport.Consumer,
+        )
         transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
     else:
         transport.Consumer = mixed(Unrepaired, into=transport.Consumer)
-        logger.warning("Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
-                       "Faust's aiokafka driver, the only one repaired", transport.url)
+        logger.warning(
+            "Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
+            "Faust's aiokafka driver, the only one repaired",
+            transport.url,
+        )
     return create()

@@ -38,7 +38,9 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
 
 async def _perform(perform: Callable[[Any], Awaitable[Any]], response: Any) -> Any:
     """aiokafka's own step, with members whose metadata it can read; ids and instance ids come before it."""
-    response.members = [(*member[:-1], readable(member[0], member[-1])) for member in response.members]
+    response.members = [
+        (*member[:-1], readable(member[0], member[-1])) for member in response.members
+    ]
     return await perform(response)
 
 
@@ -50,10 +52,15 @@ def readable(member_id: str, metadata: bytes) -> bytes:
         legal = [t for t in topics if _LEGAL_NAME.match(t)][:TOPICS]
         if len(legal) == len(topics):
             return metadata
-        logger.warning("Member %s subscribes to %d names that are no topics",
-                       member_id, len(topics) - len(legal))
+        logger.warning(
+            "Member %s subscribes to %d names that are no topics",
+            member_id,
+            len(topics) - len(legal),
+        )
         packed: bytes = ConsumerProtocolMemberMetadata(said.version, legal, said.user_data).encode()
     except Exception as exc:
-        logger.warning("Member %s gets no partitions, its metadata does not decode: %s", member_id, exc)
+        logger.warning(
+            "Member %s gets no partitions, its metadata does not decode: %s", member_id, exc
+        )
         packed = ConsumerProtocolMemberMetadata(0, [], b"").encode()
     return packed

@@ -107,16 +107,24 @@ def watch(coordinator: Any, membership: Membership) -> bool:
 
     def reset_generation() -> None:
         reset()
-        if not getattr(coordinator, "member_id", ""):  # cooperative rounds keep it where it is still known
+        if not getattr(
+            coordinator, "member_id", ""
+        ):  # cooperative rounds keep it where it is still known
             membership.lose()
 
     coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
     return True
 
 
-async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
-                         membership: Membership, is_changelog: Callable[[str], bool],
-                         dropped: Callable[[], None], node: int, batches: Mapping[Any, Any]) -> None:
+async def send_as_member(
+    sender: Any,
+    send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
+    membership: Membership,
+    is_changelog: Callable[[str], bool],
+    dropped: Callable[[], None],
+    node: int,
+    batches: Mapping[Any, Any],
+) -> None:
     """aiokafka's produce request without the batches of changelogs that may be sent by nobody any more.
 
     Nobody is told of each record, stock would log two lines for each; ``dropped()`` is called once.
@@ -132,8 +140,11 @@ async def send_as_member(sender: Any, send: Callable[[int, Mapping[Any, Any]], A
         sender._muted_partitions.discard(tp)
     if stale:
         dropped()
-        logger.warning("Changes of %d changelog partitions were not sent: the group has gone on without this "
-                       "worker; their records are processed again", len(stale))
+        logger.warning(
+            "Changes of %d changelog partitions were not sent: the group has gone on without this "
+            "worker; their records are processed again",
+            len(stale),
+        )
     if len(stale) < len(batches):
         await send(node, {tp: batch for tp, batch in batches.items() if tp not in stale})
     else:
@@ -146,7 +157,9 @@ class MembersClient:
     Between its making and its writing there may be the time that a connection takes, or a freeze in it.
     """
 
-    def __init__(self, client: Any, membership: Membership, is_changelog: Callable[[str], bool]) -> None:
+    def __init__(
+        self, client: Any, membership: Membership, is_changelog: Callable[[str], bool]
+    ) -> None:
         self._client, self._membership, self._is_changelog = client, membership, is_changelog
 
     def __getattr__(self, name: str) -> Any:
@@ -234,8 +247,13 @@ class OnlyMembersWrite(Consumer):
         setattr(sender, _MARK, self.membership)
         sender.client = MembersClient(sender.client, self.membership, self._is_changelog)
         sender._send_produce_req = partial(
-            send_as_member, sender, sender._send_produce_req, self.membership, self._is_changelog,
-            self._change_missing)
+            send_as_member,
+            sender,
+            sender._send_produce_req,
+            self.membership,
+            self._is_changelog,
+            self._change_missing,
+        )
 
     def _is_changelog(self, topic: str) -> bool:
         return topic in self.app.tables.changelog_topics

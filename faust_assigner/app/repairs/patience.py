@@ -51,8 +51,9 @@ def is_silence(error: BaseException) -> bool:
     """Whether ``error`` says that a broker did not answer, or not yet; the same request may succeed later."""
     if isinstance(error, (IllegalStateError, CommitFailedError)):
         return False
-    return (isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError))
-            or (isinstance(error, KafkaError) and bool(error.retriable)))
+    return isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError)) or (
+        isinstance(error, KafkaError) and bool(error.retriable)
+    )
 
 
 async def insist(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
@@ -69,8 +70,12 @@ async def insist(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T
             if not is_silence(error):
                 raise
             if said.due(what):
-                logger.warning("%s: no answer from the broker for %.0f s, going on trying: %r",
-                               what, monotonic() - began, error)
+                logger.warning(
+                    "%s: no answer from the broker for %.0f s, going on trying: %r",
+                    what,
+                    monotonic() - began,
+                    error,
+                )
         await service.sleep(pause_s(attempt))
         if service.should_stop:
             raise asyncio.CancelledError(what)

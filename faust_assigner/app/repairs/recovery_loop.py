@@ -17,7 +17,12 @@ from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.patience import insist, pause_s
 from faust_assigner.app.repairs.replay_loop import ChangelogQueue, ReplayLoop
 from faust_assigner.app.repairs.watchdog import Watched
-from faust_assigner.app.restore.table_files import CarefulStore, is_storage_error, store_of, take_care_of
+from faust_assigner.app.restore.table_files import (
+    CarefulStore,
+    is_storage_error,
+    store_of,
+    take_care_of,
+)
 
 logger = get_logger(__name__)
 
@@ -49,8 +54,13 @@ class SteadyRecovery(ReplayLoop):
 
     # -- stock's steps, in an order that loses nothing
 
-    async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
-                           generation_id: int = 0) -> None:
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
         """Take the new partitions; from here on this generation's recovery may resume them."""
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         if self.signal_recovery_start.is_set():
@@ -70,9 +80,17 @@ class SteadyRecovery(ReplayLoop):
     def is_restored(self, tp: Any) -> bool:
         """Whether the table of this active changelog partition has all that is in it."""
         app = self.app
-        return bool(tp in self.active_tps and self.completed_generation == app.consumer_generation_id
-                    and not (self.in_recovery or tp in self._reopen or self._tables_failed.is_set()
-                             or self.signal_recovery_start.is_set() or app.consumer.between_generations))
+        return bool(
+            tp in self.active_tps
+            and self.completed_generation == app.consumer_generation_id
+            and not (
+                self.in_recovery
+                or tp in self._reopen
+                or self._tables_failed.is_set()
+                or self.signal_recovery_start.is_set()
+                or app.consumer.between_generations
+            )
+        )
 
     def is_doubtful(self, tp: Any) -> bool:
         """Whether its database may lack what counts as read: it is to be opened anew, and read again."""
@@ -117,19 +135,30 @@ class SteadyRecovery(ReplayLoop):
         finally:
             self.idle = False
 
-    async def _build_highwaters(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+    async def _build_highwaters(
+        self, consumer: Any, tps: Any, destination: Any, title: str
+    ) -> None:
         if title == "active":
             await self._open_tables()
-        await insist(self, f"Ends of {title} changelogs", partial(
-            super()._build_highwaters, consumer, tps, destination, title))
+        await insist(
+            self,
+            f"Ends of {title} changelogs",
+            partial(super()._build_highwaters, consumer, tps, destination, title),
+        )
 
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
-        await insist(self, f"Beginnings of {title} changelogs", partial(
-            super()._build_offsets, consumer, tps, destination, title))
+        await insist(
+            self,
+            f"Beginnings of {title} changelogs",
+            partial(super()._build_offsets, consumer, tps, destination, title),
+        )
 
     async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
-        await insist(self, f"Seek in {title} changelogs", partial(
-            super()._seek_offsets, consumer, tps, offsets, title))
+        await insist(
+            self,
+            f"Seek in {title} changelogs",
+            partial(super()._seek_offsets, consumer, tps, offsets, title),
+        )
 
     # -- tables that cannot be read or written
 
@@ -169,7 +198,9 @@ class SteadyRecovery(ReplayLoop):
         self._reopen = frozenset(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):
-            logger.error("Table %s cannot be read or written; streams stop until it can: %r", table, error)
+            logger.error(
+                "Table %s cannot be read or written; streams stop until it can: %r", table, error
+            )
         if self.app.should_stop:
             return
         if self.app.in_transaction:
@@ -216,8 +247,10 @@ class SteadyRecovery(ReplayLoop):
                 raise ServiceStopped
         anew = self._reopen & self._to_open()
         self._reopen -= anew
-        for tps, offsets in ((self.active_tps, self.active_offsets),
-                             (self.standby_tps, self.standby_offsets)):
+        for tps, offsets in (
+            (self.active_tps, self.active_offsets),
+            (self.standby_tps, self.standby_offsets),
+        ):
             for tp in sorted(tps & anew):
                 offsets.pop(tp, None)
                 self._add(self.tp_to_table[tp], tp, offsets)
@@ -228,8 +261,11 @@ class SteadyRecovery(ReplayLoop):
 
     def _open_each(self) -> str | None:
         """What the first database that does not open says; None when all are open."""
-        stores = {tp: store for tp in sorted(self._to_open())
-                  if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)}
+        stores = {
+            tp: store
+            for tp in sorted(self._to_open())
+            if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)
+        }
         for tp in stores.keys() & self._reopen:
             stores[tp].close_partition(tp.partition)
         for tp, store in stores.items():
@@ -266,8 +302,11 @@ class SteadyTables(Watched):
         """Queue between the fetcher and the tables."""
         if self._changelog_queue is None:
             self._changelog_queue = ChangelogQueue(
-                self.app, maxsize=self.app.conf.stream_buffer_maxsize,
-                flow_control=self.app.flow_control, clear_on_resume=True)
+                self.app,
+                maxsize=self.app.conf.stream_buffer_maxsize,
+                flow_control=self.app.flow_control,
+                clear_on_resume=True,
+            )
         return self._changelog_queue
 
     @property

@@ -48,8 +48,9 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
 
     def _belongs(self, message: Any) -> bool:
         recovery = self.app.tables.recovery
-        return (message.generation_id in (None, self.app.consumer_generation_id)
-                and (message.tp in recovery.active_tps or message.tp in recovery.standby_tps))
+        return message.generation_id in (None, self.app.consumer_generation_id) and (
+            message.tp in recovery.active_tps or message.tp in recovery.standby_tps
+        )
 
 
 class ReplayLoop(RecoveryBase):
@@ -125,8 +126,13 @@ class ReplayLoop(RecoveryBase):
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
             self.signal_recovery_end.set()
-        if self._standbys_span is None and not self.tables.standbys_ready and self.standby_tps \
-                and not self.in_recovery and not self.standby_remaining_total():
+        if (
+            self._standbys_span is None
+            and not self.tables.standbys_ready
+            and self.standby_tps
+            and not self.in_recovery
+            and not self.standby_remaining_total()
+        ):
             self.tables.on_standbys_ready()
 
     async def _look_for_the_end(self) -> None:
@@ -161,6 +167,10 @@ class ReplayLoop(RecoveryBase):
     def _restored_without(self, tp: Any, offset: int, highwater: int) -> None:
         """The offsets up to the end held no record, or only such as did not decode and were named."""
         log = logger.error if self.unreadable.counts[tp] else logger.info
-        log("Changelog %s: no readable record between offset %s and the end, %s; restored", tp, offset,
-            highwater)
+        log(
+            "Changelog %s: no readable record between offset %s and the end, %s; restored",
+            tp,
+            offset,
+            highwater,
+        )
         self.active_offsets[tp] = highwater

@@ -34,10 +34,27 @@ logger = get_logger(__name__)
 #: Who the caller is: for us alone, unless a setting names the next one.
 CREDENTIALS = frozenset({"authorization", "cookie"})
 #: Of this connection, not of the next one.
-KEPT_BACK = frozenset({"proxy-authorization", "host", "content-length", "connection", "keep-alive", "te",
-                       "trailer", "transfer-encoding", "upgrade"})
-PASSED_BACK = ("Content-Type", "Location", "Retry-After", "X-Faust-Assigner-Role", "X-Faust-Assigner-Lag",
-               "X-Faust-Assigner-Age")
+KEPT_BACK = frozenset(
+    {
+        "proxy-authorization",
+        "host",
+        "content-length",
+        "connection",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+PASSED_BACK = (
+    "Content-Type",
+    "Location",
+    "Retry-After",
+    "X-Faust-Assigner-Role",
+    "X-Faust-Assigner-Lag",
+    "X-Faust-Assigner-Age",
+)
 
 
 def install(app: Any) -> None:
@@ -62,7 +79,9 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     address = _address(host)
     if _is_loopback(host):
         return _is_loopback(_host(own))
-    return address is None or not (address.is_link_local or address.is_multicast or address.is_unspecified)
+    return address is None or not (
+        address.is_link_local or address.is_multicast or address.is_unspecified
+    )
 
 
 def named(url: URL, patterns: Sequence[str]) -> bool:
@@ -95,7 +114,11 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _is_loopback(host: str) -> bool:
     address = _address(host)
-    return host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
+    return (
+        host == "localhost"
+        or host.endswith(".localhost")
+        or (address is not None and address.is_loopback)
+    )
 
 
 class CarefulRouter(Router):
@@ -111,8 +134,15 @@ class CarefulRouter(Router):
     async def _route_req(self, dest_url: URL, web: Any, request: Any) -> Any:
         return await self.forward(dest_url, web, request)
 
-    async def forward(self, dest_url: URL, web: Any, request: Any, *, also: Mapping[str, str] | None = None,
-                      **options: Any) -> Any:
+    async def forward(
+        self,
+        dest_url: URL,
+        web: Any,
+        request: Any,
+        *,
+        also: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Any:
         """The answer of the worker at ``dest_url``, asked with headers ``also`` too; SameNode if it is us.
 
         ``options`` are the HTTP client's. Raises ServiceUnavailable where the URL is not allowed.
@@ -124,19 +154,33 @@ class CarefulRouter(Router):
         if not allowed(dest_url, own, self._patterns):
             self._refuse(dest_url)
         kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS
-        headers = [(name, value) for name, value in request.headers.items() if name.lower() not in kept_back]
+        headers = [
+            (name, value)
+            for name, value in request.headers.items()
+            if name.lower() not in kept_back
+        ]
         async with self.app.http_client.request(
-            method=request.method, url=request.url.with_host(host).with_port(port),
-            headers=[*headers, *(also or {}).items()], data=await request.read(), allow_redirects=False,
+            method=request.method,
+            url=request.url.with_host(host).with_port(port),
+            headers=[*headers, *(also or {}).items()],
+            data=await request.read(),
+            allow_redirects=False,
             **options,
         ) as answer:
             return web.bytes(
-                await answer.read(), status=answer.status,
-                headers={name: answer.headers[name] for name in PASSED_BACK if name in answer.headers})
+                await answer.read(),
+                status=answer.status,
+                headers={
+                    name: answer.headers[name] for name in PASSED_BACK if name in answer.headers
+                },
+            )
 
     def _refuse(self, url: URL) -> None:
         self.refused[url] += 1
         if self.refused[url] == 1:
-            logger.warning("Requests for keys of the worker that calls itself %s are refused: not an allowed "
-                           "URL (FAUST_ASSIGNER_URLS)", url)
+            logger.warning(
+                "Requests for keys of the worker that calls itself %s are refused: not an allowed "
+                "URL (FAUST_ASSIGNER_URLS)",
+                url,
+            )
         raise ServiceUnavailable()

@@ -30,7 +30,8 @@ class ChecksTopics(TableManager):
     def add(self, table: Any) -> Any:
         """Manage ``table``; a mismatch that shows only at a write ends the worker, not just the agent."""
         table._verify_source_topic_partitions = partial(
-            _verify, self.app, table._verify_source_topic_partitions)
+            _verify, self.app, table._verify_source_topic_partitions
+        )
         return super().add(table)
 
     async def on_start(self) -> None:
@@ -38,8 +39,13 @@ class ChecksTopics(TableManager):
         refuse_patterns(self.app.agents.items())
         await super().on_start()
 
-    async def on_rebalance(self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any],
-                           generation_id: int = 0) -> None:
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
         """Raise PartitionsMismatch for a table that no source can write to; the app ends with it."""
         if assigned and (problem := self.topic_problem()):
             raise PartitionsMismatch(problem)
@@ -51,13 +57,17 @@ class ChecksTopics(TableManager):
             return None
         problem = next(mismatches(self.app, self.values()), None)
         names = {*sources_of(self.app), *self.app.tables.changelog_topics}
-        self._topics_checked = problem is None and all(map(self.app.consumer.topic_partitions, names))
+        self._topics_checked = problem is None and all(
+            map(self.app.consumer.topic_partitions, names)
+        )
         return problem
 
 
 def sources_of(app: Any) -> list[str]:
     """Names of topics the app consumes that are no changelogs, ascending."""
-    return sorted({name for topic in app.topics for name in topic.topics} - app.tables.changelog_topics)
+    return sorted(
+        {name for topic in app.topics for name in topic.topics} - app.tables.changelog_topics
+    )
 
 
 def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
@@ -67,7 +77,8 @@ def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
         if pattern:
             raise ImproperlyConfigured(
                 f"Agent {name}: its topic is the pattern {pattern.pattern!r}, and Faust's Kafka driver "
-                "subscribes to names only; list the topics instead")
+                "subscribes to names only; list the topics instead"
+            )
 
 
 def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
@@ -75,7 +86,9 @@ def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
 
     Counts that the consumer does not know yet are no mismatch.
     """
-    sources = {name: count for name in sources_of(app) if (count := app.consumer.topic_partitions(name))}
+    sources = {
+        name: count for name in sources_of(app) if (count := app.consumer.topic_partitions(name))
+    }
     for table in sorted(tables, key=lambda table: str(table.name)):
         changelog = table.changelog_topic.get_topic_name()
         count = app.consumer.topic_partitions(changelog)
@@ -83,8 +96,10 @@ def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
             continue
         if count not in sources.values():
             told = ", ".join(f"{name}: {n}" for name, n in sources.items())
-            yield (f"Table {table.name}: its changelog {changelog} has {count} partitions, and no topic the "
-                   f"app consumes has as many ({told}); a table has the partitions of its source")
+            yield (
+                f"Table {table.name}: its changelog {changelog} has {count} partitions, and no topic the "
+                f"app consumes has as many ({told}); a table has the partitions of its source"
+            )
 
 
 def _verify(app: Any, verify: Any, source_topic: str) -> None:

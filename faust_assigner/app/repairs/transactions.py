@@ -62,7 +62,9 @@ class OwnTransactions(TransactionManager):
     def id_of(self, tp: Any) -> str | None:
         """The transactional id that commits offsets of ``tp``; None where the topic is not consumed."""
         try:
-            return f"{self.app.conf.id}-{self.app.assignor.group_for_topic(tp.topic)}-{tp.partition}"
+            return (
+                f"{self.app.conf.id}-{self.app.assignor.group_for_topic(tp.topic)}-{tp.partition}"
+            )
         except KeyError:
             return None
 
@@ -95,9 +97,17 @@ class OwnTransactions(TransactionManager):
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
         return Place(transactional_id, share, before, share.tail)
 
-    async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
-                   timestamp: float | None, headers: Any, *,
-                   transactional_id: str | None = None) -> Awaitable[Any]:
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: float | None,
+        headers: Any,
+        *,
+        transactional_id: str | None = None,
+    ) -> Awaitable[Any]:
         """Send within the transaction of the record that is processed, whatever the topic; in order."""
         place = _place.get() or self._take_place()
         sent: Awaitable[Any]
@@ -107,12 +117,20 @@ class OwnTransactions(TransactionManager):
         try:
             await asyncio.shield(place.before)
             if place.share.abandoned:
-                raise ProducerSendError(f"The transaction of {place.transactional_id} was abandoned")
+                raise ProducerSendError(
+                    f"The transaction of {place.transactional_id} was abandoned"
+                )
             # None where the consumer, which asks for no metadata of it, does not know the topic.
             known = self.consumer.key_partition(topic, key, partition)
             sent = await self.producer.send(
-                topic, key, value, partition if known is None else known, timestamp, headers,
-                transactional_id=place.transactional_id)
+                topic,
+                key,
+                value,
+                partition if known is None else known,
+                timestamp,
+                headers,
+                transactional_id=place.transactional_id,
+            )
             return sent
         finally:
             place.leave()
@@ -151,7 +169,8 @@ class OwnTransactions(TransactionManager):
         return bool(self._settling) and any(
             message.offset <= self.reached(transactional_id).get(message.tp, -1)
             for message in (event.message for event in events)
-            if (transactional_id := self.id_of(message.tp)) in self._settling)
+            if (transactional_id := self.id_of(message.tp)) in self._settling
+        )
 
     async def hold_value(self, value: Any) -> Any:
         """A stream's first processor: ``hold_back`` for the record that comes next."""
@@ -168,8 +187,11 @@ class OwnTransactions(TransactionManager):
         """
         message = event.message
         transactional_id = self.id_of(message.tp)
-        while (transactional_id and transactional_id in self._settling
-               and message.offset > self.reached(transactional_id).get(message.tp, -1)):
+        while (
+            transactional_id
+            and transactional_id in self._settling
+            and message.offset > self.reached(transactional_id).get(message.tp, -1)
+        ):
             await self._settling[transactional_id].wait()
 
     def _look_again(self, transactional_id: str) -> None:
@@ -203,8 +225,9 @@ class OwnTransactions(TransactionManager):
 
     def close(self, transactional_id: str) -> None:
         """What is sent from now on belongs to the next transaction and waits for it."""
-        self._closed[transactional_id] = (
-            self._shares.get(transactional_id) or Share(transactional_id, begun=True))
+        self._closed[transactional_id] = self._shares.get(transactional_id) or Share(
+            transactional_id, begun=True
+        )
         self._shares[transactional_id] = Share(transactional_id, begun=False)
 
     async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
@@ -266,7 +289,9 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         self.done = done
         super().__init__()
 
-    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+    def on_stream_event_out(
+        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+    ) -> None:
         """Called after the ack."""
         self.done(tp)
 
@@ -313,7 +338,9 @@ class WholeRecords(Consumer):
         try:
             # In a context without an event, whose transaction might be the next and wait for this commit.
             await asyncio.create_task(self._publish_attached(self._cut), context=Context())
-            committed = await self._commit_offsets(self._cut, start_new_transaction=start_new_transaction)
+            committed = await self._commit_offsets(
+                self._cut, start_new_transaction=start_new_transaction
+            )
             return committed
         except ProducerSendError as exc:
             await self.crash(exc)
@@ -340,8 +367,12 @@ class WholeRecords(Consumer):
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
                 if deadline - late_since > LONGEST_S:
-                    logger.warning("%s: in %s s there was no moment between two records; should this "
-                                   "worker die now, some are repeated", transactional_id, LONGEST_S)
+                    logger.warning(
+                        "%s: in %s s there was no moment between two records; should this "
+                        "worker die now, some are repeated",
+                        transactional_id,
+                        LONGEST_S,
+                    )
                     self.close_settled(tp, whatever=True)
         finally:
             self._open = None
@@ -350,9 +381,13 @@ class WholeRecords(Consumer):
         self.close_settled(tp)
         transactional_id = self.transactions.id_of(tp)
         # The commit that waited for it has gone on with the others; new records wait for the next one.
-        if (self._open is None and transactional_id and self.transactions.is_settling(transactional_id)
-                and (self._soon is None or self._soon.done())
-                and self._is_settled(self.transactions.reached(transactional_id))):
+        if (
+            self._open is None
+            and transactional_id
+            and self.transactions.is_settling(transactional_id)
+            and (self._soon is None or self._soon.done())
+            and self._is_settled(self.transactions.reached(transactional_id))
+        ):
             self._soon = self.add_future(self._commit_soon())
 
     async def _commit_soon(self) -> None:
@@ -360,8 +395,10 @@ class WholeRecords(Consumer):
         await self.commit()
 
     def _is_settled(self, reached: Mapping[Any, int]) -> bool:
-        return not any(message.offset <= reached.get(message.tp, -1) and not message.acked
-                       for message in list(self._unacked_messages))
+        return not any(
+            message.offset <= reached.get(message.tp, -1) and not message.acked
+            for message in list(self._unacked_messages)
+        )
 
     def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
         """Close the transaction of ``tp`` if the commit under way waits for it and no record is half sent.
@@ -382,7 +419,10 @@ class WholeRecords(Consumer):
 
     def _offsets_of(self, tps: list[Any], reached: Mapping[Any, int]) -> dict[Any, int]:
         """What to commit, the books then closed up to there; nothing where a gap hides what was sent."""
-        books = {tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy()) for tp in tps}
+        books = {
+            tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy())
+            for tp in tps
+        }
         offsets: dict[Any, int] = self._filter_committable_offsets(tps)
         safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):

@@ -42,21 +42,29 @@ def runs(service: Any, task: str) -> bool:
     """Whether the service has not been started, is stopped, or still runs its task of that name."""
     if not service.started or service.should_stop:
         return True
-    return any(getattr(future.__wrapped__, "__name__", "") == task
-               for future in list(service._futures) if not future.done())
+    return any(
+        getattr(future.__wrapped__, "__name__", "") == task
+        for future in list(service._futures)
+        if not future.done()
+    )
 
 
 def aiokafka_problem(consumer: Any) -> str | None:
     """What is wrong with an AIOKafkaConsumer that has been started and not stopped; None if nothing is."""
     if consumer is None or consumer._closed:
         return None
-    coordinator, fetcher = getattr(consumer, "_coordinator", None), getattr(consumer, "_fetcher", None)
+    coordinator, fetcher = (
+        getattr(consumer, "_coordinator", None),
+        getattr(consumer, "_fetcher", None),
+    )
     # An error that nobody asks for holds the coordinator up for good, and Faust never asks.
     pending = getattr(coordinator, "_pending_exception", None)
     if pending is not None:
         return f"the group coordinator gave up: {pending!r}"
-    for what, task in (("membership", getattr(coordinator, "_coordination_task", None)),
-                       ("fetching", getattr(fetcher, "_fetch_task", None))):
+    for what, task in (
+        ("membership", getattr(coordinator, "_coordination_task", None)),
+        ("fetching", getattr(fetcher, "_fetch_task", None)),
+    ):
         if isinstance(task, asyncio.Future) and task.done():
             reason = None if task.cancelled() else task.exception()
             return f"aiokafka's {what} has ended: {reason!r}"
@@ -104,16 +112,24 @@ class Watched(ChecksTopics):
     def _begin_stalled_again(self, since: float | None) -> float | None:
         """Begin a recovery that is due and that nobody runs; returns since when that has been so."""
         recovery, app = self.recovery, self.app
-        due = (recovery.idle and not recovery.signal_recovery_start.is_set()
-               and recovery._generation_id == app.consumer_generation_id != recovery.completed_generation
-               and not app.consumer.between_generations and bool(app.consumer.assignment()))
+        due = (
+            recovery.idle
+            and not recovery.signal_recovery_start.is_set()
+            and recovery._generation_id
+            == app.consumer_generation_id
+            != recovery.completed_generation
+            and not app.consumer.between_generations
+            and bool(app.consumer.assignment())
+        )
         if not due:
             return None
         since = monotonic() if since is None else since
         if monotonic() - since < STALLED_S:
             return since
-        logger.error("The recovery of generation %s was left without an end; it begins again",
-                     app.consumer_generation_id)
+        logger.error(
+            "The recovery of generation %s was left without an end; it begins again",
+            app.consumer_generation_id,
+        )
         recovery.begin_again()
         return None
 
@@ -124,4 +140,6 @@ class Watched(ChecksTopics):
         what, since = waiting
         seconds = monotonic() - since
         if seconds >= SAY_EVERY_S and said.due(waiting):
-            logger.warning("Partitions stand still: the recovery has waited for %.0f s: %s", seconds, what)
+            logger.warning(
+                "Partitions stand still: the recovery has waited for %.0f s: %s", seconds, what
+            )

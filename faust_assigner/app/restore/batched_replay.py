@@ -72,8 +72,14 @@ def _as_parsed(tp: Any, record: Any) -> Any:
     return record
 
 
-async def replay(connection: Connection, work: Work, *, stopped: Callable[[], bool], isolation_level: str,
-                 pace: Pace) -> None:
+async def replay(
+    connection: Connection,
+    work: Work,
+    *,
+    stopped: Callable[[], bool],
+    isolation_level: str,
+    pace: Pace,
+) -> None:
     """Read what ``work`` has to its end, or until ``stopped()``; what was written stays, with its offset.
 
     Cost: about 3 us and core for each record. Raises UnreachableError when nothing arrives for a minute.
@@ -90,7 +96,10 @@ async def replay(connection: Connection, work: Work, *, stopped: Callable[[], bo
         moved_at = time.monotonic()
         while not stopped():
             while len(ends) < TOGETHER and (found := work.begin()) is not None:
-                tp, extent = TopicPartition(*found[0]), found[1]  # other named tuples are equal, not enough
+                tp, extent = (
+                    TopicPartition(*found[0]),
+                    found[1],
+                )  # other named tuples are equal, not enough
                 consumer.seek(tp, extent.start)
                 consumer.resume(tp)
                 ends[tp] = extent.end
@@ -106,8 +115,9 @@ async def replay(connection: Connection, work: Work, *, stopped: Callable[[], bo
                 raise UnreachableError(f"nothing arrived for {STALL_S:.0f} s from {sorted(ends)}")
 
 
-async def _take_turn(consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int],
-                     pace: Pace) -> bool:
+async def _take_turn(
+    consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int], pace: Pace
+) -> bool:
     """Read and write what one turn may, then pause; returns whether anything moved."""
     before = {tp: await consumer.position(tp) for tp in ends}
     most = pace.begin()
@@ -155,12 +165,24 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool])
 def whole(tp: TopicPartition, record: Any) -> ConsumerRecord[Any, Any]:
     """The record as consumers know it, for a schema of someone's own."""
     sizes = (-1 if part is None else len(part) for part in (record.key, record.value))
-    return ConsumerRecord(tp.topic, tp.partition, record.offset, record.timestamp, record.timestamp_type,
-                          record.key, record.value, record.checksum, *sizes, tuple(record.headers))
+    return ConsumerRecord(
+        tp.topic,
+        tp.partition,
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.checksum,
+        *sizes,
+        tuple(record.headers),
+    )
 
 
 def to_batch(
-    records: Sequence[Any], position: int, decoding: Decoding,
+    records: Sequence[Any],
+    position: int,
+    decoding: Decoding,
     complete: Callable[[Any], Any] = lambda record: record,
 ) -> tuple[rocksdict.WriteBatch, Sequence[Unreadable]]:
     """The records' last values, deletions, and Faust's offset key saying that ``position`` is next.
@@ -186,7 +208,9 @@ def to_batch(
 
 
 def _asked_for_each(
-    records: Sequence[Any], reason: Reason, complete: Callable[[Any], Any],
+    records: Sequence[Any],
+    reason: Reason,
+    complete: Callable[[Any], Any],
 ) -> tuple[dict[bytes, bytes | None], Sequence[Unreadable]]:
     latest: dict[bytes, bytes | None] = {}
     refused: list[Unreadable] = []

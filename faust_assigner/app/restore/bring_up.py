@@ -105,7 +105,10 @@ class Stop:
 
     def __init__(self, seconds: float | None = None) -> None:
         self._event = threading.Event()
-        self._seconds, self._deadline = seconds, None if seconds is None else time.monotonic() + seconds
+        self._seconds, self._deadline = (
+            seconds,
+            None if seconds is None else time.monotonic() + seconds,
+        )
 
     def set(self) -> None:
         """From now on the answer is yes."""
@@ -123,7 +126,9 @@ class Stop:
 
 
 def bring_up(
-    settings: Settings, partitions: Sequence[Cold], stop: Stop,
+    settings: Settings,
+    partitions: Sequence[Cold],
+    stop: Stop,
     told: Callable[[Restored], None] = lambda restored: None,
 ) -> dict[TopicPartition, Restored]:
     """Restore and replay ``partitions`` in this order, a few at a time; returns how far each came.
@@ -140,37 +145,69 @@ def bring_up(
         except (Exception, asyncio.CancelledError) as error:
             logger.warning("No snapshots, tables are replayed: %r", error)
         try:
-            run_until_stopped(replay(settings.connection, job, stopped=stop, pace=settings.pace,
-                                     isolation_level=settings.isolation_level), stop)
+            run_until_stopped(
+                replay(
+                    settings.connection,
+                    job,
+                    stopped=stop,
+                    pace=settings.pace,
+                    isolation_level=settings.isolation_level,
+                ),
+                stop,
+            )
         except (Exception, asyncio.CancelledError) as error:
-            logger.log(logging.INFO if stop() else logging.WARNING,
-                       "Batched replay gave up, Faust's own continues: %r", error)
+            logger.log(
+                logging.INFO if stop() else logging.WARNING,
+                "Batched replay gave up, Faust's own continues: %r",
+                error,
+            )
     return job.end()
 
 
 class _Job:
     """What one thread brings up: each partition takes its snapshot, if there is one, then it is read."""
 
-    def __init__(self, settings: Settings, partitions: Sequence[Cold], stop: Stop,
-                 told: Callable[[Restored], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: Sequence[Cold],
+        stop: Stop,
+        told: Callable[[Restored], None],
+    ) -> None:
         self._settings, self._stop, self._told = settings, stop, told
         started = time.time()
         self._colds = {cold.tp: cold for cold in partitions}
         self._waiting = list(partitions)
         self._snapshots: dict[TopicPartition, Future[Restored | None]] = {}
-        self._done = {cold.tp: Restored(cold.tp, REPLAY if is_empty(cold.database) else LOCAL, started,
-                                        started, cold.offset, cold.offset, 0) for cold in partitions}
-        settings.progress.begin({cold.tp: (cold.offset + 1, cold.highwater + 1) for cold in partitions})
+        self._done = {
+            cold.tp: Restored(
+                cold.tp,
+                REPLAY if is_empty(cold.database) else LOCAL,
+                started,
+                started,
+                cold.offset,
+                cold.offset,
+                0,
+            )
+            for cold in partitions
+        }
+        settings.progress.begin(
+            {cold.tp: (cold.offset + 1, cold.highwater + 1) for cold in partitions}
+        )
 
     def begin_snapshots(self, pool: ThreadPoolExecutor) -> None:
         """Let those that are empty take theirs, four at a time and in their order."""
-        empty = [cold for cold in self._waiting
-                 if self._done[cold.tp].source == REPLAY and cold.takes_files]
+        empty = [
+            cold
+            for cold in self._waiting
+            if self._done[cold.tp].source == REPLAY and cold.takes_files
+        ]
         if self._settings.snapshots and empty:
             finder = Finder(self._settings, [cold.tp for cold in empty], self._stop)
             for cold in empty:
                 self._snapshots[cold.tp] = pool.submit(
-                    from_snapshot, self._settings, finder, cold, self._stop)
+                    from_snapshot, self._settings, finder, cold, self._stop
+                )
 
     @property
     def tps(self) -> Collection[TopicPartition]:
@@ -204,10 +241,13 @@ class _Job:
         batch, refused = to_batch(records, position, cold.decoding, partial(whole, tp))
         cold.database.write(batch)
         self._done[tp] = replace(
-            before, ended=time.time(), end_offset=position - 1,
+            before,
+            ended=time.time(),
+            end_offset=position - 1,
             replayed=before.replayed + position - 1 - before.end_offset,
-            replayed_bytes=before.replayed_bytes + sum(
-                len(record.key or b"") + len(record.value or b"") for record in records))
+            replayed_bytes=before.replayed_bytes
+            + sum(len(record.key or b"") + len(record.value or b"") for record in records),
+        )
         self._settings.unreadable(tp, refused)
         self._settings.progress.move(tp, position)
 
@@ -233,13 +273,17 @@ class _Job:
 
 
 def _with_committed_ends(
-    settings: Settings, partitions: Sequence[Cold], stop: Stop,
+    settings: Settings,
+    partitions: Sequence[Cold],
+    stop: Stop,
 ) -> Sequence[Cold]:
     """Under transactions ask for the ends: Faust knows them only once a fetch has told, often too late."""
     if settings.isolation_level != "read_committed":
         return partitions
     try:
-        ends = run_until_stopped(extents_of(settings.connection, [cold.tp for cold in partitions]), stop)
+        ends = run_until_stopped(
+            extents_of(settings.connection, [cold.tp for cold in partitions]), stop
+        )
     except (Exception, asyncio.CancelledError) as error:
         logger.warning("The committed ends of changelogs are unknown: %r", error)
         return partitions
@@ -249,7 +293,10 @@ def _with_committed_ends(
 
 
 def from_snapshot(
-    settings: Settings, finder: Finder, cold: Cold, stop: Callable[[], bool],
+    settings: Settings,
+    finder: Finder,
+    cold: Cold,
+    stop: Callable[[], bool],
 ) -> Restored | None:
     """Ingest the newest acceptable snapshot into an empty database; None if there is none. Never raises."""
     started = time.time()
@@ -263,18 +310,30 @@ def from_snapshot(
                 return None
             ingest(cold.database, paths, move=ours)
     except (Exception, asyncio.CancelledError) as error:
-        logger.warning("%s-%d is replayed, its snapshot failed: %s", cold.tp.topic, cold.tp.partition, error)
+        logger.warning(
+            "%s-%d is replayed, its snapshot failed: %s", cold.tp.topic, cold.tp.partition, error
+        )
         return None
-    logger.info("Restored %s-%d from snapshot %s: %d keys, %d bytes in %.2f s", cold.tp.topic,
-                cold.tp.partition, manifest.snapshot_id, manifest.keys, manifest.bytes,
-                time.time() - started)
-    return Restored(cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1, manifest.bytes)
+    logger.info(
+        "Restored %s-%d from snapshot %s: %d keys, %d bytes in %.2f s",
+        cold.tp.topic,
+        cold.tp.partition,
+        manifest.snapshot_id,
+        manifest.keys,
+        manifest.bytes,
+        time.time() - started,
+    )
+    return Restored(
+        cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1, manifest.bytes
+    )
 
 
 class Finder:
     """Finds and fetches snapshots that may be trusted, for a set of partitions looked at once."""
 
-    def __init__(self, settings: Settings, tps: Sequence[TopicPartition], stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, settings: Settings, tps: Sequence[TopicPartition], stop: Callable[[], bool]
+    ) -> None:
         if settings.snapshots is None:
             raise ValueError("no snapshots are configured")
         self._catalog = Catalog(open_storage(settings.snapshots))
@@ -294,8 +353,13 @@ class Finder:
             if reason is None:
                 paths = self._catalog.fetch(manifest, folder)
                 return manifest, paths, all(path.parent == folder for path in paths)
-            logger.warning("%s-%d: snapshot %s is refused: %s", tp.topic, tp.partition,
-                           manifest.snapshot_id, reason)
+            logger.warning(
+                "%s-%d: snapshot %s is refused: %s",
+                tp.topic,
+                tp.partition,
+                manifest.snapshot_id,
+                reason,
+            )
         logger.info("%s-%d: no snapshot to restore from", tp.topic, tp.partition)
         return None
 
@@ -303,7 +367,9 @@ class Finder:
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
     """A folder beside the tables, gone at the end of its ``with``."""
     settings.folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=settings.folder, ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(
+        prefix=SCRATCH_PREFIX, dir=settings.folder, ignore_cleanup_errors=True
+    )
 
 
 def sweep_scratch(folder: Path) -> None:

@@ -48,14 +48,16 @@ def decoding_of(table: Any) -> Decoding:
     if type(registry) is not Registry or type(schema) is not Schema:
         return Decoding(reason_of(table))  # someone's own, who may do anything
     keys = _parser(schema.key_serializer or registry.key_serializer)
-    values = _parser(registry._serializer(schema.value_type, schema.value_serializer,
-                                          registry.value_serializer))
+    values = _parser(
+        registry._serializer(schema.value_type, schema.value_serializer, registry.value_serializer)
+    )
     if keys is None or values is None:
         return Decoding(reason_of(table))
 
     def all_decode(some_keys: Sequence[bytes], some_values: Sequence[bytes]) -> bool:
-        return (_fit(registry, schema.key_type, some_keys, keys)
-                and _fit(registry, schema.value_type, some_values, values))
+        return _fit(registry, schema.key_type, some_keys, keys) and _fit(
+            registry, schema.value_type, some_values, values
+        )
 
     return Decoding(reason_of(table), all_decode)
 
@@ -83,12 +85,18 @@ def _from_json(payloads: Sequence[bytes]) -> Sequence[Any] | None:
     if not payloads:
         return ()
     found = faust_json.loads((b"[" + _BETWEEN.join(payloads) + b"]").decode())
-    alternate = len(found) == 2 * len(payloads) - 1 and found[1::2] == [_FENCE] * (len(payloads) - 1)
+    alternate = len(found) == 2 * len(payloads) - 1 and found[1::2] == [_FENCE] * (
+        len(payloads) - 1
+    )
     return found[::2] if alternate else None
 
 
-def _fit(registry: Registry, kind: Any, payloads: Sequence[bytes],
-         parse: Callable[[Sequence[bytes]], Sequence[Any] | None]) -> bool:
+def _fit(
+    registry: Registry,
+    kind: Any,
+    payloads: Sequence[bytes],
+    parse: Callable[[Sequence[bytes]], Sequence[Any] | None],
+) -> bool:
     """Whether all are parsed and can be made what the table holds."""
     try:
         parsed = parse(payloads)

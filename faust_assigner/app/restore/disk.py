@@ -94,8 +94,13 @@ def _is_written(database: os.DirEntry[str]) -> bool:
 Read = dict[Path, tuple[object, int | None]]
 
 
-def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], *,
-                   budget_s: float = READ_BUDGET_S, read: Read | None = None) -> dict[int, int]:
+def stored_offsets(
+    open_: Callable[[Path], Any],
+    databases: Mapping[int, Path],
+    *,
+    budget_s: float = READ_BUDGET_S,
+    read: Read | None = None,
+) -> dict[int, int]:
     """Partition -> the changelog offset that Faust keeps inside each database; without it, left out.
 
     ``open_`` opens one for reading only, beside whoever has it open; what cannot be read counts as far
@@ -107,8 +112,13 @@ def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], 
     until = time.monotonic() + budget_s
     for partition, path in sorted(databases.items()):
         if time.monotonic() > until:
-            logger.warning("%d of %d table files were asked how far they have come in %.0f s; the others "
-                           "count as far behind", len(found), len(databases), budget_s)
+            logger.warning(
+                "%d of %d table files were asked how far they have come in %.0f s; the others "
+                "count as far behind",
+                len(found),
+                len(databases),
+                budget_s,
+            )
             break
         try:
             look = _look_of(path)
@@ -126,8 +136,11 @@ def stored_offsets(open_: Callable[[Path], Any], databases: Mapping[int, Path], 
 def _look_of(database: Path) -> object:
     """Names, sizes and times of what holds rows: whoever reads a database writes its diary, ``LOG``."""
     with os.scandir(database) as files:
-        return sorted((file.name, (found := file.stat()).st_size, found.st_mtime_ns) for file in files
-                      if file.name.endswith((".log", ".sst")) or file.name.startswith("MANIFEST"))
+        return sorted(
+            (file.name, (found := file.stat()).st_size, found.st_mtime_ns)
+            for file in files
+            if file.name.endswith((".log", ".sst")) or file.name.startswith("MANIFEST")
+        )
 
 
 def _stored_offset(database: Any) -> int | None:

@@ -13,7 +13,11 @@ from faust_assigner.app.restore.progress import Figures
 logger = get_logger(__name__)
 
 #: Name -> what it is.
-REMAINING, RATE, ETA = "restore_remaining_records", "restore_records_per_second", "restore_eta_seconds"
+REMAINING, RATE, ETA = (
+    "restore_remaining_records",
+    "restore_records_per_second",
+    "restore_eta_seconds",
+)
 MEANINGS = {
     REMAINING: "Changelog records that this worker has still to restore, standbys' and warm-ups' among them",
     RATE: "Changelog records that this worker restored a second, lately",
@@ -24,8 +28,11 @@ PREFIX = "faust_assigner_"
 
 def values_of(figures: Figures) -> dict[str, int]:
     """Name -> value, as whole numbers: all that every one of the metrics takes."""
-    return {REMAINING: figures.remaining, RATE: round(figures.records_per_s),
-            ETA: -1 if figures.eta_s is None else round(figures.eta_s)}
+    return {
+        REMAINING: figures.remaining,
+        RATE: round(figures.records_per_s),
+        ETA: -1 if figures.eta_s is None else round(figures.eta_s),
+    }
 
 
 class Gauges:
@@ -50,7 +57,9 @@ class Gauges:
             return
         client = getattr(sensor, "client", None)  # StatsD's and Datadog's
         for name, value in values.items():
-            sensor.metric_counts[PREFIX + name] = value  # in /stats, and for whoever reads the monitor
+            sensor.metric_counts[PREFIX + name] = (
+                value  # in /stats, and for whoever reads the monitor
+            )
             if client is not None:
                 client.gauge(PREFIX + name, value)
             if type(sensor).__name__ == "PrometheusMonitor":

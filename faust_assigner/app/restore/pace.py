@@ -25,9 +25,14 @@ class Pace:
     turn has told them. ``clock`` is the time spent in this thread, ``now`` the time that passes.
     """
 
-    def __init__(self, share: float = 1.0, count: Callable[[], int] = lambda: 0, *,
-                 clock: Callable[[], float] = time.thread_time,
-                 now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        share: float = 1.0,
+        count: Callable[[], int] = lambda: 0,
+        *,
+        clock: Callable[[], float] = time.thread_time,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._share, self._count, self._clock, self._now = share, count, clock, now
         self._counted, self._live_until = count(), float("-inf")
         self._record_s: float | None = None

@@ -79,8 +79,10 @@ class Progress:
         line, began = None, self._began
         if began is not None and self._said is not None:
             spent_s = self._now() - began
-            line = (f"Restored {self._passed:,} records in {spent_s:.1f} s, "
-                    f"{self._passed / max(spent_s, 1e-9):,.0f} records/s")
+            line = (
+                f"Restored {self._passed:,} records in {spent_s:.1f} s, "
+                f"{self._passed / max(spent_s, 1e-9):,.0f} records/s"
+            )
         self._clear()
         return line
 
@@ -95,17 +97,24 @@ class Progress:
         if now > self._samples[-1][0]:
             self._samples.append((now, passed))
         rate = (passed - before) / (now - since) if now > since else 0.0
-        remaining = sum(max(0, end - self._at.get(tp, end)) for tp, end in tuple(self._ends.items()))
+        remaining = sum(
+            max(0, end - self._at.get(tp, end)) for tp, end in tuple(self._ends.items())
+        )
         eta_s = 0.0 if not remaining else remaining / rate if rate > 0 else None
         return Figures(len(self._ends), remaining, rate, eta_s)
 
     def line(self) -> str | None:
         """What to log now, or None: the first line is due after two seconds, the next ones every five."""
         now = self._now()
-        if self._began is None or now - (self._said or self._began + SILENT_S - BETWEEN_S) < BETWEEN_S:
+        if (
+            self._began is None
+            or now - (self._said or self._began + SILENT_S - BETWEEN_S) < BETWEEN_S
+        ):
             return None
         self._said = now
         found = self.figures()
         end = "not to be foreseen" if found.eta_s is None else f"in about {found.eta_s:.0f} s"
-        return (f"Restoring {found.partitions} partitions: {found.remaining:,} records remain, "
-                f"{found.records_per_s:,.0f} records/s, the end is {end}")
+        return (
+            f"Restoring {found.partitions} partitions: {found.remaining:,} records remain, "
+            f"{found.records_per_s:,.0f} records/s, the end is {end}"
+        )

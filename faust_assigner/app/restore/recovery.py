@@ -79,8 +79,10 @@ def install(app: Any) -> None:
     if issubclass(chosen, RestoringTables) or not wanted:
         return
     if "tables" in vars(app):
-        logger.warning("Tables are replayed as Faust does it: the app was in use before snapshots could be "
-                       "set up; install faust_assigner with pip, so that Faust finds its fixup")
+        logger.warning(
+            "Tables are replayed as Faust does it: the app was in use before snapshots could be "
+            "set up; install faust_assigner with pip, so that Faust finds its fixup"
+        )
         return
     app.conf.TableManager = mixed(RestoringTables, into=chosen)
 
@@ -108,8 +110,9 @@ class RestoringTables(TableManager):
             self.recovery.stop_restoring()
         super().on_partitions_revoked(revoked)
 
-    async def on_rebalance(self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP],
-                           generation_id: int = 0) -> None:
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
         """Open and close databases only when no thread of ours holds one."""
         if isinstance(self.recovery, RestoringRecovery):
             await self.recovery.settle()
@@ -134,7 +137,9 @@ class RestoringRecovery(Recovery):
 
     # -- the hooks
 
-    def _build_offsets(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> Awaitable[None]:
+    def _build_offsets(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> Awaitable[None]:
         """Not ``async``: the call itself tells ``_wait`` that the next wait may be long."""
         self._patient = title == "active"
         return self._build_and_restore(consumer, tps, destination, title)
@@ -145,7 +150,9 @@ class RestoringRecovery(Recovery):
             self._patient, timeout = False, None
         await super()._wait(coro, timeout=timeout)
 
-    async def _build_and_restore(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:
+    async def _build_and_restore(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> None:
         await super()._build_offsets(consumer, tps, destination, title)
         if title != "active":
             return
@@ -158,7 +165,9 @@ class RestoringRecovery(Recovery):
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Streams run again; now the standbys may catch up faster than by replay."""
         await super().on_recovery_completed(generation_id)
-        if self.app.consumer_generation_id == generation_id and read_or_default(self.app, SNAPSHOTS):
+        if self.app.consumer_generation_id == generation_id and read_or_default(
+            self.app, SNAPSHOTS
+        ):
             self.add_future(self._exchange_standbys(generation_id))
 
     async def on_stop(self) -> None:
@@ -192,15 +201,20 @@ class RestoringRecovery(Recovery):
         async for _ in self._in_batches(sorted(tps), offsets, self.active_highwaters, stop):
             pass
 
-    async def _in_batches(self, tps: Sequence[TP], offsets: Any, highwaters: Any,
-                          stop: Stop) -> AsyncGenerator[TP, None]:
+    async def _in_batches(
+        self, tps: Sequence[TP], offsets: Any, highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[TP, None]:
         """Bring up ``tps`` in this order in a thread; each, once it is done with, at its end or not.
 
         ``offsets`` say then how far it came. The thread goes on when the generator is closed, until ``stop``.
         """
         settings = replace(settings_of(self.app), progress=self.progress, pace=self._pace())
         usable = settings.snapshots or settings.batched
-        colds = [cold for tp in tps if usable and (cold := self._cold(tp, offsets, highwaters)) is not None]
+        colds = [
+            cold
+            for tp in tps
+            if usable and (cold := self._cold(tp, offsets, highwaters)) is not None
+        ]
         ours = {TP(*cold.tp) for cold in colds}
         for tp in tps:
             if tp not in ours:
@@ -232,7 +246,9 @@ class RestoringRecovery(Recovery):
 
     def _pace(self) -> Pace:
         app = self.app
-        return Pace(read_or_default(app, RESTORE_SHARE), lambda: int(app.monitor.messages_received_total))
+        return Pace(
+            read_or_default(app, RESTORE_SHARE), lambda: int(app.monitor.messages_received_total)
+        )
 
     def _note(self, tp: TP, restored: Restored, offsets: Any, highwaters: Any) -> None:
         self.restored[tp] = restored
@@ -248,19 +264,32 @@ class RestoringRecovery(Recovery):
         highwater, offset = highwaters[tp], offsets[tp]
         if not is_writable(store) or table._on_changelog_event is not None:
             return None
-        if highwater is None or offset is None or (highwater <= offset and not self.app.in_transaction):
+        if (
+            highwater is None
+            or offset is None
+            or (highwater <= offset and not self.app.in_transaction)
+        ):
             return None
         persisted = store.persisted_offset(tp)
         # The earliest offset still in the log counts as read: nothing can be had before it.
         start = offset if persisted is None else max(offset, persisted)
-        return Cold(tp, store._db_for_partition(tp.partition), start, highwater, takes_files(store),
-                    decoding_of(table))
+        return Cold(
+            tp,
+            store._db_for_partition(tp.partition),
+            start,
+            highwater,
+            takes_files(store),
+            decoding_of(table),
+        )
 
     # -- standbys
 
     async def _exchange_standbys(self, generation_id: int) -> None:
-        behind = [tp for tp in sorted(self.standby_tps)
-                  if self._standby_gap(tp) >= MIN_STANDBY_GAP and takes_files(self.tp_to_table[tp].data)]
+        behind = [
+            tp
+            for tp in sorted(self.standby_tps)
+            if self._standby_gap(tp) >= MIN_STANDBY_GAP and takes_files(self.tp_to_table[tp].data)
+        ]
         if not behind:
             return
         self._stop = stop = Stop()
@@ -273,7 +302,9 @@ class RestoringRecovery(Recovery):
         except Exception as error:
             logger.warning("Standbys go on by replay: %r", error)
 
-    async def _exchange(self, tp: TP, generation_id: int, settings: Settings, finder: Finder) -> None:
+    async def _exchange(
+        self, tp: TP, generation_id: int, settings: Settings, finder: Finder
+    ) -> None:
         """Build a database from a snapshot beside the standby's, then let it take its place."""
         started = time.time()
         store = self.tp_to_table[tp].data
@@ -290,17 +321,29 @@ class RestoringRecovery(Recovery):
             _replace_database(store, tp.partition, path)
             before, self.standby_offsets[tp] = self.standby_offsets[tp], manifest.next_offset - 1
         await self.app.consumer.seek_wait({tp: manifest.next_offset - 1})
-        self.restored[tp] = Restored(tp, SNAPSHOT, started, time.time(), before or -1,
-                                     manifest.next_offset - 1, manifest.bytes)
-        logger.info("Standby %s-%d goes on from snapshot %s", tp.topic, tp.partition, manifest.snapshot_id)
+        self.restored[tp] = Restored(
+            tp,
+            SNAPSHOT,
+            started,
+            time.time(),
+            before or -1,
+            manifest.next_offset - 1,
+            manifest.bytes,
+        )
+        logger.info(
+            "Standby %s-%d goes on from snapshot %s", tp.topic, tp.partition, manifest.snapshot_id
+        )
 
     def _standby_gap(self, tp: TP) -> int:
         highwater, offset = self.standby_highwaters.get(tp), self.standby_offsets.get(tp)
         return highwater - offset if highwater is not None and offset is not None else 0
 
     def _is_standby(self, tp: TP, generation_id: int) -> bool:
-        return (tp in self.standby_tps and self.app.consumer_generation_id == generation_id
-                and not self._stop())
+        return (
+            tp in self.standby_tps
+            and self.app.consumer_generation_id == generation_id
+            and not self._stop()
+        )
 
     # -- threads
 
@@ -314,7 +357,9 @@ class RestoringRecovery(Recovery):
         if self._working:
             _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
             if late:
-                logger.error("A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S)
+                logger.error(
+                    "A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S
+                )
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         """Run in a thread; ``settle`` waits for the thread itself, cancelled or not."""
@@ -352,9 +397,14 @@ def settings_of(app: Any) -> Settings:
     }
     folder = Path(conf.tabledir)
     sweep_scratch(folder)
-    return Settings(read_or_default(app, SNAPSHOTS), read_or_default(app, BATCHED_REPLAY), connection,
-                    "read_committed" if app.in_transaction else "read_uncommitted", folder,
-                    unreadable_of(app))
+    return Settings(
+        read_or_default(app, SNAPSHOTS),
+        read_or_default(app, BATCHED_REPLAY),
+        connection,
+        "read_committed" if app.in_transaction else "read_uncommitted",
+        folder,
+        unreadable_of(app),
+    )
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, store: Any) -> tuple[Path, Any] | None:

@@ -36,16 +36,24 @@ ASIDE = ".corrupt"
 
 #: What RocksDB says of files that were there before and are not whole. A write cut short by a kill is none
 #: of it: RocksDB drops the torn end of its log by itself.
-_DAMAGE = re.compile(r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
-                     re.IGNORECASE)
+_DAMAGE = re.compile(
+    r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
+    re.IGNORECASE,
+)
 #: And of troubles that pass, whatever else is said.
 _PASSING = re.compile(
-    r"No space|quota|lock|Too many open files|Permission denied|Read-only|memory|Input/output", re.IGNORECASE)
+    r"No space|quota|lock|Too many open files|Permission denied|Read-only|memory|Input/output",
+    re.IGNORECASE,
+)
 
 
 def is_storage_error(error: BaseException) -> bool:
     """Whether RocksDB or the disk said it; rocksdict raises plain ``Exception`` with RocksDB's words."""
-    return type(error) is Exception or isinstance(error, OSError) or type(error).__name__ == "DbClosedError"
+    return (
+        type(error) is Exception
+        or isinstance(error, OSError)
+        or type(error).__name__ == "DbClosedError"
+    )
 
 
 def is_damage(error: BaseException) -> bool:
@@ -101,7 +109,12 @@ class CarefulStore(OverlaidStore):
         self._condemned.discard(partition)
         logger.error(
             "Table files %s are corrupt and were set aside as %s (number %d of this partition since the "
-            "start); its changelog is replayed: %s", path, aside.name, self.set_aside[partition], reason)
+            "start); its changelog is replayed: %s",
+            path,
+            aside.name,
+            self.set_aside[partition],
+            reason,
+        )
 
     async def _try_open_db_for_partition(self, partition: int, *args: Any, **kwargs: Any) -> Any:
         """Open it now if it can be; the recovery opens what could not be, and waits for it."""
@@ -110,7 +123,9 @@ class CarefulStore(OverlaidStore):
         except Exception as error:
             if not self._is_ours() or not is_storage_error(error):
                 raise
-            logger.warning("%s-%d is opened when it is needed: %s", self.table.name, partition, error)
+            logger.warning(
+                "%s-%d is opened when it is needed: %s", self.table.name, partition, error
+            )
             return None
 
     def close_partition(self, partition: int) -> None:
@@ -124,7 +139,10 @@ class CarefulStore(OverlaidStore):
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
         """Let go of the databases of ``tps``. Stock collects garbage for each table, at each rebalance."""
         for tp in tps:
-            if tp.topic in table.changelog_topic.topics and self._dbs.pop(tp.partition, None) is not None:
+            if (
+                tp.topic in table.changelog_topic.topics
+                and self._dbs.pop(tp.partition, None) is not None
+            ):
                 logger.info("closing db %s partition %s", tp.topic, tp.partition)
 
     # -- reading and writing
@@ -151,8 +169,9 @@ class CarefulStore(OverlaidStore):
                 self._fail(error, partitions())
             raise
 
-    def apply_changelog_batch(self, batch: Iterable[Any], to_key: Callable[[Any], Any],
-                              to_value: Callable[[Any], Any]) -> None:
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
         """Write what was replayed, or tell the recovery; the batch is read again then."""
         events = [event for event in batch if event.message.partition not in self._lacking]
         with self._watched(lambda: sorted({event.message.partition for event in events})):
@@ -242,8 +261,16 @@ def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
     if not issubclass(kind, RocksDBStore):
         return make(url)
     store = mixed(ScopedStore, CarefulStore, into=kind)(
-        url, table.app, table, table_name=table.name, key_type=table.key_type, value_type=table.value_type,
-        key_serializer=table.key_serializer, value_serializer=table.value_serializer, loop=table.loop,
-        options=table.options)
+        url,
+        table.app,
+        table,
+        table_name=table.name,
+        key_type=table.key_type,
+        value_type=table.value_type,
+        key_serializer=table.key_serializer,
+        value_serializer=table.value_serializer,
+        loop=table.loop,
+        options=table.options,
+    )
     overlay.begin(table, store)
     return store

@@ -50,8 +50,16 @@ class UnreadableRecords:
         keep(Path(self.app.conf.tabledir), tp, records)
         if self._said.due(tp):
             offset, *_, error = records[-1]
-            logger.error("Changelog %s-%d: %d records did not decode and are left out, kept in %s; the last "
-                         "at offset %d: %r", tp.topic, tp.partition, self.counts[tp], FOLDER, offset, error)
+            logger.error(
+                "Changelog %s-%d: %d records did not decode and are left out, kept in %s; the last "
+                "at offset %d: %r",
+                tp.topic,
+                tp.partition,
+                self.counts[tp],
+                FOLDER,
+                offset,
+                error,
+            )
 
 
 def unreadable_of(app: Any) -> UnreadableRecords:
@@ -87,8 +95,17 @@ def keep(tables: Path, tp: Any, records: Sequence[Unreadable]) -> None:
         with path.open("a", encoding="utf-8") as file:
             for offset, key, value, error in records:
                 if file.tell() < FILE_BYTES:
-                    file.write(json.dumps({"offset": offset, "key": _text(key), "value": _text(value),
-                                           "error": repr(error)}) + "\n")
+                    file.write(
+                        json.dumps(
+                            {
+                                "offset": offset,
+                                "key": _text(key),
+                                "value": _text(value),
+                                "error": repr(error),
+                            }
+                        )
+                        + "\n"
+                    )
     except OSError as error:
         logger.warning("Unreadable records of %s are not kept: %s", tp, error)
 

@@ -20,8 +20,9 @@ def plain_metadata(app: Any) -> bytes:
     return _stock({}, {}, str(app.conf.canonical_url))
 
 
-def deal(cluster: Any, metadata: Mapping[str, Any],
-         replicas: int) -> dict[str, ConsumerProtocolMemberAssignment]:
+def deal(
+    cluster: Any, metadata: Mapping[str, Any], replicas: int
+) -> dict[str, ConsumerProtocolMemberAssignment]:
     """Valid answers that stock and our members read; topics named like Faust's changelogs get standbys."""
     members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
     counts = {topic: _count(cluster, topic) for member in members for topic in member.topics}
@@ -33,7 +34,8 @@ def deal(cluster: Any, metadata: Mapping[str, Any],
         actives, standbys = placement.actives[m], placement.standbys[m]
         packed = _stock(actives, standbys, url_of(metadata[m].user_data), placement.group_ids)
         answers[m] = ConsumerProtocolMemberAssignment(
-            PROTOCOL_VERSION, protocol_list(actives, standbys), zlib.compress(packed))
+            PROTOCOL_VERSION, protocol_list(actives, standbys), zlib.compress(packed)
+        )
     return answers
 
 
@@ -49,7 +51,12 @@ def _count(cluster: Any, topic: str) -> int:
 
 
 def _stock(actives: Any, standbys: Any, url: str, ids: Any = None) -> bytes:
-    return json.dumps({
-        "assignment": {"actives": actives, "standbys": standbys}, "url": url,
-        "changelog_distribution": {}, "external_topic_distribution": {}, "topic_groups": ids or {},
-    }).encode()
+    return json.dumps(
+        {
+            "assignment": {"actives": actives, "standbys": standbys},
+            "url": url,
+            "changelog_distribution": {},
+            "external_topic_distribution": {},
+            "topic_groups": ids or {},
+        }
+    ).encode()

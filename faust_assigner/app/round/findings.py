@@ -45,34 +45,50 @@ def say(found: Round, before: Round | None, counters: Counter[str], own: TableFa
     logger.info("%s", outcome(found, before))
     if found.failure is not None:
         counters["fallbacks"] += 1
-        logger.error("The planner failed, partitions are dealt out without memory: %r", found.failure,
-                     exc_info=found.failure)
+        logger.error(
+            "The planner failed, partitions are dealt out without memory: %r",
+            found.failure,
+            exc_info=found.failure,
+        )
     _say_refused(found, counters)
     if found.missing:
         counters["missing_topics"] += len(found.missing)
         logger.warning("Topics without partitions are left out: %s", _named(found.missing))
     if found.claimed.beyond:
         counters["shrunk_topics"] += len(found.claimed.beyond)
-        logger.warning("Claims on partitions that no longer exist are ignored, was a topic created anew? %s",
-                       _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())))
+        logger.warning(
+            "Claims on partitions that no longer exist are ignored, was a topic created anew? %s",
+            _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
+        )
     if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
         counters["disbelieved_positions"] += sum(disbelieved.values())
-        logger.warning("Copies beyond the end of their changelog count as empty, was a topic made anew? %s",
-                       _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())))
+        logger.warning(
+            "Copies beyond the end of their changelog count as empty, was a topic made anew? %s",
+            _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
+        )
     if line := why_eager(found):
         logger.info("%s", line)
     for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
-        logger.warning("%d members say they are reached at %s, requests may go to the wrong one: %s",
-                       len(members), url, _named(members))
+        logger.warning(
+            "%d members say they are reached at %s, requests may go to the wrong one: %s",
+            len(members),
+            url,
+            _named(members),
+        )
     counters["duplicate_urls"] += len(found.shared_urls)
     if unknown := sorted(found.tables.changelogs - own.changelogs):
         counters["unknown_tables"] += len(unknown)
-        logger.warning("Changelogs of tables the leader's code does not know, as in a rolling deploy: %s",
-                       _named(unknown))
+        logger.warning(
+            "Changelogs of tables the leader's code does not know, as in a rolling deploy: %s",
+            _named(unknown),
+        )
     if found.oversize:
         counters["directories_left_out"] += 1
-        logger.warning("The group's record would be %d bytes or more; requests cannot be routed by key until "
-                       "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)", found.oversize)
+        logger.warning(
+            "The group's record would be %d bytes or more; requests cannot be routed by key until "
+            "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)",
+            found.oversize,
+        )
 
 
 def outcome(found: Round, before: Round | None) -> str:
@@ -83,23 +99,35 @@ def outcome(found: Round, before: Round | None) -> str:
         return start + "partitions dealt out without memory"
     plan = found.plan
     rules = np.bincount(plan.flat_rule, minlength=len(RULES)).tolist()
-    counted = ", ".join(f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count)
-    cold, off_target = np.count_nonzero(plan.flat_cold), np.count_nonzero(plan.flat_owner != plan.flat_target)
+    counted = ", ".join(
+        f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count
+    )
+    cold, off_target = (
+        np.count_nonzero(plan.flat_cold),
+        np.count_nonzero(plan.flat_owner != plan.flat_target),
+    )
     warming = np.count_nonzero(plan.flat_warmup != NOBODY)
-    return (f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target"
-            f"{f', {warming} warming up' if warming else ''}; {counted or 'nothing to place'}")
+    return (
+        f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target"
+        f"{f', {warming} warming up' if warming else ''}; {counted or 'nothing to place'}"
+    )
 
 
 def why_eager(found: Round) -> str | None:
     """Who has to be rolled before rebalances stop nobody; None where all offer that, or nobody does."""
     able = {one.member_id for one in found.member_claims if one.data.cooperative}
-    others = [f"{one.member_id} ({'eager, its log says why' if one.data.is_ours else 'stock Faust'})"
-              for one in found.member_claims if one.member_id not in able]
+    others = [
+        f"{one.member_id} ({'eager, its log says why' if one.data.is_ours else 'stock Faust'})"
+        for one in found.member_claims
+        if one.member_id not in able
+    ]
     if not able or not others:
         return None
-    return (f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
-            f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) with "
-            "FAUST_ASSIGNER_COOPERATIVE=0")
+    return (
+        f"Rebalances stop everybody until each worker is cooperative; the next roll is that of "
+        f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) with "
+        "FAUST_ASSIGNER_COOPERATIVE=0"
+    )
 
 
 def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
@@ -109,15 +137,25 @@ def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
     """
     warm = cold = 0
     for topic in memory.actives.keys() & own.stateful:
-        held = [claims[topic] for claims in (claimed.actives, claimed.standbys, claimed.on_disk)
-                if topic in claims] if claimed is not None else []
+        held = (
+            [
+                claims[topic]
+                for claims in (claimed.actives, claimed.standbys, claimed.on_disk)
+                if topic in claims
+            ]
+            if claimed is not None
+            else []
+        )
         for partition in memory.actives[topic]:
             has_state = any(partition in numbers for numbers in held)
             warm, cold = warm + has_state, cold + (not has_state)
-    actives, standbys = (sum(runs.size for runs in claims.values())
-                         for claims in (memory.actives, memory.standbys))
-    return (f"Generation {memory.generation}: {actives} active and {standbys} standby partitions; "
-            f"of the active changelogs {warm} warm, {cold} cold")
+    actives, standbys = (
+        sum(runs.size for runs in claims.values()) for claims in (memory.actives, memory.standbys)
+    )
+    return (
+        f"Generation {memory.generation}: {actives} active and {standbys} standby partitions; "
+        f"of the active changelogs {warm} warm, {cold} cold"
+    )
 
 
 def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
@@ -139,11 +177,18 @@ def _say_refused(found: Round, counters: Counter[str]) -> None:
     refused = sorted(found.refused.items())
     counters["refused_members"] += len(refused)
     for member_id, reason in refused[:MOST_NAMED]:
-        logger.warning("Generation %d: member %s counts as stateless: %s",
-                       found.inputs.generation, member_id, reason)
+        logger.warning(
+            "Generation %d: member %s counts as stateless: %s",
+            found.inputs.generation,
+            member_id,
+            reason,
+        )
     if len(refused) > MOST_NAMED:
-        logger.warning("Generation %d: %d more members count as stateless",
-                       found.inputs.generation, len(refused) - MOST_NAMED)
+        logger.warning(
+            "Generation %d: %d more members count as stateless",
+            found.inputs.generation,
+            len(refused) - MOST_NAMED,
+        )
 
 
 def _named(names: Iterable[str]) -> str:

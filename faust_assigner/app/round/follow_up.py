@@ -84,8 +84,9 @@ class FollowUp(Service):  # type: ignore[misc]
     when all have.
     """
 
-    def __init__(self, app: Any, cool_down_s: float | None, *, deadline_s: float | None = None,
-                 **kwargs: Any) -> None:
+    def __init__(
+        self, app: Any, cool_down_s: float | None, *, deadline_s: float | None = None, **kwargs: Any
+    ) -> None:
         self.app = app
         self.cool_down_s = cool_down_s
         self.deadline_s = deadline_s
@@ -118,7 +119,12 @@ class FollowUp(Service):  # type: ignore[misc]
         if awaited is not self._seen:
             self._begin(awaited, now)
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
-        if self._asked_for is not None or not awaited.tps or not self._at_rest() or waited < cool_down_s:
+        if (
+            self._asked_for is not None
+            or not awaited.tps
+            or not self._at_rest()
+            or waited < cool_down_s
+        ):
             return
         is_first = self._ends is None
         read = await self._caught_up(awaited)
@@ -127,12 +133,19 @@ class FollowUp(Service):  # type: ignore[misc]
         done = awaited.whole(frozenset(read))
         # What the leader does not take for done, moves no round either.
         late = self._late(awaited.tps - (done - self._in_vain), now)
-        enough = done == awaited.tps or bool(late) or (
-            self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
+        enough = (
+            done == awaited.tps
+            or bool(late)
+            or (self.deadline_s is not None and bool(done) and waited >= PATIENCE * cool_down_s)
+        )
         if not enough and now - self._told >= TELL_S:
             self._told = now
-            logger.info("%d of %d awaited standbys have caught up, the others lack %d records",
-                        len(read), len(awaited.tps), self._behind)
+            logger.info(
+                "%d of %d awaited standbys have caught up, the others lack %d records",
+                len(read),
+                len(awaited.tps),
+                self._behind,
+            )
         if enough and self._at_rest() and self.app.assignor.awaited is awaited:
             is_asked = await self._ask(awaited, {tp: read[tp] for tp in done}, late)
             self._asked_for = done | late if is_asked else frozenset()
@@ -150,11 +163,20 @@ class FollowUp(Service):  # type: ignore[misc]
             self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
         # Else another one asked, and nothing came of that here: two who ask in turn would never slow down.
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
-        self._seen, self._since, self._asked_for, self._ends, self._told = awaited, now, None, None, now
+        self._seen, self._since, self._asked_for, self._ends, self._told = (
+            awaited,
+            now,
+            None,
+            None,
+            now,
+        )
         if awaited.tps:
-            logger.info("%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
-                        "is asked for that moves their tasks here", len(awaited.tps),
-                        self._cool_down_s() * self._slower)
+            logger.info(
+                "%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
+                "is asked for that moves their tasks here",
+                len(awaited.tps),
+                self._cool_down_s() * self._slower,
+            )
 
     def _late(self, behind: frozenset[TP], now: float) -> frozenset[TP]:
         if self.deadline_s is None:
@@ -164,8 +186,12 @@ class FollowUp(Service):  # type: ignore[misc]
     def _at_rest(self) -> bool:
         """No rebalance is under way and no table is being restored."""
         recovery = self.app.tables.recovery
-        return not (self.app.rebalancing or recovery.in_recovery or self.app.should_stop
-                    or getattr(recovery, "is_taking_on", False))
+        return not (
+            self.app.rebalancing
+            or recovery.in_recovery
+            or self.app.should_stop
+            or getattr(recovery, "is_taking_on", False)
+        )
 
     async def _caught_up(self, awaited: Awaited) -> Mapping[TP, int]:
         """Those that have all that their changelog held at the last look: the end itself runs away.
@@ -176,7 +202,11 @@ class FollowUp(Service):  # type: ignore[misc]
         read = await self._read_to(ends)
         self._ends = await self._ask_of_each(_end_of, sorted(awaited.tps))
         recovery = self.app.tables.recovery
-        done = {tp: read[tp] for tp, end in ends.items() if read[tp] >= end and not is_doubtful(recovery, tp)}
+        done = {
+            tp: read[tp]
+            for tp, end in ends.items()
+            if read[tp] >= end and not is_doubtful(recovery, tp)
+        }
         lacks = {tp: end - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
@@ -186,7 +216,9 @@ class FollowUp(Service):  # type: ignore[misc]
         tables = self.app.tables
         offsets = tables.recovery.standby_offsets
         read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
-        positions = await self._ask_of_each(_position_of, [tp for tp, end in ends.items() if read[tp] < end])
+        positions = await self._ask_of_each(
+            _position_of, [tp for tp, end in ends.items() if read[tp] < end]
+        )
         # What was fetched before them may wait here still; what waits of other partitions says nothing.
         waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
         for tp, position in positions.items():
@@ -202,18 +234,26 @@ class FollowUp(Service):  # type: ignore[misc]
         if not tps:
             return {}
         thread = self.app.consumer._thread
-        asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
+        asked = asyncio.run_coroutine_threadsafe(
+            _known(ask, thread._consumer, tps), thread.thread_loop
+        )
         return await asyncio.wrap_future(asked)
 
     async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
         if late:
             self.app.assignor.overdue |= late
-        if not await self.app.consumer._thread.call_thread(_rejoin, self.app, awaited.generation, done):
+        if not await self.app.consumer._thread.call_thread(
+            _rejoin, self.app, awaited.generation, done
+        ):
             return False
         self.app.assignor.counters["follow_ups"] += 1
-        logger.info("Asked for a follow-up round after generation %d: %d standbys have caught up, their "
-                    "tasks can move here warm%s", awaited.generation, len(done),
-                    f"; {len(late)} took too long and are given up" if late else "")
+        logger.info(
+            "Asked for a follow-up round after generation %d: %d standbys have caught up, their "
+            "tasks can move here warm%s",
+            awaited.generation,
+            len(done),
+            f"; {len(late)} took too long and are given up" if late else "",
+        )
         return True
 
 
@@ -262,8 +302,11 @@ def install(app: Any) -> FollowUp | None:
     if present is not None or cool_down_s == 0:
         return present
     warming = settings.read_or_default(app, WARMUPS)
-    service = FollowUp(app, cool_down_s,
-                       deadline_s=settings.read_or_default(app, WARMUP_DEADLINE_S) if warming else None)
+    service = FollowUp(
+        app,
+        cool_down_s,
+        deadline_s=settings.read_or_default(app, WARMUP_DEADLINE_S) if warming else None,
+    )
     setattr(app, MARK, service)
     app._extra_services.append(service)
     return service

@@ -14,7 +14,14 @@ from mode import get_logger
 from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
 from faust_assigner.app.round.next_round import awaited, going_on
 from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.round.placement import ByTopic, Placement, dealt, directory_of, of_plan, with_globals
+from faust_assigner.app.round.placement import (
+    ByTopic,
+    Placement,
+    dealt,
+    directory_of,
+    of_plan,
+    with_globals,
+)
 from faust_assigner.app.round.tables import TableFacts, agreed
 from faust_assigner.app.round.two_phase import Step, disbelieved, held_up, landed, step
 from faust_assigner.ledger import decision_id
@@ -100,7 +107,9 @@ class Round:
         return {url: members for url, members in by_url.items() if url and len(members) > 1}
 
 
-def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]) -> Round:
+def decide(
+    view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]
+) -> Round:
     """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
     said = disbelieved(read_members(metadata), view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
@@ -113,26 +122,55 @@ def decide(view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapp
         generation = min(max([view.last_generation, *dates]) + 1, LARGEST_INT - 1)
     # Those who are about to leave get nothing; unless all are, whose partitions then stay where they are.
     staying = tuple(j for j in said if not j.data.leaves) or said
-    claimed = claims_of(staying, partitions, tables.globals_, generation=generation,
-                        is_kafkas=view.generation >= 0, last=view.last,
-                        last_generation=view.last_generation)
+    claimed = claims_of(
+        staying,
+        partitions,
+        tables.globals_,
+        generation=generation,
+        is_kafkas=view.generation >= 0,
+        last=view.last,
+        last_generation=view.last_generation,
+    )
     refused = {j.member_id: j.refused for j in said if j.refused is not None}
     inputs = DecisionInputs(
-        view.app_id, generation, claimed.members, partitions, view.replicas, tables.stateful,
-        view.weights, _previous_ids(said), {**refused, **claimed.refused},
+        view.app_id,
+        generation,
+        claimed.members,
+        partitions,
+        view.replicas,
+        tables.stateful,
+        view.weights,
+        _previous_ids(said),
+        {**refused, **claimed.refused},
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(),
-        warmups=view.warmups(all(j.data.cooperative for j in said)))
+        warmups=view.warmups(all(j.data.cooperative for j in said)),
+    )
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
     off_target = {} if found is None else _awaited(found, inputs, now.follows)
     answers, oversize = _answer(
-        view, generation, said, staying, now, off_target, partitions, tables, metadata)
+        view, generation, said, staying, now, off_target, partitions, tables, metadata
+    )
     missing = tuple(topic for topic in topics if topic not in partitions)
-    return Round(inputs, said, claimed, found, now.placement, tables, missing, answers, failure, oversize,
-                 off_target, now.promised, now.follows, held_up(view.held_up, now.held_up_by))
+    return Round(
+        inputs,
+        said,
+        claimed,
+        found,
+        now.placement,
+        tables,
+        missing,
+        answers,
+        failure,
+        oversize,
+        off_target,
+        now.promised,
+        now.follows,
+        held_up(view.held_up, now.held_up_by),
+    )
 
 
 def leader_topic(app_id: str) -> str:
@@ -148,8 +186,10 @@ def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
     return ids
 
 
-def _place(inputs: DecisionInputs, said: Sequence[MemberClaims],
-           ) -> tuple[Plan | None, Placement, Exception | None]:
+def _place(
+    inputs: DecisionInputs,
+    said: Sequence[MemberClaims],
+) -> tuple[Plan | None, Placement, Exception | None]:
     """(the plan, its placement, what the planner raised)."""
     try:
         anew = _plan(inputs, inputs.members)
@@ -158,14 +198,30 @@ def _place(inputs: DecisionInputs, said: Sequence[MemberClaims],
             found = _going_on(found, inputs)
         return found, of_plan(found), None
     except Exception as exc:  # any answer is better than a group without one
-        return None, dealt(inputs.members, inputs.partitions, replicas=inputs.replicas,
-                           changelogs=inputs.changelogs, previous_ids=inputs.previous_ids), exc
+        return (
+            None,
+            dealt(
+                inputs.members,
+                inputs.partitions,
+                replicas=inputs.replicas,
+                changelogs=inputs.changelogs,
+                previous_ids=inputs.previous_ids,
+            ),
+            exc,
+        )
 
 
 def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
-    return plan(members, inputs.partitions, replicas=inputs.replicas, changelogs=inputs.changelogs,
-                weightless=inputs.weightless, weights=inputs.weights, previous_ids=inputs.previous_ids,
-                warmups=inputs.warmups)
+    return plan(
+        members,
+        inputs.partitions,
+        replicas=inputs.replicas,
+        changelogs=inputs.changelogs,
+        weightless=inputs.weightless,
+        weights=inputs.weights,
+        previous_ids=inputs.previous_ids,
+        warmups=inputs.warmups,
+    )
 
 
 def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
@@ -173,7 +229,9 @@ def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
     try:
         return going_on(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next
-        logger.exception("What a follow-up round would do cannot be told; copies that were begun go on")
+        logger.exception(
+            "What a follow-up round would do cannot be told; copies that were begun go on"
+        )
         return found
 
 
@@ -190,29 +248,49 @@ def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, By
         return {}
 
 
-def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims],
-            staying: Sequence[MemberClaims], now: Step,
-            off_target: Mapping[str, ByTopic], partitions: Mapping[str, int], tables: TableFacts,
-            metadata: Mapping[str, Any]) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
+def _answer(
+    view: LeaderView,
+    generation: int,
+    said: Sequence[MemberClaims],
+    staying: Sequence[MemberClaims],
+    now: Step,
+    off_target: Mapping[str, ByTopic],
+    partitions: Mapping[str, int],
+    tables: TableFacts,
+    metadata: Mapping[str, Any],
+) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
     placement = now.placement
-    given = with_globals(placement, {j.member_id: j.topics for j in staying}, partitions, tables.globals_)
+    given = with_globals(
+        placement, {j.member_id: j.topics for j in staying}, partitions, tables.globals_
+    )
     writer = AnswerWriter(
-        _directory(view, said, placement, tables), placement.group_ids, generation=generation,
+        _directory(view, said, placement, tables),
+        placement.group_ids,
+        generation=generation,
         is_uniform=all(j.data.is_ours for j in said),
         version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
         decision_id=decision_id(view.app_id, generation, placement.member_ids),
-        among=len(staying) if now.follows else 0)
+        among=len(staying) if now.follows else 0,
+    )
     version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in said)]))
 
     def answer(one: MemberClaims, *, with_directory: bool) -> ConsumerProtocolMemberAssignment:
-        actives, standbys = given.actives.get(one.member_id, {}), given.standbys.get(one.member_id, {})
+        actives, standbys = (
+            given.actives.get(one.member_id, {}),
+            given.standbys.get(one.member_id, {}),
+        )
         if one.data.is_ours:
             own = placement.actives.get(one.member_id, {})
-            packed = writer.for_ours(actives, standbys, one.data.url, with_directory=with_directory,
-                                     awaited=off_target.get(one.member_id),
-                                     promised=now.promised.get(one.member_id),
-                                     writes={t: own[t] for t in tables.globals_ if t in own})
+            packed = writer.for_ours(
+                actives,
+                standbys,
+                one.data.url,
+                with_directory=with_directory,
+                awaited=off_target.get(one.member_id),
+                promised=now.promised.get(one.member_id),
+                writes={t: own[t] for t in tables.globals_ if t in own},
+            )
         else:
             packed = writer.for_stock(actives, standbys, one.data.url)
         return ConsumerProtocolMemberAssignment(version, protocol_list(actives, standbys), packed)
@@ -220,21 +298,39 @@ def _answer(view: LeaderView, generation: int, said: Sequence[MemberClaims],
     size = sum(writer.shared_bytes for one in said if one.data.is_ours)
     if size <= view.record_bytes:
         answers = {one.member_id: answer(one, with_directory=True) for one in said}
-        size = sum(_record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in said)
+        size = sum(
+            _record_bytes(one, metadata[one.member_id], answers[one.member_id]) for one in said
+        )
         if size <= view.record_bytes:
             return answers, 0
     if view.names_standbys:
-        return _answer(replace(view, names_standbys=False), generation, said, staying, now, off_target,
-                       partitions, tables, metadata)
+        return _answer(
+            replace(view, names_standbys=False),
+            generation,
+            said,
+            staying,
+            now,
+            off_target,
+            partitions,
+            tables,
+            metadata,
+        )
     return {one.member_id: answer(one, with_directory=False) for one in said}, size
 
 
-def _directory(view: LeaderView, said: Sequence[MemberClaims], placement: Placement,
-               tables: TableFacts) -> Directory:
+def _directory(
+    view: LeaderView, said: Sequence[MemberClaims], placement: Placement, tables: TableFacts
+) -> Directory:
     urls = {j.member_id: j.data.url for j in said}
     instances = {j.member_id: j.data.instance_id for j in said if j.data.instance_id}
-    return directory_of(placement, urls, instances, tables.changelogs, tables.globals_,
-                        with_standbys=view.names_standbys)
+    return directory_of(
+        placement,
+        urls,
+        instances,
+        tables.changelogs,
+        tables.globals_,
+        with_standbys=view.names_standbys,
+    )
 
 
 def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
@@ -244,8 +340,10 @@ def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAs
     return size + sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
 
 
-def protocol_list(actives: Mapping[str, list[int]], standbys: Mapping[str, list[int]],
-                  ) -> list[tuple[str, list[int]]]:
+def protocol_list(
+    actives: Mapping[str, list[int]],
+    standbys: Mapping[str, list[int]],
+) -> list[tuple[str, list[int]]]:
     """What the consumer is told to fetch: actives, then standbys, per topic; stock members compare it."""
     topics = sorted(actives.keys() | standbys.keys())
     return [(topic, [*actives.get(topic, ()), *standbys.get(topic, ())]) for topic in topics]

@@ -60,7 +60,9 @@ class Memory:
         try:
             return read_directory(self.answer.directory)
         except MetadataRefused as exc:
-            logger.warning("The directory of owners cannot be read, requests cannot be routed: %s", exc)
+            logger.warning(
+                "The directory of owners cannot be read, requests cannot be routed: %s", exc
+            )
             return Directory()
 
     @cached_property
@@ -78,9 +80,18 @@ class Memory:
         return self.directory.by_url(self.directory.owners.keys() - self.directory.changelogs)
 
 
-def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str],
-            former: Callable[[], Former] = Former, overdue: Claims | None = None, *, holds: bool = False,
-            leaves: bool = False, cooperative: bool = False) -> JoinData:
+def said_by(
+    app: Any,
+    memory: Memory,
+    tables: TableFacts,
+    topics: Collection[str],
+    former: Callable[[], Former] = Former,
+    overdue: Claims | None = None,
+    *,
+    holds: bool = False,
+    leaves: bool = False,
+    cooperative: bool = False,
+) -> JoinData:
     """This member's word for the next round.
 
     Files on disk are named until the first assignment, those of promised partitions until the next one; from
@@ -100,15 +111,25 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
     else:
         # What others let go of for this worker comes with the second round: its files count until then.
         promised = memory.answer.promised
-        on_disk = {t: here for t, numbers in partitions_on_disk(
-            app, {t: stores[t] for t in stores.keys() & promised.keys()}).items()
-            if (here := [p for p in numbers if p in promised[t]])}
+        on_disk = {
+            t: here
+            for t, numbers in partitions_on_disk(
+                app, {t: stores[t] for t in stores.keys() & promised.keys()}
+            ).items()
+            if (here := [p for p in numbers if p in promised[t]])
+        }
         actives = memory.owned(tables)
         standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(
-        str(app.conf.canonical_url), actives, standbys, on_disk,
-        former_actives=before.actives, former_generation=before.generation, holds=holds,
-        leaves=leaves, cooperative=cooperative,
+        str(app.conf.canonical_url),
+        actives,
+        standbys,
+        on_disk,
+        former_actives=before.actives,
+        former_generation=before.generation,
+        holds=holds,
+        leaves=leaves,
+        cooperative=cooperative,
         promised=memory.answer.promised if memory.answer is not None else {},
         among=memory.answer.among if memory.answer is not None else 0,
         generation=memory.generation,
@@ -121,7 +142,8 @@ def said_by(app: Any, memory: Memory, tables: TableFacts, topics: Collection[str
         software=faust_assigner.__version__,
         # A leader that is set otherwise would wait for ever for one that asks for no round.
         positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
-        if takes_part(app) else None,
+        if takes_part(app)
+        else None,
         awaited=memory.answer.awaited if memory.answer is not None else {},
         overdue=overdue or {},
     )
@@ -136,7 +158,9 @@ def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]
         held = {t: {p for side in claims for p in side.get(t, ())} for t in changelogs}
         return positions_of(app, held, {t: set(claims[0].get(t, ())) for t in changelogs})
     except Exception:
-        logger.exception("How far the tables have come cannot be told; their partitions move without waiting")
+        logger.exception(
+            "How far the tables have come cannot be told; their partitions move without waiting"
+        )
         return None
 
 
@@ -173,7 +197,9 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
     return packed
 
 
-def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: int, before: Memory) -> Memory:
+def remember(
+    answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: int, before: Memory
+) -> Memory:
     """The memory after ``answer``, cut to what the consumer was really ``given``.
 
     Stock leaders name standbys of source topics that nobody reads. What was given and not named counts
@@ -183,12 +209,17 @@ def remember(answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: in
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
     spare = {topic: list(runs) for topic, runs in standbys.items()}
-    answer = replace(answer, writes=_within(answer.writes, given), awaited=_within(answer.awaited, spare))
+    answer = replace(
+        answer, writes=_within(answer.writes, given), awaited=_within(answer.awaited, spare)
+    )
     for topic, numbers in given.items():
         named = {*actives.get(topic, ()), *standbys.get(topic, ())}
         if unnamed := set(numbers) - named:
-            logger.error("%s: partitions %s were given without a role; taken for active",
-                         topic, sorted(unnamed)[:20])
+            logger.error(
+                "%s: partitions %s were given without a role; taken for active",
+                topic,
+                sorted(unnamed)[:20],
+            )
             actives[topic] = Runs.of([*actives.get(topic, ()), *unnamed])
     clock = kafkas if kafkas >= 0 else before.generation + 1
     generation = answer.generation if answer.generation >= 0 else clock

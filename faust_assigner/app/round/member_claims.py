@@ -76,8 +76,16 @@ class Claimed:
     refused: Mapping[str, str]
 
 
-def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globals_: Mapping[str, bool], *,
-              generation: int, is_kafkas: bool, last: Directory, last_generation: int) -> Claimed:
+def claims_of(
+    said: Sequence[MemberClaims],
+    partitions: Mapping[str, int],
+    globals_: Mapping[str, bool],
+    *,
+    generation: int,
+    is_kafkas: bool,
+    last: Directory,
+    last_generation: int,
+) -> Claimed:
     """The members as the planner takes them.
 
     ``generation`` is the one being formed; when it is Kafka's own (``is_kafkas``), no claim can be from
@@ -89,16 +97,29 @@ def claims_of(said: Sequence[MemberClaims], partitions: Mapping[str, int], globa
     refused: dict[str, str] = {}
     members: dict[str, Member] = {}
     sizes = dict.fromkeys((j.member_id for j in said), 0)
-    if 4 * len(said) * sum(partitions.values()) > budget:  # else not even claims on everything pass it
+    if (
+        4 * len(said) * sum(partitions.values()) > budget
+    ):  # else not even claims on everything pass it
         sizes = {j.member_id: reader.size(j.data) for j in said}
     # The modest first: whoever claims the most is the one to go without.
     for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data
         budget -= sizes[one.member_id]
         if budget < 0:
-            refused[one.member_id] = f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
-            data = replace(data, actives={}, standbys={}, on_disk={}, former_actives={}, awaited={},
-                           overdue={}, promised={}, generation=-1)
+            refused[one.member_id] = (
+                f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
+            )
+            data = replace(
+                data,
+                actives={},
+                standbys={},
+                on_disk={},
+                former_actives={},
+                awaited={},
+                overdue={},
+                promised={},
+                generation=-1,
+            )
         elif data.instance_id and data.generation < 0:
             data = _remember(data, last, last_generation)
         data = _with_promises(data)
@@ -117,8 +138,10 @@ def _with_promises(data: JoinData) -> JoinData:
     if not data.promised:
         return data
     topics = data.actives.keys() | data.promised.keys()
-    return replace(data, actives={t: Runs.of([*data.actives.get(t, ()), *data.promised.get(t, ())])
-                                  for t in topics})
+    return replace(
+        data,
+        actives={t: Runs.of([*data.actives.get(t, ()), *data.promised.get(t, ())]) for t in topics},
+    )
 
 
 class _ClaimReader:
@@ -131,10 +154,20 @@ class _ClaimReader:
 
     def size(self, data: JoinData) -> int:
         """How many numbers the claims expand to; those that topics share count once."""
-        distinct = {(id(claim), self._partitions[topic]): claim
-                    for claims in (data.actives, data.standbys, data.on_disk, data.former_actives,
-                                   data.awaited, data.overdue, data.promised)
-                    for topic, claim in claims.items() if topic in self._partitions}
+        distinct = {
+            (id(claim), self._partitions[topic]): claim
+            for claims in (
+                data.actives,
+                data.standbys,
+                data.on_disk,
+                data.former_actives,
+                data.awaited,
+                data.overdue,
+                data.promised,
+            )
+            for topic, claim in claims.items()
+            if topic in self._partitions
+        }
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
     def member(self, one: MemberClaims, data: JoinData, newest: int, *, is_kafkas: bool) -> Member:
@@ -146,19 +179,29 @@ class _ClaimReader:
         skipped = set() if data.is_ours else set(self._globals)
         spare = self._lay(data.on_disk, mine - self._globals.keys())
         for topic, numbers in self._lay(data.standbys, mine - self._globals.keys()).items():
-            spare[topic] = Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
+            spare[topic] = (
+                Runs.of([*spare[topic], *numbers]).numbers() if topic in spare else numbers
+            )
         former = self._lay(data.former_actives, mine - skipped)
         dates = data.generation, data.former_generation
         if former and not data.actives and data.generation < 0:
             dates = data.former_generation, data.former_generation
         generation, former_generation = (min(date, newest) if is_kafkas else date for date in dates)
         return Member(
-            one.member_id, one.topics, actives=self._lay(data.actives, mine - skipped), standbys=spare,
-            former_actives=former, former_generation=former_generation, generation=generation,
-            instance_id=data.instance_id, rack_id=data.rack_id, capacity=data.capacity,
+            one.member_id,
+            one.topics,
+            actives=self._lay(data.actives, mine - skipped),
+            standbys=spare,
+            former_actives=former,
+            former_generation=former_generation,
+            generation=generation,
+            instance_id=data.instance_id,
+            rack_id=data.rack_id,
+            capacity=data.capacity,
             positions=None if data.positions is None else within(data.positions, self._partitions),
             awaited=self._lay(data.awaited, mine - self._globals.keys()),
-            overdue=self._lay(data.overdue, mine - self._globals.keys()))
+            overdue=self._lay(data.overdue, mine - self._globals.keys()),
+        )
 
     def _lay(self, claims: Claims, topics: set[str]) -> dict[str, Numbers]:
         if not claims:

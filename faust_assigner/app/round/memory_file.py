@@ -79,8 +79,11 @@ class MemoryFile:
         except Exception as exc:
             self._counters["memory_failures"] += 1
             if not self._failing:
-                logger.warning("What this member owns could not be written down; after a stop of all workers "
-                               "its partitions may move: %s", exc)
+                logger.warning(
+                    "What this member owns could not be written down; after a stop of all workers "
+                    "its partitions may move: %s",
+                    exc,
+                )
             self._failing = True
 
     def _path(self) -> Path:
@@ -108,8 +111,10 @@ def read(path: Path, app_id: str) -> Former:
 def write(path: Path, app_id: str, generation: int, actives: Claims) -> None:
     """Replace ``path`` in one step: after a crash it is the old file or the new one. Raises on failure."""
     owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}
-    text = json.dumps({"version": VERSION, "app": app_id, "generation": generation, "actives": owned},
-                      separators=(",", ":")).encode()
+    text = json.dumps(
+        {"version": VERSION, "app": app_id, "generation": generation, "actives": owned},
+        separators=(",", ":"),
+    ).encode()
     if len(text) > MOST_BYTES:
         raise MetadataRefused(f"{len(text)} bytes, the limit is {MOST_BYTES}")
     whole = path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -72,13 +72,19 @@ def _settled(member: Member, found: Plan) -> Member:
 
     What it owned before it stopped it goes on saying as long as it lives.
     """
-    return replace(member, actives=found.actives(member.member_id),
-                   standbys=found.standbys(member.member_id), generation=0)
+    return replace(
+        member,
+        actives=found.actives(member.member_id),
+        standbys=found.standbys(member.member_id),
+        generation=0,
+    )
 
 
 def _by_member(found: Plan, who: Ints, tasks: Bools) -> dict[str, ByTopic]:
     by_member: dict[str, ByTopic] = {}
-    for group, start, end in zip(found.groups, found.layout.start, found.layout.start[1:], strict=False):
+    for group, start, end in zip(
+        found.groups, found.layout.start, found.layout.start[1:], strict=False
+    ):
         for number in np.flatnonzero(tasks[start:end]).tolist():
             topics = by_member.setdefault(found.member_ids[int(who[start + number])], {})
             for topic in group.changelogs:

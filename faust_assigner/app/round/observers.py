@@ -74,7 +74,9 @@ class Decisions:
             return
         with self._telling:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="assignor-decisions", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="assignor-decisions", daemon=True
+                )
                 self._thread.start()
 
     def join(self) -> None:

@@ -36,7 +36,11 @@ def of_plan(plan: Plan) -> Placement:
         plan.member_ids,
         _by_member(plan, plan.actives_by_member, [group.topics for group in plan.groups]),
         _by_member(plan, plan.standbys_by_member, [group.changelogs for group in plan.groups]),
-        {t: owner for group, owner in zip(plan.groups, plan.owner, strict=True) for t in group.topics},
+        {
+            t: owner
+            for group, owner in zip(plan.groups, plan.owner, strict=True)
+            for t in group.topics
+        },
         {t: group.group_id for group in plan.groups for t in group.topics},
     )
 
@@ -52,8 +56,14 @@ def _by_member(plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]) ->
     return found
 
 
-def dealt(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-          changelogs: Collection[str], previous_ids: Mapping[str, int]) -> Placement:
+def dealt(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int,
+    changelogs: Collection[str],
+    previous_ids: Mapping[str, int],
+) -> Placement:
     """The last resort: valid, even and co-partitioned, but without memory.
 
     Number p of a topic goes to its p-th subscriber by id, round and round, and its standbys to the next
@@ -76,8 +86,11 @@ def dealt(members: Sequence[Member], partitions: Mapping[str, int], *, replicas:
         spread = min(replicas, len(mine) - 1) if topic in changelogs else 0
         for rank, m in enumerate(mine):
             _give(actives[ids[m]], topic, range(rank, count, len(mine)))
-            warm = sorted(p for r in range(1, spread + 1)
-                          for p in range((rank - r) % len(mine), count, len(mine)))
+            warm = sorted(
+                p
+                for r in range(1, spread + 1)
+                for p in range((rank - r) % len(mine), count, len(mine))
+            )
             _give(standbys[ids[m]], topic, warm)
         key = (count, tuple(mine))
         if key not in group_of:
@@ -94,8 +107,12 @@ def _give(to: ByTopic, topic: str, numbers: Collection[int]) -> None:
         to[topic] = list(numbers)
 
 
-def with_globals(placement: Placement, subscriptions: Mapping[str, Collection[str]],
-                 partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> Placement:
+def with_globals(
+    placement: Placement,
+    subscriptions: Mapping[str, Collection[str]],
+    partitions: Mapping[str, int],
+    globals_: Mapping[str, bool],
+) -> Placement:
     """As Faust acts on it: each subscriber of a global table's changelog has all of its partitions.
 
     They are its actives, so that it recovers them first, and its standbys, so that it follows what
@@ -111,15 +128,23 @@ def with_globals(placement: Placement, subscriptions: Mapping[str, Collection[st
             if topic not in topics or not everything:
                 continue
             own = set(placement.actives[member_id].get(topic, ()))
-            others = list(everything) if globals_[topic] else [p for p in everything if p not in own]
+            others = (
+                list(everything) if globals_[topic] else [p for p in everything if p not in own]
+            )
             actives[member_id][topic] = list(everything)
             standbys[member_id][topic] = others
     return Placement(placement.member_ids, actives, standbys, placement.owners, placement.group_ids)
 
 
-def directory_of(placement: Placement, urls: Mapping[str, str], instances: Mapping[str, str],
-                 changelogs: frozenset[str], globals_: Collection[str], *,
-                 with_standbys: bool = False) -> Directory:
+def directory_of(
+    placement: Placement,
+    urls: Mapping[str, str],
+    instances: Mapping[str, str],
+    changelogs: frozenset[str],
+    globals_: Collection[str],
+    *,
+    with_standbys: bool = False,
+) -> Directory:
     """Who owns what by URL, and on demand who has copies; ranks follow first ownership: runs are short."""
     columns = {id(owner): owner for _, owner in sorted(placement.owners.items())}
     seen = [owner[owner != NOBODY] for owner in columns.values()]

@@ -28,8 +28,11 @@ Found = dict[str, dict[int, int]]
 _READ = "_faust_assigner_read"
 
 
-def positions_of(app: Any, held: Mapping[str, Collection[int]],
-                 owned: Mapping[str, Collection[int]] | None = None) -> Found:
+def positions_of(
+    app: Any,
+    held: Mapping[str, Collection[int]],
+    owned: Mapping[str, Collection[int]] | None = None,
+) -> Found:
     """Changelog -> partition -> the next offset to read, of tables kept in RocksDB; 0 is left out.
 
     ``held`` is what this member says that it owns, keeps warm or has files of. Of what is ``owned`` the end
@@ -46,9 +49,13 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
             continue
         here = _opened(store, topic)
         closed = {p: store.partition_path(p) for p in held[topic] if p not in here}
-        here.update(stored_offsets(partial(_for_reading, store),
-                                   {p: path for p, path in closed.items() if path.exists()},
-                                   read=vars(store).setdefault(_READ, {})))
+        here.update(
+            stored_offsets(
+                partial(_for_reading, store),
+                {p: path for p, path in closed.items() if path.exists()},
+                read=vars(store).setdefault(_READ, {}),
+            )
+        )
         # What is applied is on disk a little later; what was written by an owner is on disk at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):
@@ -62,7 +69,9 @@ def positions_of(app: Any, held: Mapping[str, Collection[int]],
                 here[tp.partition] = max(here.get(tp.partition, -1), position - 1)
         for p in (owned or {}).get(topic, ()):
             here[p] = max(here.get(p, -1), known(recovery.active_highwaters.get(TP(topic, p))))
-        if here := {p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]}:
+        if here := {
+            p: offset + 1 for p, offset in here.items() if offset >= 0 and p in held[topic]
+        }:
             found[topic] = here
     return found
 
@@ -74,8 +83,9 @@ def is_doubtful(recovery: Any, tp: TP) -> bool:
 
 def _for_reading(store: Any, path: Path) -> Any:
     """Faust's own ``open`` writes, whatever it is asked."""
-    return rocksdict.Rdict(str(path), store.rocksdb_options.as_options(),
-                           access_type=rocksdict.AccessType.read_only())
+    return rocksdict.Rdict(
+        str(path), store.rocksdb_options.as_options(), access_type=rocksdict.AccessType.read_only()
+    )
 
 
 def _opened(store: Any, topic: str) -> dict[int, int]:

@@ -32,12 +32,17 @@ def facts_of(app: Any) -> TableFacts:
     tables = dict(app.tables._changelogs)
     return TableFacts(
         frozenset(tables),
-        {topic: bool(table.synchronize_all_active_partitions or table.use_partitioner)
-         for topic, table in tables.items() if table.is_global},
+        {
+            topic: bool(table.synchronize_all_active_partitions or table.use_partitioner)
+            for topic, table in tables.items()
+            if table.is_global
+        },
     )
 
 
-def agreed(own: TableFacts, said: Iterable[tuple[Collection[str], JoinData]], app_id: str) -> TableFacts:
+def agreed(
+    own: TableFacts, said: Iterable[tuple[Collection[str], JoinData]], app_id: str
+) -> TableFacts:
     """The leader's own tables, and those of members that run newer or older code than the leader.
 
     ``said`` pairs each member's topics with what it said. A topic the leader's code does not know is a

@@ -60,14 +60,20 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
             mask = blocked.get((placement.group_ids[topic], m))
             later = [] if mask is None else [p for p in numbers if mask[p]]
             if len(later) < len(numbers):
-                actives[m][topic] = [p for p in numbers if p not in set(later)] if later else numbers
+                actives[m][topic] = (
+                    [p for p in numbers if p not in set(later)] if later else numbers
+                )
             if later:
                 promised.setdefault(m, {})[topic] = later
                 # What it stands by already it goes on following until then.
                 if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
                     standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
-    return Step(replace(placement, actives=actives, standbys=standbys), promised, follows=True,
-                held_up_by=held_up_by)
+    return Step(
+        replace(placement, actives=actives, standbys=standbys),
+        promised,
+        follows=True,
+        held_up_by=held_up_by,
+    )
 
 
 def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
@@ -75,44 +81,72 @@ def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
     return {m: before.get(m, 0) + 1 for m in by}
 
 
-def disbelieved(said: Sequence[MemberClaims], rounds: Mapping[str, int]) -> tuple[MemberClaims, ...]:
+def disbelieved(
+    said: Sequence[MemberClaims], rounds: Mapping[str, int]
+) -> tuple[MemberClaims, ...]:
     """``said``, where those that hold up the group for too many ``rounds`` process nothing."""
-    return tuple(replace(one, data=replace(one.data, holds=False), refused=one.refused or (
-        f"holds up what others are to get for {rounds[one.member_id]} rounds, with old claims"))
-        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP else one for one in said)
+    return tuple(
+        replace(
+            one,
+            data=replace(one.data, holds=False),
+            refused=one.refused
+            or (
+                f"holds up what others are to get for {rounds[one.member_id]} rounds, with old claims"
+            ),
+        )
+        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP
+        else one
+        for one in said
+    )
 
 
-def _kept(placement: Placement, said: Sequence[MemberClaims],
-          blocked: Mapping[tuple[int, str], Bools]) -> Placement:
+def _kept(
+    placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
+) -> Placement:
     """What another processes stays with it, in a group with members that cannot say what they were promised.
 
     With such members rounds are eager: before the second one everything is given up, and that one is planned
     anew. What was let go and not claimed by anybody would go back to who has its copies.
     """
-    actives = {m: {t: [p for p in numbers if not _is_in(blocked, placement.group_ids[t], m, p)]
-                   for t, numbers in topics.items()} for m, topics in placement.actives.items()}
+    actives = {
+        m: {
+            t: [p for p in numbers if not _is_in(blocked, placement.group_ids[t], m, p)]
+            for t, numbers in topics.items()
+        }
+        for m, topics in placement.actives.items()
+    }
     standbys = {m: dict(topics) for m, topics in placement.standbys.items()}
     for one in said:
         if not one.data.holds or one.member_id not in actives:
             continue
         for topic in one.data.actives.keys() & placement.owners.keys():
             owner = placement.owners[topic]
-            own = [p for p in _numbers(one.data.actives[topic], owner.size).tolist() if owner[p] != NOBODY
-                   and _is_in(blocked, placement.group_ids[topic], placement.member_ids[owner[p]], p)]
+            own = [
+                p
+                for p in _numbers(one.data.actives[topic], owner.size).tolist()
+                if owner[p] != NOBODY
+                and _is_in(blocked, placement.group_ids[topic], placement.member_ids[owner[p]], p)
+            ]
             if own:
-                actives[one.member_id][topic] = sorted({*actives[one.member_id].get(topic, ()), *own})
+                actives[one.member_id][topic] = sorted(
+                    {*actives[one.member_id].get(topic, ()), *own}
+                )
                 spare = standbys[one.member_id].get(topic, ())
                 standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
     return replace(placement, actives=actives, standbys=standbys)
 
 
-def _is_in(blocked: Mapping[tuple[int, str], Bools], group_id: int, member_id: str, number: int) -> bool:
+def _is_in(
+    blocked: Mapping[tuple[int, str], Bools], group_id: int, member_id: str, number: int
+) -> bool:
     mask = blocked.get((group_id, member_id))
     return mask is not None and bool(mask[number])
 
 
-def _blocked(placement: Placement, said: Sequence[MemberClaims],
-             ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
+def _blocked(
+    placement: Placement,
+    said: Sequence[MemberClaims],
+) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
     """(group id, member) -> bool[partitions]: the tasks that another member processes; none where empty.
 
     And those of these others whose claims are older than the last round. A task is blocked as a whole where
@@ -130,9 +164,14 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims],
         for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
             owner = placement.owners[topic]
             claimed = _numbers(one.data.actives[topic], owner.size)
-            elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (owner[claimed] != NOBODY)
-            away = claimed[elsewhere & (one.data.generation < settled[topic][claimed])
-                           & (one.data.generation > theirs[topic][claimed])]
+            elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (
+                owner[claimed] != NOBODY
+            )
+            away = claimed[
+                elsewhere
+                & (one.data.generation < settled[topic][claimed])
+                & (one.data.generation > theirs[topic][claimed])
+            ]
             if away.size and one.data.generation < newest:
                 old.add(one.member_id)
             for m in np.unique(owner[away]).tolist():
@@ -142,7 +181,9 @@ def _blocked(placement: Placement, said: Sequence[MemberClaims],
     return found, frozenset(old)
 
 
-def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]) -> dict[str, Ints]:
+def _settled(
+    placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
+) -> dict[str, Ints]:
     """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
 
     From that on in which it was promised to its owner.
@@ -155,8 +196,9 @@ def _settled(placement: Placement, said: Sequence[MemberClaims], index: Mapping[
     return settled
 
 
-def _processed(placement: Placement, said: Sequence[MemberClaims],
-               index: Mapping[str, int]) -> dict[str, Ints]:
+def _processed(
+    placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
+) -> dict[str, Ints]:
     """Topic -> int64[partitions]: up to which generation it is false since its owner processes it itself.
 
     Up to that of the owner's own claim: a newer one of another tells that it has missed a round.
@@ -169,8 +211,9 @@ def _processed(placement: Placement, said: Sequence[MemberClaims],
     return theirs
 
 
-def _own(placement: Placement, one: MemberClaims, claims: Claims,
-         index: Mapping[str, int]) -> Iterator[tuple[str, Ints]]:
+def _own(
+    placement: Placement, one: MemberClaims, claims: Claims, index: Mapping[str, int]
+) -> Iterator[tuple[str, Ints]]:
     """Topic -> those of ``claims`` that ``placement`` gives that member."""
     for topic in claims.keys() & placement.owners.keys():
         owner = placement.owners[topic]
@@ -197,8 +240,13 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
             own = found.layout.of(g, owner)
             own[np.concatenate(mine)] = m
         seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
-        _seat(seats, found.layout.of(g, warmup), found.layout.of(g, owner),
-              [claims[m].standbys for m in found.member_ids], group)
+        _seat(
+            seats,
+            found.layout.of(g, warmup),
+            found.layout.of(g, owner),
+            [claims[m].standbys for m in found.member_ids],
+            group,
+        )
     onward = found.onward and Onward(owner, warmup, warmup, found.onward.disbelieved)
     return replace(found, flat_owner=owner, flat_standby=standby, onward=onward)
 

@@ -14,7 +14,9 @@ SHORT = 100
 
 def takes_part(app: Any) -> bool:
     """Whether this worker waits for state, and asks for the round that ends the waiting."""
-    return bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
+    return (
+        bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
+    )
 
 
 def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
@@ -26,6 +28,8 @@ def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
     if from_nothing is None:
         from_nothing = SHORT if is_cooperative else lag
     return WarmupPolicy(
-        acceptable_recovery_lag=lag, acceptable_from_nothing=from_nothing,
+        acceptable_recovery_lag=lag,
+        acceptable_from_nothing=from_nothing,
         max_per_member=read_or_default(app, table.MAX_WARMUPS),
-        max_per_group=read_or_default(app, table.MAX_GROUP_WARMUPS))
+        max_per_group=read_or_default(app, table.MAX_GROUP_WARMUPS),
+    )

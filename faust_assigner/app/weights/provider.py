@@ -84,7 +84,9 @@ class WeightsProvider:
     mode ``shadow``. ``close()`` ends the thread and waits for it.
     """
 
-    def __init__(self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None
+    ) -> None:
         self.group_id, self.wanted = group_id, wanted
         self.current: WeightSet = neutral("loading", f"not read yet from {wanted.source}")
         self.last_trial: TrialScore | None = None
@@ -106,7 +108,9 @@ class WeightsProvider:
         if self._closed or self.wanted.mode is Mode.OFF or (self._follower and self._follower.runs):
             return
         if self._follower is not None:
-            logger.error("The thread that follows %s has ended; it is started again", self.wanted.source)
+            logger.error(
+                "The thread that follows %s has ended; it is started again", self.wanted.source
+            )
         self._follower = _Follower(weakref.ref(self), self.wanted)
         weakref.finalize(self, self._follower.close)
         self._follower.start()
@@ -132,8 +136,11 @@ class WeightsProvider:
             self._document = None
         if self._document is not None:
             self.current = self._document.for_group(
-                self.group_id, now=self._clock(), max_age_s=self.wanted.max_age_s,
-                limits=self.wanted.limits)
+                self.group_id,
+                now=self._clock(),
+                max_age_s=self.wanted.max_age_s,
+                limits=self.wanted.limits,
+            )
         elif isinstance(found, WeightsRefused):
             self.current = neutral("invalid", str(found))
         elif found is not None:
@@ -146,13 +153,23 @@ class WeightsProvider:
         if self.wanted.mode is not Mode.SHADOW or not self.current.in_force:
             return
         self.last_trial = found = score(
-            inputs.members, inputs.partitions, self.current.weights, replicas=inputs.replicas,
-            changelogs=inputs.changelogs, weightless=inputs.weightless, previous_ids=inputs.previous_ids,
+            inputs.members,
+            inputs.partitions,
+            self.current.weights,
+            replicas=inputs.replicas,
+            changelogs=inputs.changelogs,
+            weightless=inputs.weightless,
+            previous_ids=inputs.previous_ids,
         )
         logger.info(
             "Weights version %s in shadow, generation %s: the heaviest member would carry %.2f of the mean "
-            "instead of %.2f, with %d tasks moved instead of %d", self.current.version, inputs.generation,
-            found.weighted, found.counted, found.weighted_moves, found.counted_moves,
+            "instead of %.2f, with %d tasks moved instead of %d",
+            self.current.version,
+            inputs.generation,
+            found.weighted,
+            found.counted,
+            found.weighted_moves,
+            found.counted_moves,
         )
 
     def _say(self) -> None:
@@ -162,11 +179,19 @@ class WeightsProvider:
             return
         self._said = now
         if self.current.reason is None:
-            logger.info("Partition weights version %s from %s, %d partitions, mode %s", self.current.version,
-                        self.wanted.source, len(self.current.weights), self.wanted.mode.value)
+            logger.info(
+                "Partition weights version %s from %s, %d partitions, mode %s",
+                self.current.version,
+                self.wanted.source,
+                len(self.current.weights),
+                self.wanted.mode.value,
+            )
         else:
-            logger.warning("Partition weights from %s are not used, every partition weighs 1.0: %s",
-                           self.wanted.source, self.current.reason)
+            logger.warning(
+                "Partition weights from %s are not used, every partition weighs 1.0: %s",
+                self.wanted.source,
+                self.current.reason,
+            )
 
 
 class _Follower:
@@ -203,17 +228,24 @@ class _Follower:
         gc.collect()
 
     async def _until_closed(self) -> None:
-        work, closed = asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._closing.wait())
+        work, closed = (
+            asyncio.ensure_future(self._follow()),
+            asyncio.ensure_future(self._closing.wait()),
+        )
         await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
         for task in (work, closed):
             task.cancel()
         await asyncio.wait({work, closed}, timeout=CLOSE_S)
-        await asyncio.sleep(0.01)  # a transport closes its socket a turn of the loop after it is told to
+        await asyncio.sleep(
+            0.01
+        )  # a transport closes its socket a turn of the loop after it is told to
 
     async def _follow(self) -> None:
         while not self._closing.is_set():
             try:
-                async with contextlib.aclosing(self.wanted.source.follow(self.wanted.poll_s)) as changes:
+                async with contextlib.aclosing(
+                    self.wanted.source.follow(self.wanted.poll_s)
+                ) as changes:
                     async for found in changes:
                         if not self._hand_over(found):
                             return
@@ -245,8 +277,11 @@ def configured(app: Any) -> WeightSettings | None:
     if place is None:
         return None
     return WeightSettings(
-        _source(app, place), Mode(read(app, table.WEIGHTS_MODE)), read(app, table.WEIGHTS_MAX_AGE),
-        Limits(*read(app, table.WEIGHTS_CLAMP)))
+        _source(app, place),
+        Mode(read(app, table.WEIGHTS_MODE)),
+        read(app, table.WEIGHTS_MAX_AGE),
+        Limits(*read(app, table.WEIGHTS_CLAMP)),
+    )
 
 
 def _source(app: Any, place: str) -> Source:
@@ -256,8 +291,12 @@ def _source(app: Any, place: str) -> Source:
     if place.startswith("kafka://"):
         bootstrap, _, topic = place.removeprefix("kafka://").rpartition("/")
         if not bootstrap or not topic:
-            raise ConfigError(f"FAUST_ASSIGNER_WEIGHTS must be kafka://host:port/topic, got {place!r}")
-        return TopicSource(topic, app.conf.id, {**connection_of(app), "bootstrap_servers": bootstrap})
+            raise ConfigError(
+                f"FAUST_ASSIGNER_WEIGHTS must be kafka://host:port/topic, got {place!r}"
+            )
+        return TopicSource(
+            topic, app.conf.id, {**connection_of(app), "bootstrap_servers": bootstrap}
+        )
     return FileSource(place)
 
 

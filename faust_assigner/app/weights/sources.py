@@ -93,7 +93,8 @@ class TopicSource:
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
         """The newest record as the topic stands now: a later partition may hold a newer one."""
         newest: bytes | FaustAssignerError = NoWeights(
-            f"topic {self.topic} has no record of group {self.group_id!r}")
+            f"topic {self.topic} has no record of group {self.group_id!r}"
+        )
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
             newest = await self._newest(consumer, poll_s) or newest
@@ -107,4 +108,8 @@ class TopicSource:
         if not ours:
             return None
         value: bytes | None = max(ours, key=lambda record: (record.timestamp, record.offset)).value
-        return value if value is not None else NoWeights(f"the weights of {self.group_id!r} were withdrawn")
+        return (
+            value
+            if value is not None
+            else NoWeights(f"the weights of {self.group_id!r} were withdrawn")
+        )

@@ -117,7 +117,9 @@ def _topic(call: Call, name: str) -> Topic:
     return topic
 
 
-def _entry(name: str, value: str, source: int, config_type: int, *, read_only: bool = False) -> Values:
+def _entry(
+    name: str, value: str, source: int, config_type: int, *, read_only: bool = False
+) -> Values:
     return {
         "name": name,
         "value": value,
@@ -149,7 +151,9 @@ async def _alter_all(call: Call, request: Any, change: Change) -> Values:
     return {"responses": responses}
 
 
-def _alter(call: Call, resource: Any, change: Change, validate_only: bool, *, is_single: bool) -> Values:
+def _alter(
+    call: Call, resource: Any, change: Change, validate_only: bool, *, is_single: bool
+) -> Values:
     values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         if not is_single:
@@ -166,7 +170,9 @@ def _alter(call: Call, resource: Any, change: Change, validate_only: bool, *, is
             call.node.group_configs.configure(group_id, changed, validate_only=validate_only)
             call.node.groups.limits_changed(group_id)
         else:
-            raise Refused(ErrorCode.invalid_request, "only configs of topics and groups change here")
+            raise Refused(
+                ErrorCode.invalid_request, "only configs of topics and groups change here"
+            )
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}
     except StoreFailed as failed:
@@ -197,7 +203,8 @@ def _edited(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, 
             words = {APPEND: "APPEND to", SUBTRACT: "SUBTRACT from"}
             word = words.get(change.config_operation, "change")
             raise Refused(
-                ErrorCode.invalid_config, f"Can't {word} key {change.name} because its type is not LIST."
+                ErrorCode.invalid_config,
+                f"Can't {word} key {change.name} because its type is not LIST.",
             )
         else:
             changed[change.name] = change.value

@@ -70,7 +70,9 @@ async def _owned(call: Call, request: Any) -> Partitions | None:
     if listed is None:
         return None
     if request.member_epoch == JOIN:
-        listed = _first(listed)  # who joins owns nothing: the first partition refuses it as well as all
+        listed = _first(
+            listed
+        )  # who joins owns nothing: the first partition refuses it as well as all
     if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
         return await call.node.crunch(lambda: _each_once(listed))
     return _each_once(listed)
@@ -132,7 +134,10 @@ async def consumer_group_describe(call: Call, request: Any) -> Values:
 
 
 def _size(member: Values) -> int:
-    parts = (*member["assignment"]["topic_partitions"], *member["target_assignment"]["topic_partitions"])
+    parts = (
+        *member["assignment"]["topic_partitions"],
+        *member["target_assignment"]["topic_partitions"],
+    )
     return MEMBER_BYTES + PARTITION_BYTES * sum(len(part["partitions"]) for part in parts)
 
 
@@ -191,7 +196,9 @@ def _named(call: Call, partitions: Partitions) -> list[Values]:
     for key, numbers in partitions.items():
         topic = call.node.catalogue.by_id(uuid.UUID(bytes=key))
         if topic is not None:
-            named.append({"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": numbers})
+            named.append(
+                {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": numbers}
+            )
     return named
 
 

@@ -39,7 +39,10 @@ class Want:
 
 async def fetch(call: Call, request: Any) -> Values:
     """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data comes."""
-    if getattr(request, "session_id", 0) != 0 and getattr(request, "session_epoch", FINAL_EPOCH) > 0:
+    if (
+        getattr(request, "session_id", 0) != 0
+        and getattr(request, "session_epoch", FINAL_EPOCH) > 0
+    ):
         return {"error_code": ErrorCode.fetch_session_id_not_found}
     wants = await _wants(call, request)
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
@@ -130,7 +133,9 @@ async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
     for number, want in enumerate(wants):
         if want.log is not None and want.error is ErrorCode.none and not want.log.deleted:
             # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
-            reading = want.log.plan_read(want.offset, min(want.max_bytes, left), at_least_one=not readings)
+            reading = want.log.plan_read(
+                want.offset, min(want.max_bytes, left), at_least_one=not readings
+            )
             if reading is not None:
                 readings[number] = reading
                 left -= reading.size

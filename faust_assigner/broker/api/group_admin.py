@@ -84,7 +84,9 @@ async def list_groups(call: Call, request: Any) -> Values:
 
 
 def _listed(group: Group, states: set[str], types: set[str]) -> bool:
-    return (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
+    return (not states or group.state_name.lower() in states) and (
+        not types or group.group_type in types
+    )
 
 
 async def delete_groups(call: Call, request: Any) -> Values:

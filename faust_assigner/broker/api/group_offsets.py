@@ -42,7 +42,9 @@ async def offset_commit(call: Call, request: Any) -> Values:
     return {"topics": topics}
 
 
-async def _carry_out(call: Call, request: Any, changes: dict[TopicPartition, Committed]) -> ErrorCode:
+async def _carry_out(
+    call: Call, request: Any, changes: dict[TopicPartition, Committed]
+) -> ErrorCode:
     """Ask the group, then store; the error of all places that exist."""
     reply = await asked(
         call,
@@ -102,7 +104,9 @@ async def _weigh(
             if topic is None or not 0 <= part.partition_index < len(topic.partitions):
                 unknown_id = topic is None and call.version >= 10
                 faults[place] = (
-                    ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition
+                    ErrorCode.unknown_topic_id
+                    if unknown_id
+                    else ErrorCode.unknown_topic_or_partition
                 )
             elif len(note.encode("utf-16-le")) > 2 * longest:  # Kafka counts as Java does
                 faults[place] = ErrorCode.offset_metadata_too_large
@@ -153,7 +157,9 @@ async def _may_fetch(call: Call, reader: Any) -> Code:
     return Code(reply.error)
 
 
-async def _committed(call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None]) -> list[Values]:
+async def _committed(
+    call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None]
+) -> list[Values]:
     """The topics of one group; None among what is asked for stands for all it has."""
     wanted: dict[Any, dict[int, None]] = {}
     for topics in asked_for:
@@ -168,11 +174,17 @@ async def _committed(call: Call, group_id: str, asked_for: Sequence[Iterable[Any
             await call.pace.turn()
     answers: list[Values] = []
     for key, partitions in wanted.items():
-        known = call.node.catalogue.by_id(key) if call.version >= 10 and not isinstance(key, str) else None
+        known = (
+            call.node.catalogue.by_id(key)
+            if call.version >= 10 and not isinstance(key, str)
+            else None
+        )
         if call.version >= 10 and known is None and not isinstance(key, str):
             answers.append({"topic_id": key, "partitions": [_unknown(p) for p in partitions]})
         else:
-            answers.append(await _topic_answer(call, group_id, known.name if known else key, partitions))
+            answers.append(
+                await _topic_answer(call, group_id, known.name if known else key, partitions)
+            )
         await call.pace.turn()
     return answers
 
@@ -214,7 +226,9 @@ async def offset_delete(call: Call, request: Any) -> Values:
     group = call.node.groups.get(request.group_id)
     if group is None:
         nameless = not request.group_id
-        return {"error_code": ErrorCode.invalid_group_id if nameless else ErrorCode.group_id_not_found}
+        return {
+            "error_code": ErrorCode.invalid_group_id if nameless else ErrorCode.group_id_not_found
+        }
     if group.state_name != "Empty" and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.non_empty_group}
     is_read = call.node.groups.subscribed(group)

@@ -14,7 +14,14 @@ from faust_assigner.broker.storage.store import StoreFailed
 
 LIST_OFFSETS: Final = 2
 OFFSET_FOR_LEADER_EPOCH: Final = 23
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
 UNKNOWN: Final = -1
 
 
@@ -82,7 +89,10 @@ async def _find(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int
 
     def look() -> tuple[list[bytes | None], tuple[int, int]]:
         found = log.load(reading)
-        return found, records.find_timestamp(found[0], timestamp) if found[0] is not None else (-1, -1)
+        return found, records.find_timestamp(found[0], timestamp) if found[0] is not None else (
+            -1,
+            -1,
+        )
 
     batches, found = await call.node.aside(look)
     if not log.settle(batches, reading):

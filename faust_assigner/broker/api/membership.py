@@ -86,7 +86,11 @@ async def join_group(call: Call, request: Any) -> Values:
             "skip_assignment": reply.skip_assignment,
             "member_id": reply.member_id,
             "members": [
-                {"member_id": m.member_id, "group_instance_id": m.instance_id, "metadata": m.metadata}
+                {
+                    "member_id": m.member_id,
+                    "group_instance_id": m.instance_id,
+                    "metadata": m.metadata,
+                }
                 for m in reply.members
             ],
         }
@@ -97,7 +101,9 @@ async def join_group(call: Call, request: Any) -> Values:
 async def sync_group(call: Call, request: Any) -> Values:
     """Park followers until the leader's assignment is stored."""
     if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
-        return {"error_code": ErrorCode.inconsistent_group_protocol}  # they must be there since KIP-559
+        return {
+            "error_code": ErrorCode.inconsistent_group_protocol
+        }  # they must be there since KIP-559
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
 
     def event(token: Token) -> SyncGroup:
@@ -146,7 +152,8 @@ async def leave_group(call: Call, request: Any) -> Values:
         return {"error_code": ErrorCode.invalid_request}
     if call.version >= 3:
         leavers = tuple(
-            Leaver(m.member_id, m.group_instance_id, getattr(m, "reason", None)) for m in request.members
+            Leaver(m.member_id, m.group_instance_id, getattr(m, "reason", None))
+            for m in request.members
         )
     else:
         leavers = (Leaver(request.member_id),)
@@ -158,7 +165,11 @@ async def leave_group(call: Call, request: Any) -> Values:
         return {
             "error_code": ErrorCode(error),
             "members": [
-                {"member_id": member_id, "group_instance_id": instance_id, "error_code": ErrorCode(outcome)}
+                {
+                    "member_id": member_id,
+                    "group_instance_id": instance_id,
+                    "error_code": ErrorCode(outcome),
+                }
                 for member_id, instance_id, outcome in reply.results
             ],
         }

@@ -28,7 +28,9 @@ async def metadata(call: Call, request: Any) -> Encoded:
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
     if request.topics is not None and (request.topics or call.version > 0):
-        wanted = tuple(dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics))
+        wanted = tuple(
+            dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics)
+        )
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
     if wanted and may_create and node.settings.auto_create_topics_enable:
         await _auto_create(call, wanted)
@@ -88,7 +90,9 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) 
             }
         else:
             legal = limits.topic_name_problem(name) is None
-            error = ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
+            error = (
+                ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
+            )
             answers[name, None] = {"error_code": error, "name": name}
             await call.pace.turn()
     return list(answers.values())
@@ -144,7 +148,10 @@ def find_coordinator(call: Call, request: Any) -> Values:
 def _coordinator(call: Call, key: str, key_type: int) -> Values:
     error, message = ErrorCode.none, None
     if key_type == TRANSACTION_KEY:
-        error, message = ErrorCode.transactional_id_authorization_failed, "this broker has no transactions"
+        error, message = (
+            ErrorCode.transactional_id_authorization_failed,
+            "this broker has no transactions",
+        )
     elif key_type != GROUP_KEY:
         error, message = ErrorCode.invalid_request, f"unknown coordinator key type {key_type}"
     elif not limits.is_group_id(key):

@@ -15,7 +15,9 @@ def bits(operations: Iterable[int]) -> int:
     return sum(1 << operation for operation in operations)
 
 
-OF_TOPIC: Final = bits((READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
+OF_TOPIC: Final = bits(
+    (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
 OF_GROUP: Final = bits((READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
 OF_CLUSTER: Final = bits(
     (CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
@@ -24,4 +26,8 @@ OF_CLUSTER: Final = bits(
 
 def told(request: Any, resource: str, operations: int) -> int:
     """The operations where ``include_{resource}authorized_operations`` is set, else NOT_ASKED."""
-    return operations if getattr(request, f"include_{resource}authorized_operations", False) else NOT_ASKED
+    return (
+        operations
+        if getattr(request, f"include_{resource}authorized_operations", False)
+        else NOT_ASKED
+    )

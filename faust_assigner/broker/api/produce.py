@@ -12,7 +12,14 @@ from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.records import CONTROL, TRANSACTIONAL, ZSTD, BadBatch, Batch, Rules
+from faust_assigner.broker.storage.records import (
+    CONTROL,
+    TRANSACTIONAL,
+    ZSTD,
+    BadBatch,
+    Batch,
+    Rules,
+)
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 
@@ -54,7 +61,9 @@ def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]
     return catalogue.get(key), ErrorCode.unknown_topic_or_partition, {"name": key}
 
 
-async def _partition(call: Call, acks: int, topic: Topic | None, missing: ErrorCode, wanted: Any) -> Values:
+async def _partition(
+    call: Call, acks: int, topic: Topic | None, missing: ErrorCode, wanted: Any
+) -> Values:
     if acks not in (-1, 0, 1):
         return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={acks}")
     if topic is None:
@@ -80,7 +89,9 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
     """The one sound batch in ``data``, as it is to be stored. Raises BadBatch with Kafka's error."""
     data = records.cut_batch(data)
     if len(data) > max_bytes:
-        raise BadBatch(f"{len(data)} bytes, max.message.bytes is {max_bytes}", ErrorCode.message_too_large)
+        raise BadBatch(
+            f"{len(data)} bytes, max.message.bytes is {max_bytes}", ErrorCode.message_too_large
+        )
     batch = records.parse_batch(data)
     if batch.attributes & TRANSACTIONAL:
         error = ErrorCode.transactional_id_authorization_failed
@@ -110,7 +121,9 @@ async def _append(
     stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None
     verdict = log.producers.judge(batch)
     if verdict.error is not ErrorCode.none:
-        raise BadBatch(f"producer {batch.producer_id} sequence {batch.base_sequence}", verdict.error)
+        raise BadBatch(
+            f"producer {batch.producer_id} sequence {batch.base_sequence}", verdict.error
+        )
     base = verdict.duplicate_of
     try:
         if base is None:
@@ -134,7 +147,9 @@ async def _flush(node: Node, log: PartitionLog, flush_every: int) -> None:
 
 
 def _record_errors(bad: BadBatch) -> list[Values]:
-    return [{"batch_index": number, "batch_index_error_message": why} for number, why in bad.records]
+    return [
+        {"batch_index": number, "batch_index_error_message": why} for number, why in bad.records
+    ]
 
 
 def _refusal(index: int, error: ErrorCode, message: str | None) -> Values:

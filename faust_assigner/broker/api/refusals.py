@@ -34,7 +34,10 @@ _NAMED: Final = {"name": "name", "topic_id": "topic_id"}
 _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     0: (
         Listing(
-            "topic_data", "responses", _NAMED, _numbered("partition_data", "partition_responses", "index")
+            "topic_data",
+            "responses",
+            _NAMED,
+            _numbered("partition_data", "partition_responses", "index"),
         ),
     ),
     1: (
@@ -45,36 +48,66 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             _numbered("partitions", "partitions", "partition_index", "partition"),
         ),
     ),
-    2: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    2: (
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
     3: (Listing("topics", "topics", _NAMED),),
-    8: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    8: (
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
     9: (
         Listing("groups", "groups", {"group_id": "group_id"}),
         Listing(
-            "topics", "topics", _NAMED, _numbered("partition_indexes", "partitions", "partition_index", "")
+            "topics",
+            "topics",
+            _NAMED,
+            _numbered("partition_indexes", "partitions", "partition_index", ""),
         ),
     ),
-    10: (Listing("coordinator_keys", "coordinators", {"key": ""}, more={"node_id": -1, "port": -1}),),
+    10: (
+        Listing("coordinator_keys", "coordinators", {"key": ""}, more={"node_id": -1, "port": -1}),
+    ),
     15: (Listing("groups", "groups", {"group_id": ""}),),
     19: (Listing("topics", "topics", {"name": "name"}),),
     20: (Listing("topics", "responses", _NAMED), Listing("topic_names", "responses", {"name": ""})),
-    21: (Listing("topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")),),
+    21: (
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
     23: (
-        Listing("topics", "topics", {"topic": "topic"}, _numbered("partitions", "partitions", "partition")),
+        Listing(
+            "topics",
+            "topics",
+            {"topic": "topic"},
+            _numbered("partitions", "partitions", "partition"),
+        ),
     ),
     32: (
-        Listing("resources", "results", {"resource_type": "resource_type", "resource_name": "resource_name"}),
+        Listing(
+            "resources",
+            "results",
+            {"resource_type": "resource_type", "resource_name": "resource_name"},
+        ),
     ),
     33: (
         Listing(
-            "resources", "responses", {"resource_type": "resource_type", "resource_name": "resource_name"}
+            "resources",
+            "responses",
+            {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
     37: (Listing("topics", "results", {"name": "name"}),),
     42: (Listing("groups_names", "results", {"group_id": ""}),),
     44: (
         Listing(
-            "resources", "responses", {"resource_type": "resource_type", "resource_name": "resource_name"}
+            "resources",
+            "responses",
+            {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
     69: (Listing("group_ids", "groups", {"group_id": ""}),),
@@ -99,7 +132,9 @@ def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Value
     for item in asked:
         values = {name: _value(item, source) for name, source in listing.names.items()}
         inner = (
-            {} if listing.inner is None else {listing.inner.answered: _elements(listing.inner, item, error)}
+            {}
+            if listing.inner is None
+            else {listing.inner.answered: _elements(listing.inner, item, error)}
         )
         elements.append(
             {k: v for k, v in values.items() if v is not None}

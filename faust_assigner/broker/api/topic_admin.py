@@ -35,10 +35,14 @@ async def create_topics(call: Call, request: Any) -> Values:
 
     def create(wanted: Any) -> Values:
         if names[wanted.name] > 1:
-            raise Refused(ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once")
+            raise Refused(
+                ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
+            )
         count = _partition_count(call, wanted)
         configs = {c.name: c.value for c in wanted.configs if c.value is not None}
-        topic = call.node.catalogue.create(wanted.name, count, configs, validate_only=request.validate_only)
+        topic = call.node.catalogue.create(
+            wanted.name, count, configs, validate_only=request.validate_only
+        )
         return {
             "topic_id": topic.topic_id,
             "replication_factor": 1,
@@ -67,11 +71,14 @@ def _partition_count(call: Call, wanted: Any) -> int:
     """Check the replication or the manual assignment; return the number of partitions (-1: default)."""
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
-            raise Refused(ErrorCode.invalid_request, "give either counts or a replica assignment, not both")
+            raise Refused(
+                ErrorCode.invalid_request, "give either counts or a replica assignment, not both"
+            )
         numbers = sorted(a.partition_index for a in wanted.assignments)
         if numbers != list(range(len(numbers))):
             raise Refused(
-                ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0 without gaps"
+                ErrorCode.invalid_replica_assignment,
+                "partitions must be numbered from 0 without gaps",
             )
         _check_replicas(call, wanted.assignments, len(numbers))
         return len(numbers)
@@ -115,7 +122,11 @@ async def delete_topics(call: Call, request: Any) -> Values:
             raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
         if topic is None:
-            error = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
+            error = (
+                ErrorCode.unknown_topic_or_partition
+                if name is not None
+                else ErrorCode.unknown_topic_id
+            )
             raise Refused(error, "there is no such topic")
         catalogue.delete(topic)
         return {"name": topic.name, "topic_id": topic.topic_id}
@@ -138,7 +149,9 @@ async def create_partitions(call: Call, request: Any) -> Values:
 
     def grow(wanted: Any) -> Values:
         if names[wanted.name] > 1:
-            raise Refused(ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once")
+            raise Refused(
+                ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
+            )
         topic = _existing(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
         if wanted.assignments is not None and added > 0:  # else its count is refused below
@@ -164,7 +177,9 @@ async def delete_records(call: Call, request: Any) -> Values:
     """Move log starts forward; -1 is up to the high watermark. The last word on a partition counts."""
     asked: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
-        asked.setdefault(topic.name, {}).update((part.partition_index, part) for part in topic.partitions)
+        asked.setdefault(topic.name, {}).update(
+            (part.partition_index, part) for part in topic.partitions
+        )
     topics = []
     for name, parts in asked.items():
         answers = []

@@ -12,7 +12,10 @@ from faust_assigner.broker.api.metadata import PARTITION_BYTES, partition_values
 from faust_assigner.broker.api.operations import OF_TOPIC
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
-NO_ELR: Final[Values] = {"eligible_leader_replicas": (), "last_known_elr": ()}  # Kafka's tools bear no null
+NO_ELR: Final[Values] = {
+    "eligible_leader_replicas": (),
+    "last_known_elr": (),
+}  # Kafka's tools bear no null
 MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
 
 
@@ -23,7 +26,9 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     first = 0
     if cursor is not None:
         if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            refused = [{"error_code": ErrorCode.invalid_request, "name": t.name} for t in request.topics]
+            refused = [
+                {"error_code": ErrorCode.invalid_request, "name": t.name} for t in request.topics
+            ]
             return {"topics": refused}
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names and names[0] == cursor.topic_name else 0

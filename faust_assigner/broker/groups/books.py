@@ -36,10 +36,14 @@ class GroupBooks:
     def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
         """Store offsets a group has admitted; on disk before this returns."""
         book = self._books.setdefault(group_id, OffsetBook())
-        if len(book) + len(changes) > limits.MAX_OFFSETS_PER_GROUP and changes.keys() - book.entries.keys():
+        if (
+            len(book) + len(changes) > limits.MAX_OFFSETS_PER_GROUP
+            and changes.keys() - book.entries.keys()
+        ):
             return Code.INVALID_REQUEST
         pairs = [
-            (group_store.offset_key(group_id, *key), group_store.dump_offset(e)) for key, e in changes.items()
+            (group_store.offset_key(group_id, *key), group_store.dump_offset(e))
+            for key, e in changes.items()
         ]
         try:
             self._store.write(pairs)
@@ -84,9 +88,14 @@ class GroupBooks:
         return expired
 
     def _write_quietly(
-        self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], ranges: Iterable[Range] = ()
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes],
+        ranges: Iterable[Range] = (),
     ) -> None:
         try:
             self._store.write(puts, deletes, ranges=ranges)
         except StoreFailed as error:
-            logger.error("groups could not be tidied on disk, the next start sees the old state: %s", error)
+            logger.error(
+                "groups could not be tidied on disk, the next start sees the old state: %s", error
+            )

@@ -40,7 +40,9 @@ GROUP_CONFIGS: Final[Mapping[str, GroupConfig]] = {
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.max.heartbeat.interval.ms",
     ),
-    "consumer.assignment.interval.ms": GroupConfig("group.consumer.assignment.interval.ms", 0, 15_000),
+    "consumer.assignment.interval.ms": GroupConfig(
+        "group.consumer.assignment.interval.ms", 0, 15_000
+    ),
 }
 
 

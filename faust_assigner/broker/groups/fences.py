@@ -63,6 +63,10 @@ def _asked_by(event: Request) -> tuple[str, str | None, int | None]:
             return event.member_id, event.instance_id, None
         case LeaveGroup():
             first = event.leavers[0] if event.leavers else None
-            return (first.member_id, first.instance_id, None) if first is not None else ("", None, None)
+            return (
+                (first.member_id, first.instance_id, None)
+                if first is not None
+                else ("", None, None)
+            )
         case _:
             return "", None, None

@@ -58,7 +58,9 @@ class Meter:
     rebalance_s: Spread = field(default_factory=lambda: Spread(REBALANCE_BOUNDS_S))
     fenced: Counter[str] = field(default_factory=Counter)
     heartbeat_s: Mapping[str, Spread] = field(
-        default_factory=lambda: {kind: Spread(HEARTBEAT_BOUNDS_S) for kind in ("classic", "consumer")}
+        default_factory=lambda: {
+            kind: Spread(HEARTBEAT_BOUNDS_S) for kind in ("classic", "consumer")
+        }
     )
     _unsettled: dict[str, int] = field(default_factory=dict)  # group -> since when, in ms
 

@@ -146,8 +146,13 @@ class GroupService(GroupBooks):
             return
         if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
             self._founders.has_members(group_id)
-        if isinstance(event, ConsumerGroupHeartbeat) and self._told.get(group_id) is not self._catalogue():
-            self._feed(group, CatalogueChanged(self._tell(group_id)))  # who created a topic finds it here
+        if (
+            isinstance(event, ConsumerGroupHeartbeat)
+            and self._told.get(group_id) is not self._catalogue()
+        ):
+            self._feed(
+                group, CatalogueChanged(self._tell(group_id))
+            )  # who created a topic finds it here
             group = self._groups[group_id]
         self._feed(group, event)
         if not isinstance(event, CommitOffsets):
@@ -163,7 +168,9 @@ class GroupService(GroupBooks):
             self.ask(group_id, lambda token: replace(event, token=token), replies.append)
             return replies[0].error
         # In a classic group it stores nothing, and only ever moves a deadline back.
-        (reply,) = (self._unknown(group_id, event),) if group is None else group.step(event, self._clock())
+        (reply,) = (
+            (self._unknown(group_id, event),) if group is None else group.step(event, self._clock())
+        )
         error = cast(fx.HeartbeatReply, reply).error
         if error in FENCING:
             self._fenced(group_id, event, error)
@@ -196,7 +203,9 @@ class GroupService(GroupBooks):
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
-        is_refused_inside = not group_id and isinstance(event, ConsumerGroupHeartbeat)  # with its words
+        is_refused_inside = not group_id and isinstance(
+            event, ConsumerGroupHeartbeat
+        )  # with its words
         if not limits.is_group_id(group_id) and not is_nameless_commit and not is_refused_inside:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
@@ -267,7 +276,9 @@ class GroupService(GroupBooks):
                     if save_id is not None:
                         self._feed(self._groups[group_id], Saved(save_id, error))
                 case fx.SaveRecords(records, save_id):
-                    self._feed(self._groups[group_id], Saved(save_id, self._save(group_id, records)))
+                    self._feed(
+                        self._groups[group_id], Saved(save_id, self._save(group_id, records))
+                    )
                 case fx.ReplaceMachine(machine):
                     self._groups[group_id] = machine
                     self._set_alarm(group_id)
@@ -340,7 +351,9 @@ class GroupService(GroupBooks):
                 size,
                 self._max_record_bytes,
             )
-            return Code.UNKNOWN_SERVER_ERROR  # what Kafka answers for a group record that is too large
+            return (
+                Code.UNKNOWN_SERVER_ERROR
+            )  # what Kafka answers for a group record that is too large
         try:
             self._store.write(puts, deletes)
         except StoreFailed as error:

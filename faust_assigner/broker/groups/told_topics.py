@@ -11,7 +11,9 @@ class ToldTopics:
 
     def __init__(self, catalogue: BrokerCatalogue) -> None:
         self._catalogue = catalogue
-        self._told = Catalogue.of(Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue)
+        self._told = Catalogue.of(
+            Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
+        )
         self._changed: set[str] = set()
 
     def changed(self, name: str) -> None:

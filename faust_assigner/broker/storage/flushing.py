@@ -31,5 +31,8 @@ class Flushing:
     async def _flush(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait({before})
-        self._under_way, self._next = self._next, None  # who comes from here on has written too late for this
+        self._under_way, self._next = (
+            self._next,
+            None,
+        )  # who comes from here on has written too late for this
         self._store.note_flushed(await self._aside(self._store.flush))

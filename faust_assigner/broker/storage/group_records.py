@@ -53,7 +53,9 @@ def dump_record(value: Value) -> bytes:
     if isinstance(value, GroupRecord):
         return group_store.dump_group(value)
     kind, dump, _ = _BY_TYPE[type(value)]
-    return json.dumps({"kind": kind.value, "v": value.version, **dump(value)}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"kind": kind.value, "v": value.version, **dump(value)}, separators=(",", ":")
+    ).encode()
 
 
 def as_writes(records: Iterable[Record]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
@@ -125,7 +127,9 @@ def _dump_member(value: MemberMetadata) -> Json:
         if classic is None
         else {
             "session": classic.session_timeout_ms,
-            "protocols": [[p.name, base64.b64encode(p.metadata).decode()] for p in classic.protocols],
+            "protocols": [
+                [p.name, base64.b64encode(p.metadata).decode()] for p in classic.protocols
+            ],
         },
     }
 
@@ -189,4 +193,6 @@ _BY_TYPE: Final[Mapping[type[Any], tuple[Kind, Callable[[Any], Json], Callable[[
     ),
     CurrentAssignment: (Kind.CURRENT, _dump_current, _load_current),
 }
-_BY_WORD: Final = {(kind.value, entity.version): load for entity, (kind, _, load) in _BY_TYPE.items()}
+_BY_WORD: Final = {
+    (kind.value, entity.version): load for entity, (kind, _, load) in _BY_TYPE.items()
+}

@@ -55,7 +55,11 @@ def load_offsets(store: Store) -> Iterator[tuple[str, TopicPartition, Committed]
         (partition,) = struct.unpack_from(">i", key, position)
         offset, epoch, committed_at, expires = OFFSET.unpack_from(value)
         entry = Committed(
-            offset, epoch, value[OFFSET.size :].decode(), committed_at, None if expires == NEVER else expires
+            offset,
+            epoch,
+            value[OFFSET.size :].decode(),
+            committed_at,
+            None if expires == NEVER else expires,
         )
         yield group_id, (topic, partition), entry
 
@@ -115,7 +119,9 @@ def load_groups(store: Store) -> Iterator[GroupRecord]:
     for key, value in store.scan(b"g"):
         saved = json.loads(value)
         if saved.get("v", VERSION) != VERSION or saved.get("kind", KIND) != KIND:
-            raise StoreFailed(f"the record of group {key[1:].decode()!r} was written by a later version")
+            raise StoreFailed(
+                f"the record of group {key[1:].decode()!r} was written by a later version"
+            )
         members = tuple(
             MemberRecord(
                 m["id"],

@@ -70,7 +70,9 @@ class PartitionLog:
         "start_offset",
     )
 
-    def __init__(self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False) -> None:
+    def __init__(
+        self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False
+    ) -> None:
         self._store = store
         self.place = topic_id + struct.pack(">i", partition)
         self._batch_prefix, self._index_prefix = BATCHES + self.place, INDEX + self.place
@@ -82,12 +84,16 @@ class PartitionLog:
         self._ends = array("q")  # running total of bytes after each batch
         self._sizes = array("q")
         self._max_timestamps = array("q")
-        self._peaks: array[int] | None = None  # running maximum of the above, made when a time is asked for
+        self._peaks: array[int] | None = (
+            None  # running maximum of the above, made when a time is asked for
+        )
         self.flushed_to = 0  # the offset up to which records were waited for on the disk
         self.holes: tuple[
             tuple[int, int], ...
         ] = ()  # offsets [first, beyond) without a batch, found at start
-        self._accepted: tuple[tuple[int, int], ...] = ()  # those named to somebody who started all the same
+        self._accepted: tuple[
+            tuple[int, int], ...
+        ] = ()  # those named to somebody who started all the same
         self._producers: ProducerBook | None = None
         self._waiters: dict[int, Callable[[], None]] | None = None
         self.deleted = False
@@ -128,7 +134,9 @@ class PartitionLog:
         unpack, prefix = ENTRY.unpack, 1 + PLACE_BYTES
         for key, value in entries:
             base = int.from_bytes(key[prefix:], "big")
-            last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = unpack(value)
+            last_delta, size, max_timestamp, appended_ms, producer_id, epoch, sequence = unpack(
+                value
+            )
             if self._bases and base != self.end_offset:
                 self.holes += ((self.end_offset, base),)
             if not self._bases and base > self.start_offset:
@@ -138,7 +146,9 @@ class PartitionLog:
                 self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
         if floor is not None:
             self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
-            self._accepted = tuple((first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :]))
+            self._accepted = tuple(
+                (first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :])
+            )
         self.flushed_to = self.end_offset
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
@@ -148,14 +158,18 @@ class PartitionLog:
         self._ends.append((self._ends[-1] if self._ends else 0) + size)
         self._max_timestamps.append(max_timestamp)
         if self._peaks is not None:
-            self._peaks.append(max(self._peaks[-1], max_timestamp) if self._peaks else max_timestamp)
+            self._peaks.append(
+                max(self._peaks[-1], max_timestamp) if self._peaks else max_timestamp
+            )
         self.end_offset = base + last_delta + 1
 
     def unexplained_holes(self) -> list[tuple[int, int]]:
         """Offsets [first, beyond) that should be here and are not, save for losses accepted before."""
         return [hole for hole in self.holes if not _covers(self._accepted, hole)]
 
-    def unreadable(self, chunk_bytes: int, progress: Callable[[], None]) -> Iterator[tuple[int, int]]:
+    def unreadable(
+        self, chunk_bytes: int, progress: Callable[[], None]
+    ) -> Iterator[tuple[int, int]]:
         """Offsets [first, beyond) of batches that are gone or broken. Reads all; ``progress`` may raise."""
         first = 0
         while first < len(self._bases):
@@ -174,12 +188,16 @@ class PartitionLog:
             found = self._store.get_many(keys)
         except StoreFailed:
             return False
-        return all(data is not None and len(data) == self._sizes[n] for n, data in enumerate(found, first))
+        return all(
+            data is not None and len(data) == self._sizes[n] for n, data in enumerate(found, first)
+        )
 
     def accept_losses(self, losses: Sequence[tuple[int, int]], lost_batches: Iterable[int]) -> None:
         """Go on without what is gone: no offset is given a second time, and no later start asks again."""
         gone = set(lost_batches)
-        keys = [p + OFFSET.pack(base) for base in gone for p in (self._batch_prefix, self._index_prefix)]
+        keys = [
+            p + OFFSET.pack(base) for base in gone for p in (self._batch_prefix, self._index_prefix)
+        ]
         end = max(self.end_offset, *(beyond for _, beyond in losses))
         self._accepted = tuple(sorted({*self._accepted, *losses}))
         pairs = b"".join(HOLE.pack(*hole) for hole in self._accepted)
@@ -221,7 +239,12 @@ class PartitionLog:
         self._store.note_end(self.place, self.end_offset)
         if batch.has_producer:
             self.producers.record(
-                batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_delta, base, now_ms
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_delta,
+                base,
+                now_ms,
             )
         self._wake()
         return base
@@ -310,7 +333,9 @@ class PartitionLog:
         gone = bisect_right(self._nexts, new_start)
         self._store.write(
             [(self._start_key, OFFSET.pack(new_start))],
-            ranges=[self._span(p, gone) for p in (self._batch_prefix, self._index_prefix)] if gone else (),
+            ranges=[self._span(p, gone) for p in (self._batch_prefix, self._index_prefix)]
+            if gone
+            else (),
         )
         self.start_offset = new_start
         for column in (self._bases, self._nexts, self._sizes, self._ends, self._max_timestamps):
@@ -322,13 +347,17 @@ class PartitionLog:
         """The keys of the first ``count`` batches."""
         bases = self._bases[:count]
         first, last = (prefix + OFFSET.pack(bases[n]) for n in (0, -1))
-        return Range(first, last + b"\0", count, lambda: [prefix + OFFSET.pack(base) for base in bases])
+        return Range(
+            first, last + b"\0", count, lambda: [prefix + OFFSET.pack(base) for base in bases]
+        )
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
         """Delete the oldest batches past their age or over the size; return how many records went."""
         drop = 0
         if retention_ms >= 0:
-            while drop < len(self._bases) and 0 <= self._max_timestamps[drop] < now_ms - retention_ms:
+            while (
+                drop < len(self._bases) and 0 <= self._max_timestamps[drop] < now_ms - retention_ms
+            ):
                 drop += 1
         if retention_bytes >= 0 and self._ends:
             surplus = self.size - retention_bytes
@@ -357,6 +386,7 @@ class PartitionLog:
             (), ranges=[prefix_range(kind + self.place, None, self.every_key) for kind in KINDS]
         )
         self.close()
+
 
 def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
     """Whether ranges in ascending order leave nothing of ``hole`` uncovered."""

@@ -20,7 +20,9 @@ class ProducerState:
     """The last batches of one producer id: (first sequence, last sequence, base offset)."""
 
     epoch: int
-    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[tuple[int, int, int]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
+    )
     last_seen_ms: int = 0
 
 
@@ -62,7 +64,13 @@ class ProducerBook:
         return Verdict(ErrorCode.out_of_order_sequence_number)
 
     def record(
-        self, producer_id: int, epoch: int, base_sequence: int, last_delta: int, base_offset: int, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        last_delta: int,
+        base_offset: int,
+        now_ms: int,
     ) -> None:
         """Remember an appended batch."""
         state = self._states.pop(producer_id, None)

@@ -115,7 +115,9 @@ def _batch_size(data: bytes, position: int) -> int | None:
     if left < UP_TO_MAGIC:
         return None
     if data[position + UP_TO_MAGIC - 1] > MAGIC:
-        raise BadBatch(f"message format {data[position + UP_TO_MAGIC - 1]}", ErrorCode.corrupt_message)
+        raise BadBatch(
+            f"message format {data[position + UP_TO_MAGIC - 1]}", ErrorCode.corrupt_message
+        )
     if length > INT32_MAX - LENGTH_OVERHEAD:
         raise BadBatch(f"a batch of {length} bytes", ErrorCode.unknown_server_error)
     return length + LENGTH_OVERHEAD if left >= length + LENGTH_OVERHEAD else None
@@ -128,7 +130,9 @@ def parse_batch(data: bytes) -> Batch:
     base_offset, _, _, _, crc, attributes, last_delta, *rest = HEADER.unpack_from(data)
     base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count = rest
     if attributes & COMPRESSION_MASK > ZSTD:
-        raise BadBatch(f"unknown codec {attributes & COMPRESSION_MASK}", ErrorCode.unknown_server_error)
+        raise BadBatch(
+            f"unknown codec {attributes & COMPRESSION_MASK}", ErrorCode.unknown_server_error
+        )
     if crc32c(memoryview(data)[CRC_FROM:]) != crc:
         raise BadBatch("the checksum does not match", ErrorCode.corrupt_message)
     if count < 1 or last_delta != count - 1:
@@ -165,9 +169,13 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     """
     contents = read_contents(data, batch, keys=rules.keys)
     if contents.without_key:
-        _refuse_records("a compacted topic needs keys", ErrorCode.invalid_record, contents.without_key)
+        _refuse_records(
+            "a compacted topic needs keys", ErrorCode.invalid_record, contents.without_key
+        )
     if batch.codec and contents.offsets != array("q", range(batch.count)):
-        raise BadBatch("offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error)
+        raise BadBatch(
+            "offsets inside the batch are not 0, 1, 2, ...", ErrorCode.unknown_server_error
+        )
     if rules.stamps:
         if batch.attributes & LOG_APPEND_TIME:
             why = "only the broker writes its own time"
@@ -182,7 +190,9 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     if newest > high or oldest < low:
         wrong = [n for n, t in enumerate(timestamps) if t != NO_TIMESTAMP and not low <= t <= high]
         if wrong:
-            _refuse_records(f"its time is outside [{low}, {high}]", ErrorCode.invalid_timestamp, wrong)
+            _refuse_records(
+                f"its time is outside [{low}, {high}]", ErrorCode.invalid_timestamp, wrong
+            )
     newest = max(newest, NO_TIMESTAMP)
     if newest != batch.max_timestamp or batch.attributes & LOG_APPEND_TIME:
         return _with_time(data, batch.attributes & KNOWN_ATTRIBUTES, newest)
@@ -191,7 +201,9 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
 
 def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoReturn:
     named = tuple((number, why) for number in numbers[:NAMED_RECORDS])
-    raise BadBatch(f"{len(numbers)} records are refused, the first is {numbers[0]}: {why}", error, named)
+    raise BadBatch(
+        f"{len(numbers)} records are refused, the first is {numbers[0]}: {why}", error, named
+    )
 
 
 def read_contents(data: bytes, batch: Batch, *, keys: bool = False) -> Contents:
@@ -201,10 +213,13 @@ def read_contents(data: bytes, batch: Batch, *, keys: bool = False) -> Contents:
         try:
             body = unpack(batch.codec, body, MAX_UNPACKED_BYTES)
         except Unreadable as error:
-            raise BadBatch(f"the body cannot be unpacked: {error}", ErrorCode.unknown_server_error) from None
+            raise BadBatch(
+                f"the body cannot be unpacked: {error}", ErrorCode.unknown_server_error
+            ) from None
         except TooMuch:
             raise BadBatch(
-                f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes", ErrorCode.message_too_large
+                f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes",
+                ErrorCode.message_too_large,
             ) from None
     try:
         return _read_fast(data, body, keys=keys)

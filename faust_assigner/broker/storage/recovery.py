@@ -41,13 +41,18 @@ class Loss:
 
 def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
     """Before anything is written: a store that lost all it had must not be taken for a new one."""
-    lost = store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
+    lost = (
+        store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
+    )
     if lost and not settings.log_recovery_accept_loss:
         raise StoreDamaged(_sentence(lost, []))
 
 
 def examine(
-    store: Store, catalogue: Catalogue, settings: Settings, progress: Callable[[], None] = lambda: None
+    store: Store,
+    catalogue: Catalogue,
+    settings: Settings,
+    progress: Callable[[], None] = lambda: None,
 ) -> None:
     """Compare what is there with what was acknowledged. Raises StoreDamaged; ``progress`` may raise, too."""
     if not isinstance(store, RocksStore):
@@ -61,7 +66,12 @@ def examine(
         losses += _unreadable(catalogue, progress)
     if store.lost_writes or losses:
         _judge(store, losses, settings)
-    ends = {log.place: log.end_offset for topic in catalogue for log in topic.partitions if log.end_offset}
+    ends = {
+        log.place: log.end_offset
+        for topic in catalogue
+        for log in topic.partitions
+        if log.end_offset
+    }
     store.witness.restart(store.sequence, ends)
 
 

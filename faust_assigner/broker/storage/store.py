@@ -24,9 +24,14 @@ from faust_assigner.errors import FaustAssignerError
 logger = logging.getLogger(__name__)
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
-SMALLEST_BUFFER, LARGEST_BUFFER = 2**20, 16 * 2**20  # of writes in memory; a sixteenth of the disk between
+SMALLEST_BUFFER, LARGEST_BUFFER = (
+    2**20,
+    16 * 2**20,
+)  # of writes in memory; a sixteenth of the disk between
 ROOM_IN_BUFFERS = 3  # kept free: one is being flushed, one fills, one for compaction
-FEW_KEYS = 16  # fewer are deleted one by one: a range tombstone costs every read until it is compacted
+FEW_KEYS = (
+    16  # fewer are deleted one by one: a range tombstone costs every read until it is compacted
+)
 
 
 class StoreFailed(FaustAssignerError, OSError):
@@ -121,7 +126,9 @@ class MemoryStore:
     ) -> None:
         """Delete and put; a range whose keys are not given costs O(all keys)."""
         for first, beyond, _, known in ranges:
-            for key in [k for k in self._pairs if first <= k < beyond] if known is None else known():
+            for key in (
+                [k for k in self._pairs if first <= k < beyond] if known is None else known()
+            ):
                 self._pairs.pop(key, None)
         self._pairs.update(puts)
         for key in deletes:
@@ -180,7 +187,9 @@ class RocksStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         # What is written is in memory and in the write-ahead log, and needs that room again to be flushed.
-        self._buffer = max(min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER)
+        self._buffer = max(
+            min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER
+        )
         self._unmeasured = self._buffer  # bytes written since free space was looked at
         self._is_low = False
         self._is_broken = False
@@ -255,7 +264,9 @@ class RocksStore:
                 fresh.append((key, value))
         for key in deletes:
             batch.delete(key)
-            self._recent.drop(key)  # a range leaves its batches there until newer ones push them out
+            self._recent.drop(
+                key
+            )  # a range leaves its batches there until newer ones push them out
         if fresh:
             self._need_room(sum(len(value) for _, value in fresh))
         try:
@@ -273,7 +284,9 @@ class RocksStore:
             free = shutil.disk_usage(self._folder).free
             self._unmeasured, self._is_low = 0, free < ROOM_IN_BUFFERS * self._buffer
         if self._is_low:
-            raise StoreFailed(f"no space: less than {ROOM_IN_BUFFERS * self._buffer} bytes are free")
+            raise StoreFailed(
+                f"no space: less than {ROOM_IN_BUFFERS * self._buffer} bytes are free"
+            )
 
     def _reopen(self) -> None:
         if shutil.disk_usage(self._folder).free < 2 * self._buffer:
@@ -328,7 +341,9 @@ class RocksStore:
         try:
             self._db.close()
         except Exception as error:
-            logger.warning("the store is closed with its last writes in the write-ahead log: %s", error)
+            logger.warning(
+                "the store is closed with its last writes in the write-ahead log: %s", error
+            )
         self.witness.close()
 
 

@@ -20,7 +20,9 @@ from crc32c import crc32c
 
 NAME: Final = "WITNESS"
 MAGIC: Final = b"FAWITNS1"
-HEAD: Final = struct.Struct(">8s16sqqI")  # magic, boot, writes, synced writes, checksum of what precedes
+HEAD: Final = struct.Struct(
+    ">8s16sqqI"
+)  # magic, boot, writes, synced writes, checksum of what precedes
 HEAD_BYTES: Final = 64
 COPIES: Final = 2  # written in turn: a kill in the middle of one leaves the other
 FIRST_ENTRY: Final = HEAD_BYTES * COPIES

@@ -18,7 +18,9 @@ def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
     target: dict[str, dict[TopicId, tuple[int, ...]]] = {m: {} for m in line}
     for topic_id in sorted(topics):
         readers = [m for m in line if topic_id in spec.members[m].topics]
-        for member_id, run in zip(readers, _runs(topics[topic_id].partitions, len(readers)), strict=True):
+        for member_id, run in zip(
+            readers, _runs(topics[topic_id].partitions, len(readers)), strict=True
+        ):
             if run:
                 target[member_id][topic_id] = tuple(run)
     return target

@@ -36,8 +36,12 @@ def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target
     before = _before(spec, line)
     here = _arrived(spec)
     tasks = [_in_order(ids, topics, here) for ids in classes.values()]
-    owners = [np.array([before.get(pair, NOBODY) for pair in pairs], dtype=np.int64) for pairs in tasks]
-    allowed = np.array([[m in readers for m in range(len(line))] for readers in classes], dtype=np.bool_)
+    owners = [
+        np.array([before.get(pair, NOBODY) for pair in pairs], dtype=np.int64) for pairs in tasks
+    ]
+    allowed = np.array(
+        [[m in readers for m in range(len(line))] for readers in classes], dtype=np.bool_
+    )
     allowed = allowed.reshape(len(classes), len(line))
     for owner, may in zip(owners, allowed, strict=True):
         owner[~np.append(may, True)[owner]] = NOBODY  # it no longer reads the topic
@@ -83,7 +87,9 @@ def _arrived(spec: GroupSpec) -> frozenset[Pair]:
     return frozenset(both)
 
 
-def _in_order(ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]) -> list[Pair]:
+def _in_order(
+    ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]
+) -> list[Pair]:
     """A class's partitions; those that come first are kept first."""
     pairs = [(t, p) for t in ids for p in range(topics[t].partitions)]
     return sorted(pairs, key=lambda pair: pair not in here)
@@ -138,11 +144,17 @@ def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | No
         better = step < cost
         cost[better], through[better] = step[better], row
     load = counts.sum(axis=0)
-    swap = (load[None, :] == load[:, None] + 1) & (cost > 0)  # from the smaller load back to the larger
+    swap = (load[None, :] == load[:, None] + 1) & (
+        cost > 0
+    )  # from the smaller load back to the larger
     cost[swap], through[swap] = 0, NOBODY
     np.fill_diagonal(cost, far)
     steps = _negative_circle(cost, far)
-    return None if steps is None else [(a, b, r) for a, b in steps if (r := int(through[a, b])) != NOBODY]
+    return (
+        None
+        if steps is None
+        else [(a, b, r) for a, b in steps if (r := int(through[a, b])) != NOBODY]
+    )
 
 
 def _negative_circle(cost: Ints, far: int) -> list[tuple[int, int]] | None:

@@ -98,7 +98,9 @@ class Book:
             case Kind.EPOCH, (GroupEpoch() | None) as group:
                 before, self.group = self.group, group
             case Kind.TARGET_EPOCH, (TargetEpoch() | None) as target:
-                before = TargetEpoch(self.target_epoch) if self.target_epoch != FIRST_EPOCH else None
+                before = (
+                    TargetEpoch(self.target_epoch) if self.target_epoch != FIRST_EPOCH else None
+                )
                 self.target_epoch = target.epoch if target is not None else FIRST_EPOCH
                 self.behind = {m for m in self.members if self._is_behind(m)}
             case Kind.MEMBER, (MemberMetadata() | None) as metadata:

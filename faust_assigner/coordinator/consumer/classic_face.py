@@ -31,18 +31,29 @@ class ClassicFace(Heartbeats):
     def _join_classic(self, event: JoinGroup) -> None:
         error = self._refuse_classic(event)
         member_id = event.member_id or event.new_member_id
-        if error is Code.NONE and not event.member_id and event.instance_id is None and event.needs_known_id:
+        if (
+            error is Code.NONE
+            and not event.member_id
+            and event.instance_id is None
+            and event.needs_known_id
+        ):
             self._emit(fx.JoinReply(event.token, Code.MEMBER_ID_REQUIRED, member_id))
             return
         said = read_subscription(event.protocols[0].metadata) if event.protocols else None
         if error is Code.NONE and said is None:
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is not Code.NONE or said is None:
-            shown = event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""  # Kafka's habit
+            shown = (
+                event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""
+            )  # Kafka's habit
             self._emit(fx.JoinReply(event.token, error, shown))
             return
-        self._say("member_joined" if member_id not in self.book.members else "member_rejoined", member_id)
-        replaced = self.book.instances.get(event.instance_id) if event.instance_id is not None else None
+        self._say(
+            "member_joined" if member_id not in self.book.members else "member_rejoined", member_id
+        )
+        replaced = (
+            self.book.instances.get(event.instance_id) if event.instance_id is not None else None
+        )
         if replaced not in (None, member_id):
             self._replace_by_classic(event, said, str(replaced), member_id)
         else:
@@ -59,7 +70,11 @@ class ClassicFace(Heartbeats):
             return Code.INVALID_SESSION_TIMEOUT
         if not self.limits.migration_policy.mixes:
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        if len(book.members) >= self.limits.max_size and event.member_id not in book.members and not replaces:
+        if (
+            len(book.members) >= self.limits.max_size
+            and event.member_id not in book.members
+            and not replaces
+        ):
             return Code.GROUP_MAX_SIZE_REACHED
         if not self._speaks_with(event):
             return Code.INCONSISTENT_GROUP_PROTOCOL
@@ -73,7 +88,9 @@ class ClassicFace(Heartbeats):
         common = any(self.book.classic_protocols[p.name] == everybody for p in event.protocols)
         return event.protocol_type == CONSUMER_PROTOCOL_TYPE and common
 
-    def _replace_by_classic(self, event: JoinGroup, said: Subscription, old_id: str, new_id: str) -> None:
+    def _replace_by_classic(
+        self, event: JoinGroup, said: Subscription, old_id: str, new_id: str
+    ) -> None:
         self._take_over(old_id, new_id)
         self._admit_classic(event, said, new_id)
 
@@ -123,7 +140,9 @@ class ClassicFace(Heartbeats):
         self.timers.drop(Purpose.SYNC, member_id)
         self._renew_classic(member_id)
         told = self._assignment_bytes(member_id, plain(self.book.at(member_id).assigned))
-        self._emit(fx.SyncReply(event.token, Code.NONE, event.protocol_type, event.protocol_name, told))
+        self._emit(
+            fx.SyncReply(event.token, Code.NONE, event.protocol_type, event.protocol_name, told)
+        )
 
     def _check_sync_classic(self, event: SyncGroup) -> Code:
         side = self.book.members[event.member_id].classic
@@ -141,7 +160,9 @@ class ClassicFace(Heartbeats):
         """In the version the member itself speaks."""
         side = self.book.members[member_id].classic
         said = read_subscription(side.protocols[0].metadata) if side is not None else None
-        return write_assignment(said.version if said is not None else 0, self.catalogue.names_of(partitions))
+        return write_assignment(
+            said.version if said is not None else 0, self.catalogue.names_of(partitions)
+        )
 
     def _heartbeat_classic(self, event: Heartbeat) -> None:
         error = self._check_classic(event)

@@ -56,7 +56,10 @@ class Heartbeats(Targets):
             self._refuse_848(event, refusal)
             return
         if event.member_epoch == JOIN:
-            self._say("member_joined" if member_id not in self.book.members else "member_rejoined", member_id)
+            self._say(
+                "member_joined" if member_id not in self.book.members else "member_rejoined",
+                member_id,
+            )
             if event.instance_id in self.book.instances:
                 self._take_over(self.book.instances[event.instance_id], member_id)
         before = self.book.at(member_id)
@@ -74,7 +77,11 @@ class Heartbeats(Targets):
     def _check_848(self, event: ConsumerGroupHeartbeat, member_id: str) -> Refusal | None:
         joins, book = event.member_epoch == JOIN, self.book
         replaced = book.instances.get(event.instance_id) if event.instance_id is not None else None
-        if len(book.members) >= self.limits.max_size and member_id not in book.members and replaced is None:
+        if (
+            len(book.members) >= self.limits.max_size
+            and member_id not in book.members
+            and replaced is None
+        ):
             return Code.GROUP_MAX_SIZE_REACHED, f"the group has its {self.limits.max_size} members"
         if event.instance_id is not None and joins:
             return self._check_release(event.instance_id)
@@ -83,15 +90,26 @@ class Heartbeats(Targets):
             if error is Code.UNKNOWN_MEMBER_ID:
                 return error, f"nobody here has the instance id {event.instance_id!r}"
             if error is not Code.NONE:
-                return error, f"instance id {event.instance_id!r} belongs to {replaced}, not to {member_id}"
+                return (
+                    error,
+                    f"instance id {event.instance_id!r} belongs to {replaced}, not to {member_id}",
+                )
         if member_id not in book.members:
-            return None if joins else (Code.UNKNOWN_MEMBER_ID, f"{member_id} is no member of this group")
+            return (
+                None
+                if joins
+                else (Code.UNKNOWN_MEMBER_ID, f"{member_id} is no member of this group")
+            )
         return check_epoch(book.at(member_id), event.member_epoch, event.owned)
 
     def _check_release(self, instance_id: str) -> Refusal | None:
         """A static member's place is free when it went with epoch -2, or spoke the classic protocol."""
         holder = self.book.instances.get(instance_id)
-        if holder is None or holder in self.book.classic_members or self.book.at(holder).epoch == AWAY:
+        if (
+            holder is None
+            or holder in self.book.classic_members
+            or self.book.at(holder).epoch == AWAY
+        ):
             return None
         return Code.UNRELEASED_INSTANCE_ID, f"instance id {instance_id!r} is in use by {holder}"
 
@@ -130,14 +148,19 @@ class Heartbeats(Targets):
             self._raise_epoch(f"{member_id} subscribes to something else")
         return reads_anew
 
-    def _watch_848(self, member_id: str, before: CurrentAssignment, after: CurrentAssignment) -> None:
+    def _watch_848(
+        self, member_id: str, before: CurrentAssignment, after: CurrentAssignment
+    ) -> None:
         """Set the timers of a member that was just heard."""
         self.timers.set(Purpose.SESSION, member_id, self._now + self.limits.session_timeout_ms)
         self.timers.drop(Purpose.JOIN, member_id)
         self.timers.drop(Purpose.SYNC, member_id)
         if after.state is not MemberState.UNREVOKED:
             self.timers.drop(Purpose.REBALANCE, member_id)
-        elif after.revoking != before.revoking or self.timers.get(Purpose.REBALANCE, member_id) is None:
+        elif (
+            after.revoking != before.revoking
+            or self.timers.get(Purpose.REBALANCE, member_id) is None
+        ):
             timeout = self.book.members[member_id].rebalance_timeout_ms
             self.timers.set(Purpose.REBALANCE, member_id, self._now + timeout)
 
@@ -149,9 +172,13 @@ class Heartbeats(Targets):
         if event.instance_id is not None:
             error = self._fence_instance(member_id, event.instance_id)
         if error is not Code.NONE:
-            self._refuse_848(event, (error, f"{member_id} is no member, or not the one of that instance id"))
+            self._refuse_848(
+                event, (error, f"{member_id} is no member, or not the one of that instance id")
+            )
             return
-        self._emit(fx.ConsumerHeartbeatReply(event.token, Code.NONE, None, member_id, event.member_epoch))
+        self._emit(
+            fx.ConsumerHeartbeatReply(event.token, Code.NONE, None, member_id, event.member_epoch)
+        )
         if event.member_epoch == LEAVE_FOR_A_WHILE:
             self._say("static_member_away", member_id)
             stood = self.book.at(member_id)
@@ -169,7 +196,9 @@ class Heartbeats(Targets):
         self._follow_epoch()
 
 
-def check_epoch(stood: CurrentAssignment, received: int, owned: Partitions | None) -> Refusal | None:
+def check_epoch(
+    stood: CurrentAssignment, received: int, owned: Partitions | None
+) -> Refusal | None:
     """Whether a member may speak in this epoch.
 
     0 joins again whatever it was. The epoch before is accepted from a member that never heard of the current
@@ -178,11 +207,19 @@ def check_epoch(stood: CurrentAssignment, received: int, owned: Partitions | Non
     if received in (JOIN, stood.epoch):
         return None
     if received > stood.epoch:
-        return Code.FENCED_MEMBER_EPOCH, f"member epoch {received} is above the known one, {stood.epoch}"
-    lost_answer = received == stood.previous_epoch and owned is not None and within(owned, stood.assigned)
+        return (
+            Code.FENCED_MEMBER_EPOCH,
+            f"member epoch {received} is above the known one, {stood.epoch}",
+        )
+    lost_answer = (
+        received == stood.previous_epoch and owned is not None and within(owned, stood.assigned)
+    )
     if lost_answer:
         return None
-    return Code.FENCED_MEMBER_EPOCH, f"member epoch {received} is below the current one, {stood.epoch}"
+    return (
+        Code.FENCED_MEMBER_EPOCH,
+        f"member epoch {received} is below the current one, {stood.epoch}",
+    )
 
 
 def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetadata:
@@ -208,6 +245,8 @@ def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetada
 
 def _is_full(event: ConsumerGroupHeartbeat) -> bool:
     """A member that repeats everything wants to be told everything."""
-    subscribes = event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
+    subscribes = (
+        event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
+    )
     repeats = event.rebalance_timeout_ms != -1 and subscribes and event.owned is not None
     return event.member_epoch == JOIN or repeats

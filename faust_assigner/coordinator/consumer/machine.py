@@ -185,7 +185,9 @@ class ConsumerGroup(Migration):
         if isinstance(event, Saved):
             self._saved(event)
         elif self._saving is not None:
-            raise CoordinatorBug(f"group {self.group_id}: {event} came before the outcome of a save")
+            raise CoordinatorBug(
+                f"group {self.group_id}: {event} came before the outcome of a save"
+            )
         else:
             self._handle(event)
         return tuple(self._out)
@@ -251,7 +253,11 @@ class ConsumerGroup(Migration):
                     self._follow_epoch()
                 case _ if member_id in self.book.members:
                     self._rang.add(member_id)
-                    self._say(EXPIRED[purpose], member_id, f"in member epoch {self.book.at(member_id).epoch}")
+                    self._say(
+                        EXPIRED[purpose],
+                        member_id,
+                        f"in member epoch {self.book.at(member_id).epoch}",
+                    )
                     self._remove([member_id])
                 case _:
                     pass
@@ -261,7 +267,11 @@ class ConsumerGroup(Migration):
         said = self.book.members.get(member_id)
         if said is None:
             return
-        session = self.limits.session_timeout_ms if said.classic is None else said.classic.session_timeout_ms
+        session = (
+            self.limits.session_timeout_ms
+            if said.classic is None
+            else said.classic.session_timeout_ms
+        )
         self.timers.set(Purpose.SESSION, member_id, self._now + session)
         stood = self.book.at(member_id)
         # Who is away gives nothing up, and has the whole session to come back in.
@@ -301,8 +311,12 @@ class ConsumerGroup(Migration):
         if event.generation > stood.epoch:
             return False
         for name, number in event.partitions:
-            topic_id = self.catalogue.by_name[name].topic_id if name in self.catalogue.by_name else b""
-            since = stood.assigned.get(topic_id, {}).get(number, stood.revoking.get(topic_id, {}).get(number))
+            topic_id = (
+                self.catalogue.by_name[name].topic_id if name in self.catalogue.by_name else b""
+            )
+            since = stood.assigned.get(topic_id, {}).get(
+                number, stood.revoking.get(topic_id, {}).get(number)
+            )
             if since is None or since > event.generation:
                 return False
         return True

@@ -49,7 +49,9 @@ class Migration(ClassicFace):
     def _remove(self, gone: list[str]) -> None:
         staying = self.book.members.keys() - set(gone)
         if self._may_downgrade(staying):
-            self._say("downgraded", detail=f"{', '.join(gone)} left, all others are classic members")
+            self._say(
+                "downgraded", detail=f"{', '.join(gone)} left, all others are classic members"
+            )
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._now)
             group = self._classic(record)
             group.ask_all_to_rejoin()
@@ -57,9 +59,13 @@ class Migration(ClassicFace):
         else:
             super()._remove(gone)
 
-    def _replace_by_classic(self, event: JoinGroup, said: Subscription, old_id: str, new_id: str) -> None:
+    def _replace_by_classic(
+        self, event: JoinGroup, said: Subscription, old_id: str, new_id: str
+    ) -> None:
         others = self.book.members.keys() - {old_id}
-        downgrades = self._may_downgrade(others, replacing=True) and old_id not in self.book.classic_members
+        downgrades = (
+            self._may_downgrade(others, replacing=True) and old_id not in self.book.classic_members
+        )
         epoch, target_epoch = self.book.epoch, self.book.target_epoch
         super()._replace_by_classic(event, said, old_id, new_id)
         if not downgrades:
@@ -93,7 +99,9 @@ class Migration(ClassicFace):
             record, self.classic_limits, self._now, consumer=self.limits, catalogue=self.catalogue
         )
 
-    def _succeed(self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None) -> None:
+    def _succeed(
+        self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None
+    ) -> None:
         """Once the record is on disk that machine is the group, and ``then`` is for it."""
         keys = {r.key: None for r in (*self.book.records(), *self._batch)}
         self._batch = [Record(key, None) for key in keys]
@@ -101,7 +109,9 @@ class Migration(ClassicFace):
         self._successor = group, then
 
 
-def downgraded_record(book: Book, gone: frozenset[str], catalogue: Catalogue, now_ms: int) -> fx.GroupRecord:
+def downgraded_record(
+    book: Book, gone: frozenset[str], catalogue: Catalogue, now_ms: int
+) -> fx.GroupRecord:
     """A consumer group whose remaining members are all classic, as a classic group: stable, with the targets
     as its assignments, and the group epoch as its generation."""
     staying = [m for m in book.members if m not in gone]

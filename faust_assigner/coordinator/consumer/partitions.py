@@ -15,17 +15,23 @@ def plain(held: Epochs) -> dict[TopicId, tuple[int, ...]]:
 
 def dated(parts: Partitions, epoch: int) -> dict[TopicId, dict[int, int]]:
     """All with the same epoch."""
-    return {topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in parts.items() if numbers}
+    return {
+        topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in parts.items() if numbers
+    }
 
 
-def pairs(held: Mapping[TopicId, Mapping[int, int] | tuple[int, ...]]) -> Iterator[tuple[TopicId, int]]:
+def pairs(
+    held: Mapping[TopicId, Mapping[int, int] | tuple[int, ...]],
+) -> Iterator[tuple[TopicId, int]]:
     """Every (topic id, partition)."""
     return ((topic_id, number) for topic_id, numbers in held.items() for number in numbers)
 
 
 def keep(held: Epochs, wanted: Callable[[TopicId, int], bool]) -> dict[TopicId, dict[int, int]]:
     """Those that are wanted, with their epochs."""
-    kept = {t: {p: epoch for p, epoch in parts.items() if wanted(t, p)} for t, parts in held.items()}
+    kept = {
+        t: {p: epoch for p, epoch in parts.items() if wanted(t, p)} for t, parts in held.items()
+    }
     return {topic_id: parts for topic_id, parts in kept.items() if parts}
 
 
@@ -36,7 +42,9 @@ def merge(one: Epochs, other: Epochs) -> dict[TopicId, dict[int, int]]:
 
 def overlaps(one: Partitions, other: Epochs) -> bool:
     """Whether they have a partition in common; one may be a stranger's, of any length."""
-    return any(not held.keys().isdisjoint(one.get(topic_id, ())) for topic_id, held in other.items())
+    return any(
+        not held.keys().isdisjoint(one.get(topic_id, ())) for topic_id, held in other.items()
+    )
 
 
 def within(one: Partitions, other: Epochs) -> bool:

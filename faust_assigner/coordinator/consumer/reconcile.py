@@ -63,7 +63,9 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
             assigned=kept,
             revoking=revoke,
         )
-    missing = [(t, p) for t in sorted(wanted) for p in sorted(wanted[t]) if p not in kept.get(t, {})]
+    missing = [
+        (t, p) for t in sorted(wanted) for p in sorted(wanted[t]) if p not in kept.get(t, {})
+    ]
     free: dict[TopicId, list[int]] = {}
     for topic_id, number in missing:
         if not aim.taken(topic_id, number):
@@ -79,7 +81,9 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
     )
 
 
-def _shed_unread(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> CurrentAssignment:
+def _shed_unread(
+    member: CurrentAssignment, aim: Aim, owned: Partitions | None
+) -> CurrentAssignment:
     """It no longer reads a topic: take that away at once, whatever the target still says."""
     unread = {t: parts for t, parts in member.assigned.items() if t not in aim.readable}
     if not unread:

@@ -33,7 +33,10 @@ ALWAYS: Final[Sequence[Check]] = (
 )
 WHEN_JOINING: Final[Sequence[Check]] = (
     (lambda e: e.rebalance_timeout_ms == -1, "the first heartbeat has no rebalance timeout"),
-    (lambda e: e.owned is None or bool(e.owned), "a member that joins must say that it owns nothing"),
+    (
+        lambda e: e.owned is None or bool(e.owned),
+        "a member that joins must say that it owns nothing",
+    ),
     (
         lambda e: e.subscribed_topic_names is None and e.subscribed_topic_regex is None,
         "the first heartbeat has no subscription, by names or by a regular expression",
@@ -45,7 +48,9 @@ WHEN_LEAVING_FOR_A_WHILE: Final[Sequence[Check]] = (
 BY_EPOCH: Final = {JOIN: WHEN_JOINING, LEAVE_FOR_A_WHILE: WHEN_LEAVING_FOR_A_WHILE}
 
 
-def refuse_heartbeat(event: ConsumerGroupHeartbeat, limits: ConsumerLimits, group_id: str) -> Refusal | None:
+def refuse_heartbeat(
+    event: ConsumerGroupHeartbeat, limits: ConsumerLimits, group_id: str
+) -> Refusal | None:
     """The error and what to tell the client, or None when the request is well formed."""
     if not group_id.strip():
         return Code.INVALID_REQUEST, "the group id is empty"
@@ -55,7 +60,10 @@ def refuse_heartbeat(event: ConsumerGroupHeartbeat, limits: ConsumerLimits, grou
     assignor = event.server_assignor
     if assignor is not None and (assignor not in limits.assignors or assignor not in ASSIGNORS):
         known = ", ".join(name for name in limits.assignors if name in ASSIGNORS)
-        return Code.UNSUPPORTED_ASSIGNOR, f"there is no assignor {assignor!r} here, there are: {known}"
+        return (
+            Code.UNSUPPORTED_ASSIGNOR,
+            f"there is no assignor {assignor!r} here, there are: {known}",
+        )
     return None
 
 

@@ -80,7 +80,9 @@ class Topics:
 
     def all_names(self, names: Iterable[str], regexes: Collection[str]) -> frozenset[str]:
         """Every name that is subscribed to, existing or not; cost O(names + regexes + distinct answers)."""
-        return frozenset(names).union(*{id(found): found for found in map(self.matching, regexes)}.values())
+        return frozenset(names).union(
+            *{id(found): found for found in map(self.matching, regexes)}.values()
+        )
 
     def existing(self, names: Set[str], regexes: Collection[str]) -> frozenset[str]:
         """Every topic that these subscribe to, which are all there are; what others asked for is forgotten.

@@ -54,7 +54,9 @@ class Targets(GroupCore):
     # -- the group epoch -------------------------------------------------------------------------
 
     def _fingerprint(self) -> int:
-        return self.catalogue.fingerprint(self.topics.existing(self.book.names.keys(), self.book.regexes))
+        return self.catalogue.fingerprint(
+            self.topics.existing(self.book.names.keys(), self.book.regexes)
+        )
 
     def _raise_epoch(self, why: str) -> None:
         """Something about members, subscriptions or topics has changed: a new target is due."""
@@ -98,7 +100,9 @@ class Targets(GroupCore):
             return
         try:
             target = compute(spec)
-        except Exception as error:  # a plug-in: whatever it raises must not cost anybody a heartbeat
+        except (
+            Exception
+        ) as error:  # a plug-in: whatever it raises must not cost anybody a heartbeat
             self._failed(str(error))
         else:
             self._adopt(target, self.book.epoch)
@@ -147,7 +151,9 @@ class Targets(GroupCore):
             if share != self.book.target.get(member_id):
                 self._write(Kind.TARGET, TargetAssignment(share), member_id)
         self._write(Kind.TARGET_EPOCH, TargetEpoch(epoch))
-        self._say("target_computed", detail=f"group epoch {epoch} with {len(self.book.members)} members")
+        self._say(
+            "target_computed", detail=f"group epoch {epoch} with {len(self.book.members)} members"
+        )
 
     def group_spec(self) -> GroupSpec:
         """What the assignor is given."""

@@ -45,12 +45,19 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
     refusal = refuse_heartbeat(event, group.consumer_limits, group.group_id)
     if refusal is not None:
         return fx.ConsumerHeartbeatReply(event.token, *refusal)
-    records = upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
+    records = (
+        upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
+    )
     if records is None:
         why = "it is a classic group, and cannot be changed by this member, under this policy or at all"
         return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
     successor = ConsumerGroup.restore(
-        group.group_id, records, group.consumer_limits, group.catalogue, now_ms, classic_limits=group.limits
+        group.group_id,
+        records,
+        group.consumer_limits,
+        group.catalogue,
+        now_ms,
+        classic_limits=group.limits,
     )
     effects = successor.take_first(event, now_ms)
     for effect in effects:
@@ -66,7 +73,9 @@ def _may_upgrade(group: GroupRounds) -> bool:
         return True
     limits = group.consumer_limits
     fits = len(group.roster) <= limits.max_size
-    return limits.migration_policy.upgrades and group.protocol_type == CONSUMER_PROTOCOL_TYPE and fits
+    return (
+        limits.migration_policy.upgrades and group.protocol_type == CONSUMER_PROTOCOL_TYPE and fits
+    )
 
 
 def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
@@ -77,7 +86,9 @@ def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
     epoch 1, as 0 means joining.
     """
     epoch = max(group.generation, 1)
-    spoken = group.protocol_name if group.protocol_name is not None else group.roster.select_protocol()
+    spoken = (
+        group.protocol_name if group.protocol_name is not None else group.roster.select_protocol()
+    )
     records: list[Record] = []
     taken: set[tuple[bytes, int]] = set()
 

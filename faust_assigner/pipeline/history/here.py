@@ -43,18 +43,26 @@ def _publish(options: HistoryOptions) -> Report:
     rows = options.period.rows(list(accepted_rows(options.ledgers, refused, options.period)))
     folder = PlainFolder(options.out)
     output.check(refused, folder, options)
-    report = history_of(rows, quarantine=[dict(zip(("file", "line", "reason"), row, strict=True))
-                                          for row in refused.kept],
-                        refused=refused.lines, sources=options.ledgers)
+    report = history_of(
+        rows,
+        quarantine=[
+            dict(zip(("file", "line", "reason"), row, strict=True)) for row in refused.kept
+        ],
+        refused=refused.lines,
+        sources=options.ledgers,
+    )
     folder.stage_rows("quarantine", report.tables["quarantine"])
-    told = dict(report.tables) | {"quarantine": report.tables["quarantine"][:output.QUARANTINE_KEPT]}
+    told = dict(report.tables) | {
+        "quarantine": report.tables["quarantine"][: output.QUARANTINE_KEPT]
+    }
     report = dataclasses.replace(report, tables=told)
     output.replace(report, folder)
     return report
 
 
-def history_of(rows: Sequence[Row], *, quarantine: Rows = (), refused: int = 0,
-               sources: Sequence[str] = ()) -> Report:
+def history_of(
+    rows: Sequence[Row], *, quarantine: Rows = (), refused: int = 0, sources: Sequence[str] = ()
+) -> Report:
     """What accepted lines say, each counted once; the same as Spark's, row for row.
 
     Cost: the ledger in memory, about 2 microseconds and a kilobyte a line.
@@ -68,22 +76,31 @@ def history_of(rows: Sequence[Row], *, quarantine: Rows = (), refused: int = 0,
     for row in recovered:
         key = (row["group_id"], row["decision_id"])
         longest[key] = max(_seconds(row), longest.get(key, 0.0))
-    outcomes = [_outcome(decision, list(placed.get(key, {}).values()), longest.get(key))
-                for key, decision in decisions.items()]
+    outcomes = [
+        _outcome(decision, list(placed.get(key, {}).values()), longest.get(key))
+        for key, decision in decisions.items()
+    ]
     outcomes.sort(key=lambda each: (each["ts"], each["group_id"], each["decision_id"]))
     found: dict[str, Rows] = {
-        "movement": _by(outcomes, ("policy",), _movement), "balance": _by(outcomes, ("policy",), _balance),
-        "recovery": list(_recovery(recovered)), "skew": list(_skew(_distinct(tables["partition_sample"]))),
+        "movement": _by(outcomes, ("policy",), _movement),
+        "balance": _by(outcomes, ("policy",), _balance),
+        "recovery": list(_recovery(recovered)),
+        "skew": list(_skew(_distinct(tables["partition_sample"]))),
         "quarantine": list(quarantine),
     }
     details = {
         "rebalances": [rebalance_row(each) for each in outcomes],
-        "owners": owner_rows(current_here(rows)), "deploys": list(_deploys(outcomes)),
-        "slowest": list(_slowest(recovered))}
+        "owners": owner_rows(current_here(rows)),
+        "deploys": list(_deploys(outcomes)),
+        "slowest": list(_slowest(recovered)),
+    }
     about = About(
-        tuple(sources), min((each["ts"] for each in outcomes), default=None),
-        max((each["ts"] for each in outcomes), default=None), sum(each["tasks_moved"] for each in outcomes),
-        sum(each["tasks_cold"] for each in outcomes))
+        tuple(sources),
+        min((each["ts"] for each in outcomes), default=None),
+        max((each["ts"] for each in outcomes), default=None),
+        sum(each["tasks_moved"] for each in outcomes),
+        sum(each["tasks_cold"] for each in outcomes),
+    )
     lost = sum(len(mine) for key, mine in placed.items() if key not in decisions)
     ordered = {name: _ordered(name, table) for name, table in found.items()}
     return Report(ordered, details, lost, refused, about)
@@ -101,20 +118,29 @@ def _decisions(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]
     """Each decision once: of lines that disagree under one id the earliest, then the smallest."""
     found: dict[Key, tuple[tuple[Any, ...], Mapping[str, Any]]] = {}
     for row in rows:
-        said = (row["ts"], row["policy"], row["config"].get(DEPLOY, UNNAMED),
-                [member["member_id"] for member in row["members"]])
+        said = (
+            row["ts"],
+            row["policy"],
+            row["config"].get(DEPLOY, UNNAMED),
+            [member["member_id"] for member in row["members"]],
+        )
         key = (row["group_id"], row["decision_id"])
         if key not in found or said < found[key][0]:
             found[key] = (said, row)
     return {key: row for key, (_, row) in found.items()}
 
 
-def _actives(rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[tuple[str, int], Mapping[str, Any]]]:
+def _actives(
+    rows: Iterable[Mapping[str, Any]],
+) -> dict[Key, dict[tuple[str, int], Mapping[str, Any]]]:
     """Active placements by decision, one for each partition."""
     found: dict[Key, dict[tuple[str, int], Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
         if row["role"] == "active":
-            mine, place = found[row["group_id"], row["decision_id"]], (row["topic"], row["partition"])
+            mine, place = (
+                found[row["group_id"], row["decision_id"]],
+                (row["topic"], row["partition"]),
+            )
             if place not in mine or _said(row) < _said(mine[place]):
                 mine[place] = row
     return found
@@ -122,11 +148,20 @@ def _actives(rows: Iterable[Mapping[str, Any]]) -> dict[Key, dict[tuple[str, int
 
 def _said(row: Mapping[str, Any]) -> tuple[Any, ...]:
     before = row["prev_member_id"]
-    return (row["member_id"], before is not None, before or "", row["moved"], row["standby_hit"], row["cold"])
+    return (
+        row["member_id"],
+        before is not None,
+        before or "",
+        row["moved"],
+        row["standby_hit"],
+        row["cold"],
+    )
 
 
 def _outcome(
-    decision: Mapping[str, Any], placed: Sequence[Mapping[str, Any]], longest: float | None,
+    decision: Mapping[str, Any],
+    placed: Sequence[Mapping[str, Any]],
+    longest: float | None,
 ) -> Outcome:
     members = dict.fromkeys(member["member_id"] for member in decision["members"])
     loads = Counter(row["member_id"] for row in placed)
@@ -134,15 +169,26 @@ def _outcome(
     moved = [row for row in placed if row["moved"]]
     tasks = _tasks(placed)
     return {
-        "group_id": decision["group_id"], "decision_id": decision["decision_id"], "dt": decision["ts"].date(),
-        "ts": decision["ts"], "policy": decision["policy"], "trigger": decision["trigger"],
-        "deploy": decision["config"].get(DEPLOY, UNNAMED), "members": len(members), "assigned": len(placed),
-        "moved": len(moved), "cold_moves": sum(row["cold"] for row in moved),
+        "group_id": decision["group_id"],
+        "decision_id": decision["decision_id"],
+        "dt": decision["ts"].date(),
+        "ts": decision["ts"],
+        "policy": decision["policy"],
+        "trigger": decision["trigger"],
+        "deploy": decision["config"].get(DEPLOY, UNNAMED),
+        "members": len(members),
+        "assigned": len(placed),
+        "moved": len(moved),
+        "cold_moves": sum(row["cold"] for row in moved),
         "standby_hits": sum(row["standby_hit"] for row in placed),
-        "tasks_moved": len(tasks(moved)), "tasks_cold": len(tasks(row for row in moved if row["cold"])),
+        "tasks_moved": len(tasks(moved)),
+        "tasks_cold": len(tasks(row for row in moved if row["cold"])),
         "tasks_orphaned": len(tasks(row for row in moved if row["prev_member_id"] not in members)),
-        "spread": max(held, default=0) - min(held, default=0), "idle": sum(load == 0 for load in held),
-        "solve_ms": decision["solve_ms"], "longest_recovery_s": longest}
+        "spread": max(held, default=0) - min(held, default=0),
+        "idle": sum(load == 0 for load in held),
+        "solve_ms": decision["solve_ms"],
+        "longest_recovery_s": longest,
+    }
 
 
 def _tasks(
@@ -152,29 +198,40 @@ def _tasks(
     counts: dict[str, int] = {}
     for row in placed:
         counts[row["topic"]] = max(counts.get(row["topic"], 0), row["partition"] + 1)
-    return lambda rows: {(counts[row["topic"]], row["partition"]) for row in rows
-                         if not is_leader_topic(row["topic"])}
+    return lambda rows: {
+        (counts[row["topic"]], row["partition"])
+        for row in rows
+        if not is_leader_topic(row["topic"])
+    }
 
 
 def _by(outcomes: Sequence[Outcome], names: tuple[str, ...], row: Any) -> Rows:
     groups: dict[tuple[Any, ...], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        groups[outcome["group_id"], outcome["dt"], *(outcome[name] for name in names)].append(outcome)
+        groups[outcome["group_id"], outcome["dt"], *(outcome[name] for name in names)].append(
+            outcome
+        )
     heads = ("group_id", "dt", *names)
     return [{**dict(zip(heads, key, strict=True)), **row(mine)} for key, mine in groups.items()]
 
 
 def _movement(mine: Sequence[Outcome]) -> dict[str, int]:
-    return {"decisions": len(mine), "assigned": sum(each["assigned"] for each in mine),
-            "moved": sum(each["moved"] for each in mine),
-            "cold_moves": sum(each["cold_moves"] for each in mine),
-            "standby_hits": sum(each["standby_hits"] for each in mine)}
+    return {
+        "decisions": len(mine),
+        "assigned": sum(each["assigned"] for each in mine),
+        "moved": sum(each["moved"] for each in mine),
+        "cold_moves": sum(each["cold_moves"] for each in mine),
+        "standby_hits": sum(each["standby_hits"] for each in mine),
+    }
 
 
 def _balance(mine: Sequence[Outcome]) -> dict[str, float]:
     spreads = [each["spread"] for each in mine]
-    return {"max_spread": float(max(spreads)), "mean_spread": sum(spreads) / len(spreads),
-            "idle_members": sum(each["idle"] for each in mine)}
+    return {
+        "max_spread": float(max(spreads)),
+        "mean_spread": sum(spreads) / len(spreads),
+        "idle_members": sum(each["idle"] for each in mine),
+    }
 
 
 def _deploys(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
@@ -183,8 +240,11 @@ def _deploys(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
         groups[outcome["group_id"], outcome["deploy"], outcome["policy"]].append(outcome)
     firsts = {key: min(each["ts"] for each in mine) for key, mine in groups.items()}
     for key in sorted(groups, key=lambda key: (key[0], firsts[key], key[1], key[2])):
-        yield {**dict(zip(("group_id", "deploy", "policy"), key, strict=True)), "first": firsts[key],
-               **_movement(groups[key])}
+        yield {
+            **dict(zip(("group_id", "deploy", "policy"), key, strict=True)),
+            "first": firsts[key],
+            **_movement(groups[key]),
+        }
 
 
 def _seconds(row: Mapping[str, Any]) -> float:
@@ -198,10 +258,16 @@ def _recovery(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
         groups[row["group_id"], row["started"].date(), row["source"]].append(row)
     for (group, day, source), mine in groups.items():
         took = [_seconds(row) for row in mine]
-        yield {"group_id": group, "dt": day, "source": source, "recoveries": len(mine),
-               "records": min(sum(row["records"] for row in mine), _MOST),
-               "p50_s": float(np.percentile(took, 50)), "p90_s": float(np.percentile(took, 90)),
-               "max_s": max(took)}
+        yield {
+            "group_id": group,
+            "dt": day,
+            "source": source,
+            "recoveries": len(mine),
+            "records": min(sum(row["records"] for row in mine), _MOST),
+            "p50_s": float(np.percentile(took, 50)),
+            "p90_s": float(np.percentile(took, 90)),
+            "max_s": max(took),
+        }
 
 
 def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -210,9 +276,15 @@ def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
         groups[row["group_id"], row["topic"], row["partition"]].append(row)
     for (group, topic, partition), mine in sorted(groups.items()):
         worst = max(mine, key=lambda row: (_seconds(row), row["source"]))
-        yield {"group_id": group, "topic": topic, "partition": partition, "recoveries": len(mine),
-               "records": min(sum(row["records"] for row in mine), _MOST), "max_s": _seconds(worst),
-               "source": worst["source"]}
+        yield {
+            "group_id": group,
+            "topic": topic,
+            "partition": partition,
+            "recoveries": len(mine),
+            "records": min(sum(row["records"] for row in mine), _MOST),
+            "max_s": _seconds(worst),
+            "source": worst["source"],
+        }
 
 
 def _skew(samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -227,5 +299,9 @@ def _skew(samples: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         totals[key[:3]] += min(count, _MOST)
     for key in sorted(records):
         mine, total = min(records[key], _MOST), min(totals[key[:3]], _MOST)
-        yield {**dict(zip(("group_id", "dt", "topic", "partition"), key, strict=True)), "records_in": mine,
-               "bytes_in": min(arrived[key], _MOST), "share": mine / total if total else 0.0}
+        yield {
+            **dict(zip(("group_id", "dt", "topic", "partition"), key, strict=True)),
+            "records_in": mine,
+            "bytes_in": min(arrived[key], _MOST),
+            "share": mine / total if total else 0.0,
+        }

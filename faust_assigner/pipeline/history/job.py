@@ -82,8 +82,13 @@ def _run(spark: SparkSession, options: HistoryOptions) -> Report:
     folder = Folder(spark, options.out)
     if options.stream:
         return _run_stream(spark, options, folder)
-    lines = read_ledger(spark, options.ledgers, connector=options.connector, properties=options.properties,
-                        period=options.period)
+    lines = read_ledger(
+        spark,
+        options.ledgers,
+        connector=options.connector,
+        properties=options.properties,
+        period=options.period,
+    )
     return publish(lines, folder, options)
 
 
@@ -97,12 +102,23 @@ def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) ->
         return publish(options.period.on_spark(taken(spark, folder)), folder, options)
 
     if options.every_s is not None:
-        stream.take_forever(spark, options.ledgers, folder, connector=options.connector,
-                            properties=options.properties, every_s=options.every_s,
-                            then=lambda: print_line(report()))
+        stream.take_forever(
+            spark,
+            options.ledgers,
+            folder,
+            connector=options.connector,
+            properties=options.properties,
+            every_s=options.every_s,
+            then=lambda: print_line(report()),
+        )
     else:
-        news = stream.take_available(spark, options.ledgers, folder, connector=options.connector,
-                                     properties=options.properties)
+        news = stream.take_available(
+            spark,
+            options.ledgers,
+            folder,
+            connector=options.connector,
+            properties=options.properties,
+        )
         stands = None if news else standing(folder)
         if stands is not None:
             return stands
@@ -124,14 +140,24 @@ def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
 def main(arguments: Sequence[str]) -> int:
     """``spark-submit … jobs.py history --ledger PATH [--ledger PATH …] --out DIR [--stream]``."""
     parser = argparse.ArgumentParser(prog="history", description=__doc__)
-    parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob, kafka://")
+    parser.add_argument(
+        "--ledger", action="append", required=True, help="file, folder, glob, kafka://"
+    )
     parser.add_argument("--out", required=True, help="folder for tables and report")
-    parser.add_argument("--stream", action="store_true", help="take only what is new, with a checkpoint")
+    parser.add_argument(
+        "--stream", action="store_true", help="take only what is new, with a checkpoint"
+    )
     parser.add_argument("--every", type=float, help="with --stream: go on, every so many seconds")
     parser.add_argument("--connector", choices=("auto", "spark", "python"), default="auto")
-    parser.add_argument("--fail-if-empty", action=argparse.BooleanOptionalAction, default=None,
-                        help="fail when no line counts; default: where a history stands already")
-    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
+    parser.add_argument(
+        "--fail-if-empty",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="fail when no line counts; default: where a history stands already",
+    )
+    parser.add_argument(
+        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
+    )
     parser.add_argument("--since", help="only what happened from then on: a day, a time, or 7d")
     parser.add_argument("--until", help="only what happened before")
     parser.add_argument("--config", help="Kafka's client properties, a file")
@@ -139,9 +165,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print report.json")
     given = parser.parse_args(arguments)
     options = HistoryOptions(
-        tuple(given.ledger), given.out, given.stream, given.every, given.connector, given.fail_if_empty,
-        Tolerance.parse(given.max_refused), client_properties(given.config, os.environ),
-        Period.parse(given.since, given.until, now=datetime.now(UTC)))
+        tuple(given.ledger),
+        given.out,
+        given.stream,
+        given.every,
+        given.connector,
+        given.fail_if_empty,
+        Tolerance.parse(given.max_refused),
+        client_properties(given.config, os.environ),
+        Period.parse(given.since, given.until, now=datetime.now(UTC)),
+    )
     check(options)
     spark = session_for(options, given.master)
     try:

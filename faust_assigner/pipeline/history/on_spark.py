@@ -41,32 +41,51 @@ def publish(parsed: DataFrame, folder: Folder, options: HistoryOptions) -> Repor
     return report
 
 
-def _report(lines: DataFrame, outcome: DataFrame, folder: Folder, options: HistoryOptions) -> Report:
+def _report(
+    lines: DataFrame, outcome: DataFrame, folder: Folder, options: HistoryOptions
+) -> Report:
     """All tables as rows; the refused lines, which may be millions, are staged from where they are."""
     recovered = transforms.recoveries(lines)
     tables = {
-        "movement": transforms.movement(outcome), "balance": transforms.balance(outcome),
-        "recovery": transforms.recovery(recovered), "skew": transforms.skew(transforms.samples(lines)),
+        "movement": transforms.movement(outcome),
+        "balance": transforms.balance(outcome),
+        "recovery": transforms.recovery(recovered),
+        "skew": transforms.skew(transforms.samples(lines)),
     }
-    rows = {name: _rows(table.select(*(column.name for column in HISTORY[name])), *HISTORY_KEYS[name])
-            for name, table in tables.items()}
+    rows = {
+        name: _rows(table.select(*(column.name for column in HISTORY[name])), *HISTORY_KEYS[name])
+        for name, table in tables.items()
+    }
     staged = folder.stage("quarantine", quarantined(lines).select("file", "line", "reason"))
-    rows["quarantine"] = _rows(staged.orderBy(*HISTORY_KEYS["quarantine"]).limit(output.QUARANTINE_KEPT),
-                               *HISTORY_KEYS["quarantine"])
+    rows["quarantine"] = _rows(
+        staged.orderBy(*HISTORY_KEYS["quarantine"]).limit(output.QUARANTINE_KEPT),
+        *HISTORY_KEYS["quarantine"],
+    )
     slowest = transforms.slowest(recovered).orderBy("max_s", ascending=False).limit(SLOWEST_KEPT)
     told = outcome.where("dt is not null")
-    newest = told.join(transforms.longest_recoveries(recovered), list(transforms.DECISION_KEY), "left")
+    newest = told.join(
+        transforms.longest_recoveries(recovered), list(transforms.DECISION_KEY), "left"
+    )
     newest = newest.orderBy("ts", ascending=False).limit(REBALANCES_KEPT)
     sums = told.agg(*transforms.sums()).collect()[0]
     details: Mapping[str, Rows] = {
-        "rebalances": [rebalance_row(row) for row in _rows(newest, "ts", "group_id", "decision_id")],
+        "rebalances": [
+            rebalance_row(row) for row in _rows(newest, "ts", "group_id", "decision_id")
+        ],
         "owners": owner_rows(current_on_spark(lines)),
-        "deploys": _rows(transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"),
+        "deploys": _rows(
+            transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"
+        ),
         "slowest": _rows(slowest, "group_id", "topic", "partition"),
     }
     lost = outcome.where("dt is null").groupBy().sum("assigned").collect()[0][0]
-    about = About(tuple(options.ledgers), _utc(sums.first), _utc(sums.last), int(sums.tasks_moved or 0),
-                  int(sums.tasks_cold or 0))
+    about = About(
+        tuple(options.ledgers),
+        _utc(sums.first),
+        _utc(sums.last),
+        int(sums.tasks_moved or 0),
+        int(sums.tasks_cold or 0),
+    )
     return Report(rows, details, int(lost or 0), staged.count(), about)
 
 

@@ -25,8 +25,11 @@ QUARANTINE_KEPT = 1000
 def check(refused: Refused, folder: Results, options: HistoryOptions) -> None:
     """Raises TooManyRefused and EmptyLedger."""
     options.max_refused.check(refused)
-    refuse_empty(refused, wanted=options.fail_if_empty,
-                 replaces=folder.url if folder.exists("report.json") else None)
+    refuse_empty(
+        refused,
+        wanted=options.fail_if_empty,
+        replaces=folder.url if folder.exists("report.json") else None,
+    )
 
 
 def replace(report: Report, folder: Results) -> None:
@@ -38,14 +41,23 @@ def replace(report: Report, folder: Results) -> None:
     """
     days = {name: _changed_days(name, report, folder) for name in HISTORY if name != "quarantine"}
     for name, changed in days.items():
-        folder.stage_rows(name, [row for row in report.tables[name]
-                                 if changed is None or row["dt"].isoformat() in changed])
+        folder.stage_rows(
+            name,
+            [
+                row
+                for row in report.tables[name]
+                if changed is None or row["dt"].isoformat() in changed
+            ],
+        )
     pictures = plots.draw(report)
     files = {f"{name}.png": picture for name, picture in pictures.items()}
     files["report.html"] = to_html(report, pictures, title=TITLE)
     if folder.exists(STREAM):
-        summary = {"without_decision": report.without_decision, "refused": report.refused,
-                   "about": report.about.to_json()}
+        summary = {
+            "without_decision": report.without_decision,
+            "refused": report.refused,
+            "about": report.about.to_json(),
+        }
         files[SUMMARY] = json.dumps(summary).encode()
     files["report.json"] = report.to_json()
     for name, content in files.items():
@@ -71,8 +83,13 @@ def standing(folder: Results) -> Report | None:
         return None
     try:
         tables, told = json.loads(folder.read("report.json")), json.loads(folder.read(SUMMARY))
-        return Report({name: tables[name] for name in HISTORY}, {}, told["without_decision"], told["refused"],
-                      About.from_json(told["about"]))
+        return Report(
+            {name: tables[name] for name in HISTORY},
+            {},
+            told["without_decision"],
+            told["refused"],
+            About.from_json(told["about"]),
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -89,8 +106,11 @@ def _changed_days(table: str, report: Report, folder: Results) -> set[str] | Non
     if not before or not now:
         return None
     there = {name.removeprefix("dt=") for name in folder.children(table) if name.startswith("dt=")}
-    return {day for day in before.keys() | now.keys() | there
-            if before.get(day) != now.get(day) or (day in now) != (day in there)}
+    return {
+        day
+        for day in before.keys() | now.keys() | there
+        if before.get(day) != now.get(day) or (day in now) != (day in there)
+    }
 
 
 def _by_day(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

@@ -23,7 +23,9 @@ WARM, COLD, FAINT = "#3b7dd8", "#d1495b", "#a9b4c2"
 
 def draw(report: Report) -> dict[str, bytes]:
     """PNG bytes by table name; a table without rows gives no picture."""
-    return {name: _png(figure(name, report.tables[name])) for name in _painters() if report.tables[name]}
+    return {
+        name: _png(figure(name, report.tables[name])) for name in _painters() if report.tables[name]
+    }
 
 
 def _painters() -> Mapping[str, Callable[[Axes, Rows], None]]:
@@ -83,9 +85,15 @@ def _recovery(axes: Axes, rows: Rows) -> None:
     labels = _day_labels(rows, "source")
     places = list(range(len(rows)))
     # A logarithmic axis has no zero; a recovery that took under a millisecond stands at one.
-    low, high, worst = ([max(row[key], 1e-3) for row in rows] for key in ("p50_s", "p90_s", "max_s"))
+    low, high, worst = (
+        [max(row[key], 1e-3) for row in rows] for key in ("p50_s", "p90_s", "max_s")
+    )
     axes.vlines(places, low, worst, color=FAINT, linewidth=6)
-    for values, color, name in ((low, WARM, "median"), (high, "#f0a202", "90%"), (worst, COLD, "worst")):
+    for values, color, name in (
+        (low, WARM, "median"),
+        (high, "#f0a202", "90%"),
+        (worst, COLD, "worst"),
+    ):
         axes.scatter(places, values, color=color, label=name, zorder=3)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(plain_seconds)
@@ -111,11 +119,24 @@ def _skew(axes: Axes, rows: Rows) -> None:
     even = [100 / len(sizes[partition[:2]]) for partition in shown]
     places = range(len(shown))
     # Lying bars: each has a name of its own, and names are long.
-    axes.barh(places, [100 * worst[partition]["share"] for partition in shown], color=WARM, label="its share")
-    axes.vlines(even, [place - 0.4 for place in places], [place + 0.4 for place in places], color=COLD,
-                linewidth=2, label="an even share")
-    names = [f"{_short(topic, 30)}/{number}, {worst[(group, topic, number)]['dt']}"
-             for group, topic, number in shown]
+    axes.barh(
+        places,
+        [100 * worst[partition]["share"] for partition in shown],
+        color=WARM,
+        label="its share",
+    )
+    axes.vlines(
+        even,
+        [place - 0.4 for place in places],
+        [place + 0.4 for place in places],
+        color=COLD,
+        linewidth=2,
+        label="an even share",
+    )
+    names = [
+        f"{_short(topic, 30)}/{number}, {worst[(group, topic, number)]['dt']}"
+        for group, topic, number in shown
+    ]
     axes.set_yticks(list(places), names, fontsize=8)
     axes.set_ylim(max(len(shown) - 0.4, 2.6), -0.6)
     axes.set_xlabel("% of the topic's records that day")
@@ -144,7 +165,7 @@ def _categories(axes: Axes, labels: Sequence[str]) -> None:
 
 
 def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[:most - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def plain_seconds(value: float, _: object = None) -> str:

@@ -35,11 +35,11 @@ TITLES: Mapping[str, str] = {
 }
 NOTES: Mapping[str, str] = {
     "rebalances": "One row each, the newest first. A task is a partition number of topics that travel "
-                  "together. Why: tasks whose owner was gone, and tasks that moved for balance. The longest "
-                  "recovery is how long the slowest partition of that rebalance took to come back.",
+    "together. Why: tasks whose owner was gone, and tasks that moved for balance. The longest "
+    "recovery is how long the slowest partition of that rebalance took to come back.",
     "owners": "As the newest decision of each group left it: tasks, and topic partitions by topic.",
     "movement": "In topic partitions, over active placements. A cold move landed on a member without the "
-                "partition's state.",
+    "partition's state.",
     "balance": "Spread: most minus fewest active topic partitions of a member, per decision.",
     "deploys": "In topic partitions. A deploy is what the decisions' config calls <code>deploy</code>.",
     "recovery": "Seconds from start to end of each measured recovery; exact percentiles.",
@@ -66,22 +66,29 @@ class About:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, times in seconds."""
-        times = {name: None if moment is None else moment.timestamp()
-                 for name, moment in (("first", self.first), ("last", self.last))}
+        times = {
+            name: None if moment is None else moment.timestamp()
+            for name, moment in (("first", self.first), ("last", self.last))
+        }
         return {**asdict(self), "sources": list(self.sources), **times}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> About:
         """The inverse of :meth:`to_json`."""
-        times = {name: None if told[name] is None else datetime.fromtimestamp(told[name], UTC)
-                 for name in ("first", "last")}
+        times = {
+            name: None if told[name] is None else datetime.fromtimestamp(told[name], UTC)
+            for name in ("first", "last")
+        }
         return cls(**{**told, "sources": tuple(told["sources"]), **times})
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for the head of the page."""
         period = f"{_cell(self.first)} to {_cell(self.last)} UTC" if self.first else "no decision"
-        return [("period", period), ("read from", ", ".join(self.sources)),
-                ("written by", f"faust-assigner {self.version}")]
+        return [
+            ("period", period),
+            ("read from", ", ".join(self.sources)),
+            ("written by", f"faust-assigner {self.version}"),
+        ]
 
 
 @dataclass(frozen=True)
@@ -139,14 +146,25 @@ def installed_version() -> str:
 def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     """A decision and what it did (the columns of ``transforms.outcomes``) as a row of the page."""
     moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
-    causes = [f"{count} {cause}" for count, cause in
-              ((orphaned, "owner gone"), (moved - orphaned, "for balance")) if count]
+    causes = [
+        f"{count} {cause}"
+        for count, cause in ((orphaned, "owner gone"), (moved - orphaned, "for balance"))
+        if count
+    ]
     longest = outcome["longest_recovery_s"]
-    return {"time": outcome["ts"], "group": outcome["group_id"], "trigger": outcome["trigger"],
-            "members": outcome["members"], "tasks moved": moved, "cold": outcome["tasks_cold"],
-            "why": ", ".join(causes), "topic partitions moved": outcome["moved"],
-            "solve ms": float(outcome["solve_ms"]), "longest recovery s": "" if longest is None else longest,
-            "policy": outcome["policy"]}
+    return {
+        "time": outcome["ts"],
+        "group": outcome["group_id"],
+        "trigger": outcome["trigger"],
+        "members": outcome["members"],
+        "tasks moved": moved,
+        "cold": outcome["tasks_cold"],
+        "why": ", ".join(causes),
+        "topic partitions moved": outcome["moved"],
+        "solve ms": float(outcome["solve_ms"]),
+        "longest recovery s": "" if longest is None else longest,
+        "policy": outcome["policy"],
+    }
 
 
 def owner_rows(groups: Iterable[Current]) -> list[dict[str, Any]]:
@@ -154,15 +172,30 @@ def owner_rows(groups: Iterable[Current]) -> list[dict[str, Any]]:
     rows = []
     for group in groups:
         for member in group.members:
-            mine = {topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)}
-            tasks = {(group.partitions[topic], int(number)) for topic, numbers in mine.items()
-                     for number in numbers}
-            rows.append({
-                "group": group.group_id, "member": member.instance_id or member.member_id,
-                "rack": member.rack_id or "", "tasks": len(tasks),
-                "active topic partitions": "; ".join(f"{topic} {_spans(numbers)}"
-                                                     for topic, numbers in sorted(mine.items())),
-                "standby topic partitions": sum(len(list(numbers)) for numbers in member.standbys.values())})
+            mine = {
+                topic: numbers
+                for topic, numbers in member.actives.items()
+                if not is_leader_topic(topic)
+            }
+            tasks = {
+                (group.partitions[topic], int(number))
+                for topic, numbers in mine.items()
+                for number in numbers
+            }
+            rows.append(
+                {
+                    "group": group.group_id,
+                    "member": member.instance_id or member.member_id,
+                    "rack": member.rack_id or "",
+                    "tasks": len(tasks),
+                    "active topic partitions": "; ".join(
+                        f"{topic} {_spans(numbers)}" for topic, numbers in sorted(mine.items())
+                    ),
+                    "standby topic partitions": sum(
+                        len(list(numbers)) for numbers in member.standbys.values()
+                    ),
+                }
+            )
     return rows
 
 
@@ -178,7 +211,9 @@ def _spans(numbers: Iterable[int]) -> str:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value.isoformat() if isinstance(value, date) else value for key, value in row.items()}
+    return {
+        key: value.isoformat() if isinstance(value, date) else value for key, value in row.items()
+    }
 
 
 def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
@@ -189,16 +224,20 @@ def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
     environment.filters["cell"] = _cell
     sections = [_section(name, report, plots.get(name)) for name in TITLES]
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return page.render(title=title, about=report.about.lines(), headline=report.headline(),
-                       sections=sections).encode("utf-8")
+    return page.render(
+        title=title, about=report.about.lines(), headline=report.headline(), sections=sections
+    ).encode("utf-8")
 
 
 def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
     rows = report.tables.get(name, report.details.get(name, ()))
     shown = _worst_first(name, rows)[:ROWS_SHOWN]
     return {
-        "id": name, "title": TITLES[name], "note": NOTES[name],
-        "columns": list(shown[0]) if shown else [], "rows": [list(row.values()) for row in shown],
+        "id": name,
+        "title": TITLES[name],
+        "note": NOTES[name],
+        "columns": list(shown[0]) if shown else [],
+        "rows": [list(row.values()) for row in shown],
         "hidden": max(len(rows), report.refused if name == "quarantine" else 0) - len(shown),
         "everything": name in report.tables,
         "plot": base64.b64encode(plot).decode() if plot else None,

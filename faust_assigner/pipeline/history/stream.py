@@ -24,13 +24,23 @@ CHECKPOINT = f"{HOME}/checkpoint"
 SOURCES = f"{HOME}/sources.json"
 
 
-def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str,
-                   properties: Mapping[str, str] | None = None) -> bool:
+def take_available(
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    folder: Folder,
+    *,
+    connector: str,
+    properties: Mapping[str, str] | None = None,
+) -> bool:
     """Take everything that is there and was not taken before; whether there was any."""
     before = folder.children(TAKEN)
     frame = _frame(spark, ledgers, folder, connector, properties or {})
     writer = frame.writeStream.foreachBatch(_taker(folder))
-    query = writer.option("checkpointLocation", folder.path(CHECKPOINT)).trigger(availableNow=True).start()
+    query = (
+        writer.option("checkpointLocation", folder.path(CHECKPOINT))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     news = folder.children(TAKEN) != before
     compact(spark, folder)
@@ -38,8 +48,14 @@ def take_available(spark: SparkSession, ledgers: Sequence[str], folder: Folder, 
 
 
 def take_forever(
-    spark: SparkSession, ledgers: Sequence[str], folder: Folder, *, connector: str, every_s: float,
-    then: Callable[[], None], properties: Mapping[str, str] | None = None,
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    folder: Folder,
+    *,
+    connector: str,
+    every_s: float,
+    then: Callable[[], None],
+    properties: Mapping[str, str] | None = None,
 ) -> None:
     """Take what is new every ``every_s`` seconds and call ``then`` after each micro-batch; until stopped."""
     take = _taker(folder)
@@ -54,7 +70,8 @@ def take_forever(
     writer = frame.writeStream.foreachBatch(on_batch)
     query = (
         writer.option("checkpointLocation", folder.path(CHECKPOINT))
-        .trigger(processingTime=f"{every_s} seconds").start()
+        .trigger(processingTime=f"{every_s} seconds")
+        .start()
     )
     query.awaitTermination()
 
@@ -66,8 +83,13 @@ def _taker(folder: Folder) -> Callable[[DataFrame, int], None]:
     return take
 
 
-def _frame(spark: SparkSession, ledgers: Sequence[str], folder: Folder, connector: str,
-           properties: Mapping[str, str]) -> DataFrame:
+def _frame(
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    folder: Folder,
+    connector: str,
+    properties: Mapping[str, str],
+) -> DataFrame:
     _check_sources(ledgers, folder)
     return stream_ledger(spark, ledgers, connector=connector, properties=properties)
 
@@ -87,7 +109,8 @@ def _check_sources(ledgers: Sequence[str], folder: Folder) -> None:
     if before != now:
         raise ConfigError(
             f"the stream in {folder.url} reads {_said(before)}, not {_said(now)}: "
-            f"give another --out, or remove {folder.path(HOME)} to start over")
+            f"give another --out, or remove {folder.path(HOME)} to start over"
+        )
 
 
 def _said(sources: Mapping[str, Any]) -> str:

@@ -37,7 +37,9 @@ def taken(spark: SparkSession, folder: Folder) -> DataFrame:
     """All lines taken so far, with the number of the micro-batch that took them."""
     reader = spark.read.schema(BATCHED_SCHEMA)
     upto = _compacted_upto(folder)
-    single = [folder.path(TAKEN, f"batch={n}") for n in _numbers(folder, TAKEN, "batch=") if n > upto]
+    single = [
+        folder.path(TAKEN, f"batch={n}") for n in _numbers(folder, TAKEN, "batch=") if n > upto
+    ]
     frames = [reader.parquet(folder.path(COMPACTED, f"upto={upto}"))] if upto >= 0 else []
     if single:
         frames.append(reader.option("basePath", folder.path(TAKEN)).parquet(*single))
@@ -56,7 +58,11 @@ def compact(spark: SparkSession, folder: Folder, *, upto: int | None = None) -> 
         return
     last = done[-1]
     if last > _compacted_upto(folder):
-        rows = taken(spark, folder).where(f"batch <= {last}").coalesce(spark.sparkContext.defaultParallelism)
+        rows = (
+            taken(spark, folder)
+            .where(f"batch <= {last}")
+            .coalesce(spark.sparkContext.defaultParallelism)
+        )
         rows.write.mode("overwrite").parquet(folder.path(COMPACTED, f"upto={last}"))
         # A name that was never there before appears in one step; one that is replaced would be gone between.
         folder.write(f"{COMPACTED}/upto={last}/{MARKER}", b"")
@@ -75,7 +81,11 @@ def _forget(folder: Folder, last: int) -> None:
 
 def _compacted_upto(folder: Folder) -> int:
     """The last micro-batch that is in a complete compacted folder; -1 when there is none."""
-    whole = [n for n in _numbers(folder, COMPACTED, "upto=") if folder.exists(COMPACTED, f"upto={n}", MARKER)]
+    whole = [
+        n
+        for n in _numbers(folder, COMPACTED, "upto=")
+        if folder.exists(COMPACTED, f"upto={n}", MARKER)
+    ]
     return max(whole, default=-1)
 
 

@@ -44,11 +44,18 @@ def decisions(parsed: DataFrame) -> DataFrame:
     deploy = F.coalesce(F.col("config")[DEPLOY], F.lit(UNNAMED)).alias(DEPLOY)
     told = rows(parsed, "decision").select(
         *DECISION_KEY,
-        F.struct("ts", "policy", deploy, F.col("members.member_id").alias("members"), "trigger", "solve_ms",
-                 ).alias("said"),
+        F.struct(
+            "ts",
+            "policy",
+            deploy,
+            F.col("members.member_id").alias("members"),
+            "trigger",
+            "solve_ms",
+        ).alias("said"),
     )
     return (
-        told.groupBy(*DECISION_KEY).agg(F.min("said").alias("said"))
+        told.groupBy(*DECISION_KEY)
+        .agg(F.min("said").alias("said"))
         .select(*DECISION_KEY, F.to_date("said.ts").alias("dt"), "said.*")
         .withColumn("members", F.array_distinct("members"))
     )
@@ -58,8 +65,10 @@ def actives(parsed: DataFrame) -> DataFrame:
     """Active placements, one for each decision and partition: who got it, and how."""
     said = F.struct("member_id", "prev_member_id", "moved", "standby_hit", "cold").alias("said")
     return (
-        rows(parsed, "assignment").where("role = 'active'")
-        .groupBy(*DECISION_KEY, "topic", "partition").agg(F.min(said).alias("said"))
+        rows(parsed, "assignment")
+        .where("role = 'active'")
+        .groupBy(*DECISION_KEY, "topic", "partition")
+        .agg(F.min(said).alias("said"))
         .select(*DECISION_KEY, "topic", "partition", "said.*")
     )
 
@@ -87,11 +96,24 @@ def outcomes(decided: DataFrame, placed: DataFrame) -> DataFrame:
         F.coalesce("members", F.array()),
         lambda member: F.coalesce(F.try_element_at("loads", member), F.lit(0)),
     )
-    even = joined.withColumn("held_by", held).join(_tasks(decided, placed), list(DECISION_KEY), "left")
-    counts = (("assigned", "held"), ("moved", "moved"), ("cold_moves", "cold"), ("standby_hits", "hits"),
-              *((name, name) for name in TASKS))
+    even = joined.withColumn("held_by", held).join(
+        _tasks(decided, placed), list(DECISION_KEY), "left"
+    )
+    counts = (
+        ("assigned", "held"),
+        ("moved", "moved"),
+        ("cold_moves", "cold"),
+        ("standby_hits", "hits"),
+        *((name, name) for name in TASKS),
+    )
     return even.select(
-        *DECISION_KEY, "dt", "ts", "policy", "deploy", "trigger", "solve_ms",
+        *DECISION_KEY,
+        "dt",
+        "ts",
+        "policy",
+        "deploy",
+        "trigger",
+        "solve_ms",
         F.size(F.coalesce("members", F.array())).alias("members"),
         *(F.coalesce(column, F.lit(0)).cast("long").alias(name) for name, column in counts),
         F.coalesce(F.array_max("held_by") - F.array_min("held_by"), F.lit(0)).alias("spread"),
@@ -107,13 +129,15 @@ def _tasks(decided: DataFrame, placed: DataFrame) -> DataFrame:
     topic = Window.partitionBy(*DECISION_KEY, "topic")
     sized = placed.withColumn("count", F.max("partition").over(topic))
     moved = sized.where(F.col("moved") & ~F.col("topic").endswith(LEADER_TOPIC)).join(
-        decided.select(*DECISION_KEY, "members"), list(DECISION_KEY))
+        decided.select(*DECISION_KEY, "members"), list(DECISION_KEY)
+    )
     task = F.struct("count", "partition")
     stays = F.coalesce(F.array_contains("members", F.col("prev_member_id")), F.lit(False))
     return moved.groupBy(*DECISION_KEY).agg(
         F.count_distinct(task).alias("tasks_moved"),
         F.count_distinct(F.when(F.col("cold"), task)).alias("tasks_cold"),
-        F.count_distinct(F.when(~stays, task)).alias("tasks_orphaned"))
+        F.count_distinct(F.when(~stays, task)).alias("tasks_orphaned"),
+    )
 
 
 def longest_recoveries(recovered: DataFrame) -> DataFrame:
@@ -123,8 +147,12 @@ def longest_recoveries(recovered: DataFrame) -> DataFrame:
 
 def sums() -> list[Column]:
     """Of all decisions: the first and the last (milliseconds), and the tasks they moved."""
-    return [F.unix_millis(F.min("ts")).alias("first"), F.unix_millis(F.max("ts")).alias("last"),
-            F.sum("tasks_moved").alias("tasks_moved"), F.sum("tasks_cold").alias("tasks_cold")]
+    return [
+        F.unix_millis(F.min("ts")).alias("first"),
+        F.unix_millis(F.max("ts")).alias("last"),
+        F.sum("tasks_moved").alias("tasks_moved"),
+        F.sum("tasks_cold").alias("tasks_cold"),
+    ]
 
 
 def movement(outcome: DataFrame) -> DataFrame:
@@ -140,15 +168,22 @@ def movement_by_deploy(outcome: DataFrame) -> DataFrame:
 
 def _moves() -> list[Column]:
     sums = ("assigned", "moved", "cold_moves", "standby_hits")
-    return [F.count("*").alias("decisions"), *(F.sum(name).cast("long").alias(name) for name in sums)]
+    return [
+        F.count("*").alias("decisions"),
+        *(F.sum(name).cast("long").alias(name) for name in sums),
+    ]
 
 
 def balance(outcome: DataFrame) -> DataFrame:
     """Worst and mean spread of each policy's decisions, each day, and how many members went idle."""
-    return outcome.where("dt is not null").groupBy("group_id", "dt", "policy").agg(
-        F.max("spread").cast("double").alias("max_spread"),
-        F.avg("spread").alias("mean_spread"),
-        F.sum("idle").cast("long").alias("idle_members"),
+    return (
+        outcome.where("dt is not null")
+        .groupBy("group_id", "dt", "policy")
+        .agg(
+            F.max("spread").cast("double").alias("max_spread"),
+            F.avg("spread").alias("mean_spread"),
+            F.sum("idle").cast("long").alias("idle_members"),
+        )
     )
 
 
@@ -156,7 +191,8 @@ def recoveries(parsed: DataFrame) -> DataFrame:
     """Each measured recovery once, with its day (that of its start) and its ``seconds``."""
     micros = F.unix_micros("ended") - F.unix_micros("started")
     return (
-        rows(parsed, "recovery").dropDuplicates()
+        rows(parsed, "recovery")
+        .dropDuplicates()
         .withColumn("dt", F.to_date("started"))
         .withColumn("seconds", micros / F.lit(1e6))
     )
@@ -186,8 +222,12 @@ def slowest(recovered: DataFrame) -> DataFrame:
 def samples(parsed: DataFrame) -> DataFrame:
     """Each partition sample once, with its day; an amount below zero (a counter was reset) is none."""
     kept = rows(parsed, "partition_sample").dropDuplicates().withColumn("dt", F.to_date("ts"))
-    return kept.withColumns({name: F.greatest(F.col(name), F.lit(0).cast("long"))
-                             for name in ("records_in", "bytes_in")})
+    return kept.withColumns(
+        {
+            name: F.greatest(F.col(name), F.lit(0).cast("long"))
+            for name in ("records_in", "bytes_in")
+        }
+    )
 
 
 def skew(sampled: DataFrame) -> DataFrame:

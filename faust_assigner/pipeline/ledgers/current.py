@@ -51,17 +51,33 @@ def current_on_spark(parsed: DataFrame) -> list[Current]:
 
     key = F.struct(F.col("ts"), F.col("decision_id"))
     decisions = rows(parsed, "decision")
-    newest = decisions.groupBy("group_id").agg(
-        F.max_by(F.struct("decision_id", "config", "members"), key).alias("said"),
-    ).select("group_id", "said.*")
+    newest = (
+        decisions.groupBy("group_id")
+        .agg(
+            F.max_by(F.struct("decision_id", "config", "members"), key).alias("said"),
+        )
+        .select("group_id", "said.*")
+    )
     placed = rows(parsed, "assignment").join(
-        F.broadcast(newest.select("group_id", "decision_id")), ["group_id", "decision_id"], "left_semi")
+        F.broadcast(newest.select("group_id", "decision_id")),
+        ["group_id", "decision_id"],
+        "left_semi",
+    )
     mine: dict[str, list[Mapping[str, Any]]] = {}
-    for row in placed.select("group_id", "topic", "partition", "role", "member_id").distinct().collect():
+    for row in (
+        placed.select("group_id", "topic", "partition", "role", "member_id").distinct().collect()
+    ):
         mine.setdefault(row.group_id, []).append(row.asDict())
     return [
-        _current({"group_id": row.group_id, "decision_id": row.decision_id, "config": row.config,
-                  "members": [member.asDict() for member in row.members]}, mine.get(row.group_id, []))
+        _current(
+            {
+                "group_id": row.group_id,
+                "decision_id": row.decision_id,
+                "config": row.config,
+                "members": [member.asDict() for member in row.members],
+            },
+            mine.get(row.group_id, []),
+        )
         for row in sorted(newest.collect(), key=lambda row: row.group_id)
     ]
 
@@ -90,9 +106,23 @@ def _current(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -
     members = []
     for member in sorted(decision["members"], key=lambda member: str(member["member_id"])):
         mine = claims.get(member["member_id"], {"actives": {}, "standbys": {}})
-        members.append(Member(member["member_id"], sorted(partitions), actives=mine["actives"],
-                              standbys=mine["standbys"], generation=1, rack_id=member["rack"],
-                              instance_id=member.get("instance_id"), capacity=member["capacity"]))
-    return Current(decision["group_id"], decision["decision_id"], tuple(members),
-                   dict(sorted(partitions.items())), tuple(sorted(changelogs)),
-                   tuple(sorted(decision["config"].get(WEIGHTLESS, "").split())))
+        members.append(
+            Member(
+                member["member_id"],
+                sorted(partitions),
+                actives=mine["actives"],
+                standbys=mine["standbys"],
+                generation=1,
+                rack_id=member["rack"],
+                instance_id=member.get("instance_id"),
+                capacity=member["capacity"],
+            )
+        )
+    return Current(
+        decision["group_id"],
+        decision["decision_id"],
+        tuple(members),
+        dict(sorted(partitions.items())),
+        tuple(sorted(changelogs)),
+        tuple(sorted(decision["config"].get(WEIGHTLESS, "").split())),
+    )

@@ -16,6 +16,7 @@ from faust_assigner.pipeline.schema import PARSED_ARROW
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
 
+
 class _Batch:
     """Rows on their way into one Arrow batch, kept by column."""
 
@@ -23,7 +24,9 @@ class _Batch:
         self.places: list[tuple[str, int, int, int]] = []
         self.reasons: list[str | None] = []
         #: By table: where its rows stand among the places, and the rows.
-        self.tables: dict[str, tuple[list[int], list[dict[str, Any]]]] = {name: ([], []) for name in TABLES}
+        self.tables: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
+            name: ([], []) for name in TABLES
+        }
         self.bytes = 0
 
     def add_line(self, place: tuple[str, int, int, int], line: bytes) -> None:
@@ -58,8 +61,10 @@ class _Batch:
 
     def to_arrow(self) -> pa.RecordBatch:
         places = list(zip(*self.places, strict=True)) or [(), (), (), ()]
-        plain = [pa.array(column, type=kind) for column, kind in
-                 zip([*places, self.reasons], PARSED_ARROW.types[:5], strict=True)]
+        plain = [
+            pa.array(column, type=kind)
+            for column, kind in zip([*places, self.reasons], PARSED_ARROW.types[:5], strict=True)
+        ]
         structs = [self._structs(name) for name in TABLES]
         return pa.RecordBatch.from_arrays([*plain, *structs], schema=PARSED_ARROW)
 
@@ -73,7 +78,9 @@ class _Batch:
         index: list[int | None] = [None] * len(self.places)
         for number, place in enumerate(at):
             index[place] = number
-        return pa.StructArray.from_arrays(columns, fields=list(struct)).take(pa.array(index, pa.int32()))
+        return pa.StructArray.from_arrays(columns, fields=list(struct)).take(
+            pa.array(index, pa.int32())
+        )
 
 
 def parse_chunks(

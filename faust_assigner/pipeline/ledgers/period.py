@@ -52,7 +52,9 @@ class Period:
 
     def holds(self, moment: datetime) -> bool:
         """Whether ``moment`` is in it."""
-        return (self.since is None or moment >= self.since) and (self.until is None or moment < self.until)
+        return (self.since is None or moment >= self.since) and (
+            self.until is None or moment < self.until
+        )
 
     def files(self, files: Iterable[LedgerFile]) -> list[LedgerFile]:
         """Those of ``files`` that may hold something of it; of the others at most the first line is read."""
@@ -71,11 +73,20 @@ class Period:
         """The accepted lines of it."""
         if not self:
             return list(rows)
-        decisions = {(row.values["group_id"], row.values["decision_id"]) for row in rows
-                     if row.table == "decision" and self.holds(row.values["ts"])}
-        return [row for row in rows if (
-            (row.values["group_id"], row.values["decision_id"]) in decisions if row.table == "assignment"
-            else self.holds(row.values[MOMENT[row.table]]))]
+        decisions = {
+            (row.values["group_id"], row.values["decision_id"])
+            for row in rows
+            if row.table == "decision" and self.holds(row.values["ts"])
+        }
+        return [
+            row
+            for row in rows
+            if (
+                (row.values["group_id"], row.values["decision_id"]) in decisions
+                if row.table == "assignment"
+                else self.holds(row.values[MOMENT[row.table]])
+            )
+        ]
 
     def on_spark(self, parsed: DataFrame) -> DataFrame:
         """The same of a parsed DataFrame; refused lines and the closing rows of chunks stay."""
@@ -93,8 +104,11 @@ class Period:
         key = [F.col(f"decision.{name}").alias(f"_{name}") for name in ("group_id", "decision_id")]
         decided = kept.where("decision is not null").select(*key).distinct()
         placed = kept.where("assignment is not null").join(
-            F.broadcast(decided), (F.col("assignment.group_id") == F.col("_group_id"))
-            & (F.col("assignment.decision_id") == F.col("_decision_id")), "left_semi")
+            F.broadcast(decided),
+            (F.col("assignment.group_id") == F.col("_group_id"))
+            & (F.col("assignment.decision_id") == F.col("_decision_id")),
+            "left_semi",
+        )
         return kept.where("assignment is null").unionByName(placed)
 
 

@@ -26,14 +26,19 @@ def quarantined(parsed: DataFrame) -> DataFrame:
     refused line and chunk.
     """
     rows = parsed if "batch" in parsed.columns else parsed.withColumn("batch", F.lit(ONLY_BATCH))
-    refused = rows.where("reason is not null").select("file", "chunk", "pos", "line", "reason", "batch")
-    numbered = (
-        refused.join(_chunks(rows), "file", "left")
-        .where(~F.exists("chunks", lambda c: (c["batch"] > F.col("batch")) & (c["start"] <= F.col("pos"))))
+    refused = rows.where("reason is not null").select(
+        "file", "chunk", "pos", "line", "reason", "batch"
+    )
+    numbered = refused.join(_chunks(rows), "file", "left").where(
+        ~F.exists("chunks", lambda c: (c["batch"] > F.col("batch")) & (c["start"] <= F.col("pos")))
     )
     line = F.col("line") + F.aggregate(
-        "chunks", F.lit(0).cast("long"),
-        lambda total, c: total + F.when(c["start"] < F.col("chunk"), c["standing"]).otherwise(F.lit(0)))
+        "chunks",
+        F.lit(0).cast("long"),
+        lambda total, c: (
+            total + F.when(c["start"] < F.col("chunk"), c["standing"]).otherwise(F.lit(0))
+        ),
+    )
     return numbered.select("file", line.alias("line"), "reason")
 
 
@@ -45,15 +50,24 @@ def refused_of(parsed: DataFrame) -> Refused:
     accepted = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
     place = F.concat_ws(": ", "file", "reason")
     found = parsed.agg(
-        F.count_if(accepted).alias("accepted"), F.count("reason").alias("lines"),
-        F.min(F.when(F.col("reason").isNotNull(), place)).alias("first")).collect()[0]
+        F.count_if(accepted).alias("accepted"),
+        F.count("reason").alias("lines"),
+        F.min(F.when(F.col("reason").isNotNull(), place)).alias("first"),
+    ).collect()[0]
     return Refused(found.accepted, found.lines, found.first)
 
 
 def _chunks(rows: DataFrame) -> DataFrame:
     """``file, chunks``: each chunk read of a file, with its standing lines; an empty list for a topic."""
-    closing = F.when(F.col("is_close"), F.struct(
-        F.col("chunk").alias("start"), F.col("pos").alias("end"), F.col("line").alias("lines"), "batch"))
+    closing = F.when(
+        F.col("is_close"),
+        F.struct(
+            F.col("chunk").alias("start"),
+            F.col("pos").alias("end"),
+            F.col("line").alias("lines"),
+            "batch",
+        ),
+    )
     is_close = F.coalesce("reason", *(F.when(F.col(t).isNotNull(), "row") for t in TABLES)).isNull()
     return (
         rows.withColumn("is_close", is_close)
@@ -61,9 +75,17 @@ def _chunks(rows: DataFrame) -> DataFrame:
         .groupBy("file")
         .agg(F.collect_list(closing).alias("chunks"))
         # Once for a file, not once for each of its refused lines: it takes a step for each pair of chunks.
-        .select("file", F.transform("chunks", lambda c: F.struct(
-            c["start"].alias("start"), c["batch"].alias("batch"), _standing_lines(c).alias("standing"),
-        )).alias("chunks"))
+        .select(
+            "file",
+            F.transform(
+                "chunks",
+                lambda c: F.struct(
+                    c["start"].alias("start"),
+                    c["batch"].alias("batch"),
+                    _standing_lines(c).alias("standing"),
+                ),
+            ).alias("chunks"),
+        )
     )
 
 
@@ -73,9 +95,17 @@ def _standing_lines(chunk: Column) -> Column:
     Only its last line can have been, when the later chunk starts inside; all of them, when the later
     one starts at or before its start.
     """
-    again = F.exists("chunks", lambda c: (c["batch"] > chunk["batch"]) & (c["start"] <= chunk["start"]))
-    inside = F.exists("chunks", lambda c: (
-        (c["batch"] > chunk["batch"]) & (c["start"] > chunk["start"]) & (c["start"] < chunk["end"])))
+    again = F.exists(
+        "chunks", lambda c: (c["batch"] > chunk["batch"]) & (c["start"] <= chunk["start"])
+    )
+    inside = F.exists(
+        "chunks",
+        lambda c: (
+            (c["batch"] > chunk["batch"])
+            & (c["start"] > chunk["start"])
+            & (c["start"] < chunk["end"])
+        ),
+    )
     return (
         F.when(again, F.lit(0))
         .when(inside, chunk["lines"] - 1)

@@ -38,7 +38,8 @@ class Refused:
 
     def __str__(self) -> str:
         return f"{self.lines:,} of {self.accepted + self.lines:,} lines refused" + (
-            f", the first: {self.first}" if self.first else "")
+            f", the first: {self.first}" if self.first else ""
+        )
 
 
 @dataclass(frozen=True)

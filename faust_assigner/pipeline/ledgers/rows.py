@@ -30,7 +30,9 @@ def read_here(ledgers: Sequence[str], tolerance: Tolerance) -> tuple[list[Row], 
 
 
 def accepted_rows(
-    ledgers: Sequence[str], refused: Refused | None = None, period: Period | None = None,
+    ledgers: Sequence[str],
+    refused: Refused | None = None,
+    period: Period | None = None,
 ) -> Iterator[Row]:
     """The accepted lines of ``ledgers`` (files, folders, globs); all are counted in ``refused``.
 

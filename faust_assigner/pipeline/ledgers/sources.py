@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from faust_assigner.pipeline.ledgers.files import (
@@ -34,7 +38,12 @@ from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.quarantine import refused_of
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
-from faust_assigner.pipeline.ledgers.topics import TopicSource, read_topic, split_sources, stream_topic
+from faust_assigner.pipeline.ledgers.topics import (
+    TopicSource,
+    read_topic,
+    split_sources,
+    stream_topic,
+)
 from faust_assigner.pipeline.schema import parsed_schema
 
 if TYPE_CHECKING:
@@ -69,7 +78,9 @@ class LedgerDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """What is there and what will be appended."""
-        return LedgerStreamReader(json.loads(self.options["paths"]), int(self.options.get("tasks", "4")))
+        return LedgerStreamReader(
+            json.loads(self.options["paths"]), int(self.options.get("tasks", "4"))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +180,12 @@ def advance(file: LedgerFile, known: Progress | None) -> Progress:
     head = read_head(file.name, min(HEAD_BYTES, file.size))
     life = 0 if known is None else known.life + (not same)
     return Progress(
-        at=last_line_start(file.name, low, file.size), size=file.size, head=_digest(head),
-        head_bytes=len(head), life=life, modified=file.modified,
+        at=last_line_start(file.name, low, file.size),
+        size=file.size,
+        head=_digest(head),
+        head_bytes=len(head),
+        life=life,
+        modified=file.modified,
     )
 
 
@@ -178,25 +193,38 @@ def _digest(head: bytes) -> str:
     return hashlib.sha256(head).hexdigest()[:16]
 
 
-def read_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto",
-                properties: Mapping[str, str] | None = None, period: Period | None = None) -> DataFrame:
+def read_ledger(
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    *,
+    connector: str = "auto",
+    properties: Mapping[str, str] | None = None,
+    period: Period | None = None,
+) -> DataFrame:
     """Every line of ``ledgers`` as it is now, in the parsed schema; of ``period`` alone where one is given.
 
     Raises:
         LedgerPathError: a path that is not there, said before anything is read.
     """
     paths, topics = split_sources(ledgers, properties)
-    frames = [_parse_topic(read_topic(
-        spark, topic, connector=connector, period=period), topic) for topic in topics]
+    frames = [
+        _parse_topic(read_topic(spark, topic, connector=connector, period=period), topic)
+        for topic in topics
+    ]
     if paths:
         files = (period or Period()).files(find_files([absolute(path) for path in paths]))
         chunks = [chunk for file in files for chunk in cut(file.name, 0, file.size)]
         frames.append(read_chunks(spark, pack(chunks, _tasks(spark))))
-    return (period or Period()).on_spark(reduce(lambda left, right: left.unionByName(right), frames))
+    return (period or Period()).on_spark(
+        reduce(lambda left, right: left.unionByName(right), frames)
+    )
 
 
 def read_checked(
-    spark: SparkSession, ledgers: Sequence[str], tolerance: Tolerance, properties: Mapping[str, str],
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    tolerance: Tolerance,
+    properties: Mapping[str, str],
 ) -> tuple[DataFrame, Refused]:
     """:func:`read_ledger`, and how many lines were refused; one pass over the ledger for that.
 
@@ -208,11 +236,18 @@ def read_checked(
     return parsed, refused
 
 
-def stream_ledger(spark: SparkSession, ledgers: Sequence[str], *, connector: str = "auto",
-                  properties: Mapping[str, str] | None = None) -> DataFrame:
+def stream_ledger(
+    spark: SparkSession,
+    ledgers: Sequence[str],
+    *,
+    connector: str = "auto",
+    properties: Mapping[str, str] | None = None,
+) -> DataFrame:
     """``ledgers`` as an unbounded DataFrame in the parsed schema."""
     paths, topics = split_sources(ledgers, properties)
-    frames = [_parse_topic(stream_topic(spark, topic, connector=connector), topic) for topic in topics]
+    frames = [
+        _parse_topic(stream_topic(spark, topic, connector=connector), topic) for topic in topics
+    ]
     if paths:
         find_files(paths)
         frames.append(_stream_files(spark, paths))

@@ -13,8 +13,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from faust_assigner.errors import ConfigError
@@ -33,7 +42,9 @@ FETCH_TIMEOUT_MS = 1000
 #: A partition that gives nothing for this long before its end is reported, not waited for.
 STALL_S = 60.0
 
-MESSAGE = columns("key binary, value binary, topic string, partition int, offset long, timestamp timestamp")
+MESSAGE = columns(
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+)
 MESSAGE_SCHEMA = spark_schema(MESSAGE)
 MESSAGE_ARROW = arrow_schema(MESSAGE)
 
@@ -64,8 +75,11 @@ class TopicSource:
 
     def to_options(self) -> dict[str, str]:
         """The options of the data source; Spark blacks out what is called a secret where it shows options."""
-        return {"bootstrap": self.cluster.bootstrap, "topic": self.topic,
-                "properties_secret": json.dumps(dict(self.cluster.properties))}
+        return {
+            "bootstrap": self.cluster.bootstrap,
+            "topic": self.topic,
+            "properties_secret": json.dumps(dict(self.cluster.properties)),
+        }
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TopicSource:
@@ -75,11 +89,16 @@ class TopicSource:
 
 
 def split_sources(
-    ledgers: Sequence[str], properties: Mapping[str, str] | None = None,
+    ledgers: Sequence[str],
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[list[str], list[TopicSource]]:
     """(paths, topics) of what a person named; topics are ``kafka://host:port[,host:port]/topic``."""
     paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]
-    topics = [TopicSource.from_url(ledger, properties) for ledger in ledgers if ledger.startswith("kafka://")]
+    topics = [
+        TopicSource.from_url(ledger, properties)
+        for ledger in ledgers
+        if ledger.startswith("kafka://")
+    ]
     return paths, topics
 
 
@@ -96,16 +115,23 @@ def has_connector(spark: SparkSession) -> bool:
     return True
 
 
-def read_topic(spark: SparkSession, source: TopicSource, *, connector: str = "auto",
-               period: Period | None = None) -> DataFrame:
+def read_topic(
+    spark: SparkSession,
+    source: TopicSource,
+    *,
+    connector: str = "auto",
+    period: Period | None = None,
+) -> DataFrame:
     """All committed records of a topic, from its first offset to its end as of now.
 
     Of a ``period`` the connector's first offset is the first record from then on; aiokafka reads all.
     """
     bounds = {}
     if period is not None and period.since is not None:
-        bounds = {"startingTimestamp": str(round((period.since - SLACK).timestamp() * 1000)),
-                  "startingOffsetsByTimestampStrategy": "latest"}
+        bounds = {
+            "startingTimestamp": str(round((period.since - SLACK).timestamp() * 1000)),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
     return _load(spark, spark.read, source, connector, bounds)
 
 
@@ -114,23 +140,34 @@ def stream_topic(spark: SparkSession, source: TopicSource, *, connector: str = "
     return _load(spark, spark.readStream, source, connector)
 
 
-def _load(spark: SparkSession, reader: Any, source: TopicSource, connector: str,
-          bounds: Mapping[str, str] = MappingProxyType({})) -> DataFrame:
+def _load(
+    spark: SparkSession,
+    reader: Any,
+    source: TopicSource,
+    connector: str,
+    bounds: Mapping[str, str] = MappingProxyType({}),
+) -> DataFrame:
     if connector not in CONNECTORS:
         raise ConfigError(f"connector is one of {', '.join(CONNECTORS)}, not {connector!r}")
     if connector == "auto":
         connector = "spark" if has_connector(spark) else "python"
     frame: DataFrame
     if connector == "spark":
-        frame = reader.format("kafka").options(**{
-            **source.cluster.spark_options(),
-            "subscribe": source.topic,
-            "startingOffsets": "earliest",
-            "kafka.isolation.level": "read_committed",
-            # Retention may drop what a stream has not read yet; a job that dies helps nobody then.
-            "failOnDataLoss": "false",
-            **bounds,
-        }).load()
+        frame = (
+            reader.format("kafka")
+            .options(
+                **{
+                    **source.cluster.spark_options(),
+                    "subscribe": source.topic,
+                    "startingOffsets": "earliest",
+                    "kafka.isolation.level": "read_committed",
+                    # Retention may drop what a stream has not read yet; a job that dies helps nobody then.
+                    "failOnDataLoss": "false",
+                    **bounds,
+                }
+            )
+            .load()
+        )
     else:
         spark.dataSource.register(TopicDataSource)
         frame = reader.format(FORMAT).options(**source.to_options()).load()
@@ -173,8 +210,10 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition."""
-        return [_Span(number, extent.start, extent.end)
-                for number, extent in sorted(extents_now(self.source).items())]
+        return [
+            _Span(number, extent.start, extent.end)
+            for number, extent in sorted(extents_now(self.source).items())
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one partition."""
@@ -190,7 +229,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The first offset still there."""
-        return {str(number): extent.start for number, extent in sorted(extents_now(self.source).items())}
+        return {
+            str(number): extent.start for number, extent in sorted(extents_now(self.source).items())
+        }
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the end as it is at the start."""
@@ -226,8 +267,10 @@ def _consumer(source: TopicSource) -> Any:
     from aiokafka import AIOKafkaConsumer
 
     return AIOKafkaConsumer(
-        **source.cluster.connection(), enable_auto_commit=False,
-        isolation_level="read_committed", auto_offset_reset="earliest",
+        **source.cluster.connection(),
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
         max_partition_fetch_bytes=8 * 1024 * 1024,
     )
 
@@ -238,7 +281,9 @@ def extents_now(source: TopicSource) -> dict[int, Extent]:
     return ask(connection, extents(connection, source.topic))
 
 
-def read_span(source: TopicSource, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def read_span(
+    source: TopicSource, partition: int, start: int, end: int
+) -> Iterator[pa.RecordBatch]:
     """Offsets [start, end) of one partition as Arrow batches, in order; gaps are no error.
 
     Raises:
@@ -290,7 +335,8 @@ def _to_arrow(records: Sequence[Any]) -> pa.RecordBatch:
         pa.array([record.topic for record in records], pa.string()),
         pa.array([record.partition for record in records], pa.int32()),
         pa.array([record.offset for record in records], pa.int64()),
-        pa.array([record.timestamp * 1000 for record in records], pa.int64())
-        .cast(pa.timestamp("us", tz="UTC")),
+        pa.array([record.timestamp * 1000 for record in records], pa.int64()).cast(
+            pa.timestamp("us", tz="UTC")
+        ),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_ARROW)

@@ -8,31 +8,70 @@ from typing import Any
 from faust_assigner.pipeline.console import show
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
-_METRICS = (("moved", "tasks moved"), ("cold_moves", "of them cold"),
-            ("unavailable_s_per_partition", "s stopped/partition"),
-            ("worst_gap_s", "worst gap s"), ("worst_load", "worst load"))
+_METRICS = (
+    ("moved", "tasks moved"),
+    ("cold_moves", "of them cold"),
+    ("unavailable_s_per_partition", "s stopped/partition"),
+    ("worst_gap_s", "worst gap s"),
+    ("worst_load", "worst load"),
+)
 
 
 def show_simulation(report: Mapping[str, Any], out: str) -> None:
     """Each policy's p50/p90/p99 over all fleets, then what to set."""
     options = report["options"]
     everywhere = [found for found in report["sim_summary"] if found["state"] == ALL_FLEETS]
-    show(f"{options['scenarios']} scenarios, seed {options['seed']}; p50 / p90 / p99",
-         ("policy", "standbys", *(title for _, title in _METRICS)),
-         [(found["policy"], str(found["standbys"]), *(_spread(found, metric) for metric, _ in _METRICS))
-          for found in everywhere])
+    show(
+        f"{options['scenarios']} scenarios, seed {options['seed']}; p50 / p90 / p99",
+        ("policy", "standbys", *(title for _, title in _METRICS)),
+        [
+            (
+                found["policy"],
+                str(found["standbys"]),
+                *(_spread(found, metric) for metric, _ in _METRICS),
+            )
+            for found in everywhere
+        ],
+    )
     print()
-    show("Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
-         "95% interval; beside it the best other policy under the same conditions",
-         ("state", "racks", "scenarios", "policy", "standbys", "s stopped/partition", "worst load",
-          "other policy", "its s stopped/partition", "less it, paired", "calmer"),
-         [(line["state"], line["racks"], str(line["scenarios"]), line["policy"], str(line["standbys"]),
-           _within(line[STOPPED], line["intervals"][STOPPED]),
-           _within(line["worst_load_p90"], line["intervals"]["worst_load_p90"], digits=2),
-           line["instead_of"], _within(line[f"its_{STOPPED}"], line["its_interval"]),
-           _within(line["difference_s"], line["difference_interval"]), line["calmer"])
-          for line in report["sim_settings"]])
-    lost = [line for line in report["sim_settings"] if line["calmer"] not in ("", "even", line["policy"])]
+    show(
+        "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
+        "95% interval; beside it the best other policy under the same conditions",
+        (
+            "state",
+            "racks",
+            "scenarios",
+            "policy",
+            "standbys",
+            "s stopped/partition",
+            "worst load",
+            "other policy",
+            "its s stopped/partition",
+            "less it, paired",
+            "calmer",
+        ),
+        [
+            (
+                line["state"],
+                line["racks"],
+                str(line["scenarios"]),
+                line["policy"],
+                str(line["standbys"]),
+                _within(line[STOPPED], line["intervals"][STOPPED]),
+                _within(line["worst_load_p90"], line["intervals"]["worst_load_p90"], digits=2),
+                line["instead_of"],
+                _within(line[f"its_{STOPPED}"], line["its_interval"]),
+                _within(line["difference_s"], line["difference_interval"]),
+                line["calmer"],
+            )
+            for line in report["sim_settings"]
+        ],
+    )
+    lost = [
+        line
+        for line in report["sim_settings"]
+        if line["calmer"] not in ("", "even", line["policy"])
+    ]
     if lost:
         fleets = ", ".join(f"state {line['state']} on {line['racks']} racks" for line in lost)
         print(f"\n{lost[0]['calmer']} stops less than what is named for it: {fleets}")
@@ -42,42 +81,111 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
 def show_what_if(report: Mapping[str, Any]) -> None:
     """One change with each number of standbys, and the racks afterwards."""
     rows = report["what_if"]
-    show(f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
-         ("standbys", "tasks moved", "warm", "cold", "MB to restore", "s stopped at most", "s until restored",
-          "peak lag", "idle members", "pairs in one rack"),
-         [(str(row["standbys"]), str(row["moves"]), str(row["warm"]), str(row["cold"]),
-           f"{row['bytes_to_restore'] / 1e6:.1f}", f"{row['stopped_s']:.1f}", f"{row['restored_s']:.1f}",
-           str(row["peak_lag"]), str(row["idle_members"]), str(row["colocated_pairs"])) for row in rows])
+    show(
+        f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
+        (
+            "standbys",
+            "tasks moved",
+            "warm",
+            "cold",
+            "MB to restore",
+            "s stopped at most",
+            "s until restored",
+            "peak lag",
+            "idle members",
+            "pairs in one rack",
+        ),
+        [
+            (
+                str(row["standbys"]),
+                str(row["moves"]),
+                str(row["warm"]),
+                str(row["cold"]),
+                f"{row['bytes_to_restore'] / 1e6:.1f}",
+                f"{row['stopped_s']:.1f}",
+                f"{row['restored_s']:.1f}",
+                str(row["peak_lag"]),
+                str(row["idle_members"]),
+                str(row["colocated_pairs"]),
+            )
+            for row in rows
+        ],
+    )
     print()
-    show("Racks: actives / standbys", ("standbys", *rows[0]["actives_per_rack"]),
-         [(str(row["standbys"]), *(f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
-                                   for rack in row["actives_per_rack"])) for row in rows])
+    show(
+        "Racks: actives / standbys",
+        ("standbys", *rows[0]["actives_per_rack"]),
+        [
+            (
+                str(row["standbys"]),
+                *(
+                    f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
+                    for rack in row["actives_per_rack"]
+                ),
+            )
+            for row in rows
+        ],
+    )
 
 
 def show_weights(report: Mapping[str, Any]) -> None:
     """What was learned, per group, and what it would have changed."""
-    show(f"Weights version {report['version']}, by {report['by']}",
-         ("group", "partitions", "samples", "lowest", "highest", "heaviest partition"),
-         [(group["group_id"], str(group["partitions"]), str(group["samples"]), f"{group['lowest']:.2f}",
-           f"{group['highest']:.2f}", group["heaviest_partition"]) for group in report["groups"]])
+    show(
+        f"Weights version {report['version']}, by {report['by']}",
+        ("group", "partitions", "samples", "lowest", "highest", "heaviest partition"),
+        [
+            (
+                group["group_id"],
+                str(group["partitions"]),
+                str(group["samples"]),
+                f"{group['lowest']:.2f}",
+                f"{group['highest']:.2f}",
+                group["heaviest_partition"],
+            )
+            for group in report["groups"]
+        ],
+    )
     if report["shadow"]:
         print()
-        show("In shadow: the newest decision again, counted and weighted (loads are relative to the mean)",
-             ("group", "heaviest now", "counted", "weighted", "tasks moved counted", "tasks moved weighted"),
-             [(found["group_id"], f"{found['before']:.2f}", f"{found['counted']:.2f}",
-               f"{found['weighted']:.2f}", str(found["counted_moves"]), str(found["weighted_moves"]))
-              for found in report["shadow"]])
+        show(
+            "In shadow: the newest decision again, counted and weighted (loads are relative to the mean)",
+            (
+                "group",
+                "heaviest now",
+                "counted",
+                "weighted",
+                "tasks moved counted",
+                "tasks moved weighted",
+            ),
+            [
+                (
+                    found["group_id"],
+                    f"{found['before']:.2f}",
+                    f"{found['counted']:.2f}",
+                    f"{found['weighted']:.2f}",
+                    str(found["counted_moves"]),
+                    str(found["weighted_moves"]),
+                )
+                for found in report["shadow"]
+            ],
+        )
     if report["quarantined"]:
         print(f"\n{report['quarantined']} lines refused; `faust-assigner history` says why")
     if report["stale_samples"]:
         print(f"\nThe newest sample is from {report['newest_sample']}: are samples still written?")
-    targets = [target for target in (report["out"], report["topic"] and f"topic {report['topic']}") if target]
+    targets = [
+        target
+        for target in (report["out"], report["topic"] and f"topic {report['topic']}")
+        if target
+    ]
     print(f"\nWritten to {' and '.join(targets)}")
 
 
 def _spread(found: Mapping[str, Any], metric: str) -> str:
     digits = 2 if metric == "worst_load" else 0 if metric in ("moved", "cold_moves") else 1
-    return " / ".join(f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99))
+    return " / ".join(
+        f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99)
+    )
 
 
 def _within(value: float | None, interval: Sequence[float] | None, *, digits: int = 1) -> str:
@@ -85,4 +193,6 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
     if value is None:
         return ""
     told = f"{value:.{digits}f}"
-    return told if interval is None else f"{told} ({interval[0]:.{digits}f}..{interval[1]:.{digits}f})"
+    return (
+        told if interval is None else f"{told} ({interval[0]:.{digits}f}..{interval[1]:.{digits}f})"
+    )

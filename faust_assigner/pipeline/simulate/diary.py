@@ -68,12 +68,16 @@ class Diary:
                     self.absences.append(self._absence(worker, gone, at, number, worker in static))
             still = set(here.values())
             for member_id in sorted(set(now) - set(here)):
-                here[member_id] = self._arrives(now[member_id], at, is_start=number == 0, still=still)
+                here[member_id] = self._arrives(
+                    now[member_id], at, is_start=number == 0, still=still
+                )
             if number == 0:
                 self.start = tuple(sorted(here.values()))
         self.workers = {name: self.workers[name] for name in sorted(self.workers)}
 
-    def _absence(self, worker: str, member_id: str, at: float, number: int, is_static: bool) -> _Absence:
+    def _absence(
+        self, worker: str, member_id: str, at: float, number: int, is_static: bool
+    ) -> _Absence:
         decision = self.decisions[number]
         session_s = decision.get("session_timeout_s") or 0.0
         said = any(word in decision["trigger"].lower() for word in CRASH_WORDS)
@@ -83,23 +87,35 @@ class Diary:
     def _fell_silent(self, member_id: str, number: int, session_s: float) -> bool:
         """Whether the member's partitions were not sampled for a session, and somebody else's were."""
         before, now = self.decisions[number - 1], self.decisions[number]
-        seen = {member["member_id"]: self.last_seen.get(
-            (now["group_id"], before["decision_id"], member["member_id"]), before["ts"])
-            for member in before["members"]}
+        seen = {
+            member["member_id"]: self.last_seen.get(
+                (now["group_id"], before["decision_id"], member["member_id"]), before["ts"]
+            )
+            for member in before["members"]
+        }
         silence = {name: (now["ts"] - at) / dt.timedelta(seconds=1) for name, at in seen.items()}
         others = [seconds for name, seconds in silence.items() if name != member_id]
         enough = SILENT_SHARE * session_s
-        return bool(session_s and silence[member_id] >= enough and others and min(others) < enough / 2)
+        return bool(
+            session_s and silence[member_id] >= enough and others and min(others) < enough / 2
+        )
 
-    def _arrives(self, member: Mapping[str, Any], at: float, *, is_start: bool, still: set[str]) -> str:
+    def _arrives(
+        self, member: Mapping[str, Any], at: float, *, is_start: bool, still: set[str]
+    ) -> str:
         rack, name = member["rack"], member.get("instance_id") or member["member_id"]
         if name in still:
             return str(name)
         if not is_start:
-            back = [absence for absence in self.absences
-                    if absence.down_s is None and self._is_back(absence, member, name, at)]
+            back = [
+                absence
+                for absence in self.absences
+                if absence.down_s is None and self._is_back(absence, member, name, at)
+            ]
             if back:
-                mine = min(back, key=lambda absence: (absence.worker != name, absence.at_s, absence.worker))
+                mine = min(
+                    back, key=lambda absence: (absence.worker != name, absence.at_s, absence.worker)
+                )
                 mine.down_s = at - mine.at_s
                 return mine.worker
         brief = any(absence.worker == name for absence in self.absences)
@@ -112,7 +128,8 @@ class Diary:
         if member.get("instance_id"):
             return absence.worker == name
         return at - absence.at_s <= RETURN_S and (
-            absence.worker == name or self.workers[absence.worker].rack_id == member["rack"])
+            absence.worker == name or self.workers[absence.worker].rack_id == member["rack"]
+        )
 
     def events(self) -> tuple[Event, ...]:
         """All that happened, in order of time; what happened at one moment, in the order of workers."""
@@ -123,4 +140,6 @@ class Diary:
             else:
                 kind = Kind.BOUNCE if absence.crashed else Kind.RESTART
             events.append(Event(absence.at_s, kind, absence.worker, absence.down_s or 0.0))
-        return tuple(sorted(events, key=lambda event: (event.at_s, event.member_id, event.kind.value)))
+        return tuple(
+            sorted(events, key=lambda event: (event.at_s, event.member_id, event.kind.value))
+        )

@@ -28,58 +28,89 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
     The driver gets the decisions, one row per topic and per partition, and two per decision and member.
     """
     decisions = _decisions(parsed)
-    return Facts(tuple(decisions), tuple(_topics(parsed)),
-                 tuple(collect_rates(rows(parsed, "partition_sample"))), tuple(_recoveries(parsed)),
-                 _last_seen(parsed, decisions))
+    return Facts(
+        tuple(decisions),
+        tuple(_topics(parsed)),
+        tuple(collect_rates(rows(parsed, "partition_sample"))),
+        tuple(_recoveries(parsed)),
+        _last_seen(parsed, decisions),
+    )
 
 
 def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
     """One fact for each decision and member; a row told twice counts once."""
     micros = F.unix_micros(F.max("ended")) - F.unix_micros(F.min("started"))
     told = rows(parsed, "recovery").dropDuplicates()
-    found = told.groupBy(*WHO).agg(
-        (micros / F.lit(1e6)).alias("seconds"), F.sum("records").alias("records"),
-        F.max(F.col("source") == "replay").alias("cold")).collect()
+    found = (
+        told.groupBy(*WHO)
+        .agg(
+            (micros / F.lit(1e6)).alias("seconds"),
+            F.sum("records").alias("records"),
+            F.max(F.col("source") == "replay").alias("cold"),
+        )
+        .collect()
+    )
     return sorted(RecoveryFact(**row.asDict()) for row in found)
 
 
-def _last_seen(parsed: DataFrame, decisions: list[dict[str, Any]],
-               ) -> dict[tuple[str, str, str], dt.datetime]:
+def _last_seen(
+    parsed: DataFrame,
+    decisions: list[dict[str, Any]],
+) -> dict[tuple[str, str, str], dt.datetime]:
     """Each sample belongs to the decision that stood; of each owner's, the last one counts."""
     times = decision_times(decisions)
 
     def dated(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:
             moments = [EPOCH + dt.timedelta(milliseconds=at) for at in frame["at_ms"].tolist()]
-            names = [decision_at(times.get(group, ((), ())), at)
-                     for group, at in zip(frame["group_id"], moments, strict=True)]
+            names = [
+                decision_at(times.get(group, ((), ())), at)
+                for group, at in zip(frame["group_id"], moments, strict=True)
+            ]
             yield frame.assign(decision_id=names)
 
     samples = rows(parsed, "partition_sample").select(
-        "group_id", "topic", "partition", F.unix_millis("ts").alias("at_ms"))
+        "group_id", "topic", "partition", F.unix_millis("ts").alias("at_ms")
+    )
     samples = samples.mapInPandas(
-        dated, "group_id string, topic string, partition int, at_ms long, decision_id string")
+        dated, "group_id string, topic string, partition int, at_ms long, decision_id string"
+    )
     task = ("group_id", "decision_id", "topic", "partition")
-    owners = rows(parsed, "assignment").where("role = 'active'").select(*task, "member_id").distinct()
+    owners = (
+        rows(parsed, "assignment").where("role = 'active'").select(*task, "member_id").distinct()
+    )
     latest = samples.groupBy(*task).agg(F.max("at_ms").alias("at_ms")).join(owners, list(task))
     found = latest.groupBy(*WHO).agg(F.max("at_ms").alias("at_ms")).collect()
-    return {(row.group_id, row.decision_id, row.member_id): EPOCH + dt.timedelta(milliseconds=row.at_ms)
-            for row in found}
+    return {
+        (row.group_id, row.decision_id, row.member_id): EPOCH + dt.timedelta(milliseconds=row.at_ms)
+        for row in found
+    }
 
 
 def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
     """Each decision once, the earliest of those that share an id, in order of time."""
     # Maps have no order, and the earliest is a minimum; of the config a replay needs no more than this.
     idle = F.coalesce(F.col("config").getItem(WEIGHTLESS), F.lit("")).alias("weightless")
-    told = F.struct(F.unix_millis("ts").alias("at_ms"), "trigger", "members", "session_timeout_s", idle)
+    told = F.struct(
+        F.unix_millis("ts").alias("at_ms"), "trigger", "members", "session_timeout_s", idle
+    )
     found = (
-        rows(parsed, "decision").groupBy("group_id", "decision_id").agg(F.min(told).alias("said"))
-        .select("group_id", "decision_id", "said.*").collect()
+        rows(parsed, "decision")
+        .groupBy("group_id", "decision_id")
+        .agg(F.min(told).alias("said"))
+        .select("group_id", "decision_id", "said.*")
+        .collect()
     )
     return [
-        {"group_id": row.group_id, "decision_id": row.decision_id, "trigger": row.trigger,
-         "session_timeout_s": row.session_timeout_s, "ts": EPOCH + dt.timedelta(milliseconds=row.at_ms),
-         "members": [member.asDict() for member in row.members], "config": {WEIGHTLESS: row.weightless}}
+        {
+            "group_id": row.group_id,
+            "decision_id": row.decision_id,
+            "trigger": row.trigger,
+            "session_timeout_s": row.session_timeout_s,
+            "ts": EPOCH + dt.timedelta(milliseconds=row.at_ms),
+            "members": [member.asDict() for member in row.members],
+            "config": {WEIGHTLESS: row.weightless},
+        }
         for row in sorted(found, key=lambda row: (row.at_ms, row.group_id, row.decision_id))
     ]
 
@@ -87,9 +118,15 @@ def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
 def _topics(parsed: DataFrame) -> list[TopicFact]:
     """One row per topic: its partitions as far as anyone named one, and whether it carries state."""
     placed = rows(parsed, "assignment").select(
-        "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful"))
+        "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful")
+    )
     recovered = rows(parsed, "recovery").select(
-        "group_id", "topic", "partition", F.lit(True).alias("stateful"))
-    found = placed.unionByName(recovered).groupBy("group_id", "topic").agg(
-        (F.max("partition") + 1).alias("partitions"), F.max("stateful").alias("stateful")).collect()
+        "group_id", "topic", "partition", F.lit(True).alias("stateful")
+    )
+    found = (
+        placed.unionByName(recovered)
+        .groupBy("group_id", "topic")
+        .agg((F.max("partition") + 1).alias("partitions"), F.max("stateful").alias("stateful"))
+        .collect()
+    )
     return sorted(TopicFact(row.group_id, row.topic, row.partitions, row.stateful) for row in found)

@@ -95,14 +95,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES))
     parser.add_argument("--replicas", default=",".join(map(str, DEFAULT_REPLICAS)))
     parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
+    parser.add_argument(
+        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
+    )
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     given = parser.parse_args(arguments)
     request = Request(
-        given.scenarios, given.seed, given.out, tuple(given.policies.split(",")),
-        tuple(int(count) for count in given.replicas.split(",")), ledgers=given.ledger, group_id=given.group,
+        given.scenarios,
+        given.seed,
+        given.out,
+        tuple(given.policies.split(",")),
+        tuple(int(count) for count in given.replicas.split(",")),
+        ledgers=given.ledger,
+        group_id=given.group,
         max_refused=Tolerance.parse(given.max_refused),
-        properties=client_properties(given.config, os.environ))
+        properties=client_properties(given.config, os.environ),
+    )
     from faust_assigner.pipeline.session import spark_session
 
     spark = spark_session(given.master, "faust-assigner simulate")
@@ -124,8 +132,13 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
         scenario = request.shape.scenario(0, scenario_seed(request.seed, 0))
         current, load = generated(scenario, max(request.replicas))
     rows = what_if(current, change, load, replicas=request.replicas, costs=request.costs)
-    report = {"group_id": current.group_id, "decision_id": current.decision_id,
-              "members": len(current.members), "change": _plain(change), "what_if": rows}
+    report = {
+        "group_id": current.group_id,
+        "decision_id": current.decision_id,
+        "members": len(current.members),
+        "change": _plain(change),
+        "what_if": rows,
+    }
     if request.out:
         _write_text(f"{request.out.rstrip('/')}/what_if.json", json.dumps(report, indent=1) + "\n")
     return report
@@ -137,10 +150,15 @@ def _current(request: Request) -> tuple[Current, Load]:
     rows, _ = read_here(request.ledgers, request.max_refused)
     groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
     if len(groups) != 1:
-        raise UnknownGroup(f"one group expected, the ledger has {[found.group_id for found in groups]}: "
-                              "name one with --group")
-    mine = [row.values for row in rows
-            if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id]
+        raise UnknownGroup(
+            f"one group expected, the ledger has {[found.group_id for found in groups]}: "
+            "name one with --group"
+        )
+    mine = [
+        row.values
+        for row in rows
+        if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id
+    ]
     return groups[0], load_of(rates_of(mine))
 
 
@@ -173,18 +191,27 @@ def _facts_on_spark(spark: Any, request: Request) -> Facts | None:
     from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.simulate.facts import facts_on_spark
 
-    return facts_on_spark(read_checked(spark, request.ledgers, request.max_refused, request.properties)[0])
+    return facts_on_spark(
+        read_checked(spark, request.ledgers, request.max_refused, request.properties)[0]
+    )
 
 
 def _finish(
-    request: Request, run: Run, measured: Sequence[str], summaries: list[dict[str, Any]],
+    request: Request,
+    run: Run,
+    measured: Sequence[str],
+    summaries: list[dict[str, Any]],
 ) -> dict[str, Any]:
     chosen_from = request.policies[0].partition("+")[0]
     report = {
         "options": {
-            "scenarios": request.scenarios, "seed": request.seed, "policies": list(request.policies),
-            "replicas": list(request.replicas), "ledgers": list(request.ledgers),
-            "shape": None if request.ledgers else _plain(request.shape), "costs": _plain(run.costs),
+            "scenarios": request.scenarios,
+            "seed": request.seed,
+            "policies": list(request.policies),
+            "replicas": list(request.replicas),
+            "ledgers": list(request.ledgers),
+            "shape": None if request.ledgers else _plain(request.shape),
+            "costs": _plain(run.costs),
             "measured_costs": list(measured),
         },
         "sim_summary": summaries,
@@ -195,7 +222,10 @@ def _finish(
 
 
 def _plain(settings: Any) -> dict[str, Any]:
-    return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(settings).items()}
+    return {
+        name: dict(value) if isinstance(value, dict) else value
+        for name, value in vars(settings).items()
+    }
 
 
 def _put_rows(rows: Sequence[SimRow], out: str) -> None:
@@ -228,14 +258,22 @@ def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
         columns = list(zip(*rows, strict=True)) or [() for _ in SimRow._fields]
         pairs = (entry.split() for entry in SIM_DDL.split(","))
         schema = pa.schema([(name, pa.type_for_alias(_ARROW_NAMES[kind])) for name, kind in pairs])
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
+        ]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), fresh / "part-00000.parquet")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(fresh, folder)
 
 
 #: What Spark calls the types of ``SIM_DDL`` -> what Arrow calls them.
-_ARROW_NAMES = {"string": "string", "int": "int32", "long": "int64", "double": "float64", "date": "date32"}
+_ARROW_NAMES = {
+    "string": "string",
+    "int": "int32",
+    "long": "int64",
+    "double": "float64",
+    "date": "date32",
+}
 
 
 def _write_text(url: str, text: str) -> None:

@@ -28,8 +28,11 @@ class RecoveryFact(NamedTuple):
     cold: bool
 
 
-def calibrated(costs: Costs, recoveries: Sequence[RecoveryFact], decisions: Sequence[Mapping[str, Any]],
-               ) -> tuple[Costs, tuple[str, ...]]:
+def calibrated(
+    costs: Costs,
+    recoveries: Sequence[RecoveryFact],
+    decisions: Sequence[Mapping[str, Any]],
+) -> tuple[Costs, tuple[str, ...]]:
     """``costs`` with what the ledger measured in their place, and the names of those; the rest stays.
 
     Replay: all cold recoveries together, records a second. Takeover: the median warm one that had no more
@@ -40,8 +43,11 @@ def calibrated(costs: Costs, recoveries: Sequence[RecoveryFact], decisions: Sequ
     records = sum(each.records for each in cold)
     if records >= LEAST_RECORDS:
         found["replay_records_per_s"] = records / sum(each.seconds for each in cold)
-    warm = [each.seconds for each in recoveries
-            if not each.cold and each.records <= costs.acceptable_recovery_lag]
+    warm = [
+        each.seconds
+        for each in recoveries
+        if not each.cold and each.records <= costs.acceptable_recovery_lag
+    ]
     if len(warm) >= LEAST_TAKEOVERS:
         found["warm_takeover_s"] = float(np.median(warm))
     newest = {decision["group_id"]: decision.get("session_timeout_s") for decision in decisions}

@@ -51,8 +51,9 @@ class Placement:
         return self.spare.get(member_id, {})
 
 
-def arms(policies: Sequence[str] = DEFAULT_POLICIES,
-         replicas: Sequence[int] = DEFAULT_REPLICAS) -> tuple[Arm, ...]:
+def arms(
+    policies: Sequence[str] = DEFAULT_POLICIES, replicas: Sequence[int] = DEFAULT_REPLICAS
+) -> tuple[Arm, ...]:
     """Every policy with every number of standbys; ``+static`` and ``+weights`` switch a setting on.
 
     Raises ConfigError for an unknown name or switch, and for a callable that is no policy, before anything
@@ -63,8 +64,9 @@ def arms(policies: Sequence[str] = DEFAULT_POLICIES,
         name, *switches = text.split("+")
         unknown = [switch for switch in switches if switch not in _SWITCHES]
         if unknown:
-            raise ConfigError(f"policy {text!r}: unknown switch {unknown[0]!r}, "
-                              f"known: {', '.join(_SWITCHES)}")
+            raise ConfigError(
+                f"policy {text!r}: unknown switch {unknown[0]!r}, known: {', '.join(_SWITCHES)}"
+            )
         policy = load(name)
         if name not in BUILT_IN:
             _try_out(name, policy)
@@ -84,14 +86,20 @@ def load(name: str) -> Policy:
     path = BUILT_IN[name][0] if name in BUILT_IN else name
     module, colon, attribute = path.partition(":")
     if not colon:
-        raise ConfigError(f"unknown policy {name!r}: one of {', '.join(BUILT_IN)}, "
-                          "or package.module:callable")
+        raise ConfigError(
+            f"unknown policy {name!r}: one of {', '.join(BUILT_IN)}, or package.module:callable"
+        )
     if not module or not attribute:
-        raise ConfigError(f"policy {name!r} names no {'callable' if module else 'module'}: "
-                          "package.module:callable expected")
+        raise ConfigError(
+            f"policy {name!r} names no {'callable' if module else 'module'}: "
+            "package.module:callable expected"
+        )
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as error:  # a stranger's module may do anything when it is imported
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a stranger's module may do anything when it is imported
         raise ConfigError(f"policy {name!r} cannot be loaded: {_one_line(error)}") from None
     if not callable(found):
         raise ConfigError(f"policy {name!r} takes no calls: it is {type(found).__name__}")
@@ -102,21 +110,30 @@ def _try_out(name: str, policy: Policy) -> None:
     """Let it plan for one member; raises ConfigError where it cannot, or where its answer is no plan."""
     member = Member("first", ("source",))
     try:
-        answer = policy([member], {"source": 2, "state": 2}, replicas=0, changelogs=("state",), weights=None)
+        answer = policy(
+            [member], {"source": 2, "state": 2}, replicas=0, changelogs=("state",), weights=None
+        )
         for placed in (answer.actives("first"), answer.standbys("first")):
             for numbers in placed.values():
                 np.asarray(numbers, dtype=np.int64)
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"policy {name!r} does not answer as faust_assigner.plan does: "
-                          f"{_one_line(error)}") from None
+        raise ConfigError(
+            f"policy {name!r} does not answer as faust_assigner.plan does: {_one_line(error)}"
+        ) from None
 
 
 def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def ours(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-         changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+def ours(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int,
+    changelogs: Sequence[str],
+    weights: Weights | None,
+) -> PlanLike:
     """This package's planner."""
     return plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights)
 
@@ -134,8 +151,14 @@ class _Cluster:
         return set(range(self.partitions[topic]))
 
 
-def aiokafka_roundrobin(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-                        changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+def aiokafka_roundrobin(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int,
+    changelogs: Sequence[str],
+    weights: Weights | None,
+) -> PlanLike:
     """aiokafka's round-robin over the source topics: what Faust falls back to without tables."""
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
@@ -144,8 +167,14 @@ def aiokafka_roundrobin(members: Sequence[Member], partitions: Mapping[str, int]
     return _placed(RoundRobinPartitionAssignor.assign(_Cluster(sources), metadata))
 
 
-def aiokafka_sticky(members: Sequence[Member], partitions: Mapping[str, int], *, replicas: int,
-                    changelogs: Sequence[str], weights: Weights | None) -> PlanLike:
+def aiokafka_sticky(
+    members: Sequence[Member],
+    partitions: Mapping[str, int],
+    *,
+    replicas: int,
+    changelogs: Sequence[str],
+    weights: Weights | None,
+) -> PlanLike:
     """aiokafka's sticky assignor over the source topics, fed with each member's claims."""
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.structs import TopicPartition
@@ -153,10 +182,14 @@ def aiokafka_sticky(members: Sequence[Member], partitions: Mapping[str, int], *,
     sources = _sources(partitions, changelogs)
     metadata = {}
     for member in members:
-        owned = [TopicPartition(topic, int(number)) for topic in sorted(sources)
-                 for number in member.actives.get(topic, ())]
+        owned = [
+            TopicPartition(topic, int(number))
+            for topic in sorted(sources)
+            for number in member.actives.get(topic, ())
+        ]
         metadata[member.member_id] = StickyPartitionAssignor._metadata(
-            sorted(sources), owned, member.generation)
+            sorted(sources), owned, member.generation
+        )
     return _placed(StickyPartitionAssignor.assign(_Cluster(sources), metadata))
 
 
@@ -165,5 +198,10 @@ def _sources(partitions: Mapping[str, int], changelogs: Sequence[str]) -> dict[s
 
 
 def _placed(assignments: Mapping[str, Any]) -> Placement:
-    return Placement({member_id: {topic: list(numbers) for topic, numbers in answer.assignment}
-                      for member_id, answer in assignments.items()}, {})
+    return Placement(
+        {
+            member_id: {topic: list(numbers) for topic, numbers in answer.assignment}
+            for member_id, answer in assignments.items()
+        },
+        {},
+    )

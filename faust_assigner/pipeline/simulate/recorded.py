@@ -70,10 +70,12 @@ class Facts:
         if group_id is None:
             return self
         return replace(
-            self, decisions=tuple(each for each in self.decisions if each["group_id"] == group_id),
+            self,
+            decisions=tuple(each for each in self.decisions if each["group_id"] == group_id),
             topics=tuple(each for each in self.topics if each.group_id == group_id),
             rates=tuple(each for each in self.rates if each.group_id == group_id),
-            recoveries=tuple(each for each in self.recoveries if each.group_id == group_id))
+            recoveries=tuple(each for each in self.recoveries if each.group_id == group_id),
+        )
 
 
 def facts_of(rows: Iterable[Row]) -> Facts:
@@ -95,11 +97,16 @@ def facts_of(rows: Iterable[Row]) -> Facts:
             stateful = row.table == "recovery" or values["role"] != "active"
             count, known = topics.get((values["group_id"], values["topic"]), (0, False))
             topics[values["group_id"], values["topic"]] = (
-                max(count, values["partition"] + 1), known or stateful)
+                max(count, values["partition"] + 1),
+                known or stateful,
+            )
     ordered = sorted(decisions.values(), key=lambda v: (v["ts"], v["group_id"], v["decision_id"]))
     return Facts(
-        tuple(ordered), tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)),
-        tuple(rates_of(samples)), tuple(_recoveries(recoveries)), _last_seen(ordered, placed, samples),
+        tuple(ordered),
+        tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)),
+        tuple(rates_of(samples)),
+        tuple(_recoveries(recoveries)),
+        _last_seen(ordered, placed, samples),
     )
 
 
@@ -111,15 +118,27 @@ def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
     facts = []
     for key, mine in sorted(found.items()):
         took = max(row["ended"] for row in mine) - min(row["started"] for row in mine)
-        facts.append(RecoveryFact(*key, took.total_seconds(), sum(row["records"] for row in mine),
-                                  any(row["source"] == "replay" for row in mine)))
+        facts.append(
+            RecoveryFact(
+                *key,
+                took.total_seconds(),
+                sum(row["records"] for row in mine),
+                any(row["source"] == "replay" for row in mine),
+            )
+        )
     return facts
 
 
-def _last_seen(decisions: Sequence[Mapping[str, Any]], placed: Iterable[Mapping[str, Any]],
-               samples: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], datetime]:
-    owners = {(row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]
-              for row in placed if row["role"] == "active"}
+def _last_seen(
+    decisions: Sequence[Mapping[str, Any]],
+    placed: Iterable[Mapping[str, Any]],
+    samples: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str, str], datetime]:
+    owners = {
+        (row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]
+        for row in placed
+        if row["role"] == "active"
+    }
     times = decision_times(decisions)
     found: dict[tuple[str, str, str], datetime] = {}
     for row in samples:
@@ -161,7 +180,11 @@ class Week:
         """The recording as it was, then variations of it; groups take turns."""
         recorded = self.recordings[scenario_id % len(self.recordings)]
         again = replace(recorded, scenario_id=scenario_id, seed=seed)
-        return again if scenario_id < len(self.recordings) else _varied(again, np.random.default_rng(seed))
+        return (
+            again
+            if scenario_id < len(self.recordings)
+            else _varied(again, np.random.default_rng(seed))
+        )
 
 
 def week(facts: Facts, *, group_id: str | None = None) -> Week:
@@ -178,17 +201,33 @@ def week(facts: Facts, *, group_id: str | None = None) -> Week:
 def _recording(facts: Facts, group_id: str) -> Scenario:
     decisions = [decision for decision in facts.decisions if decision["group_id"] == group_id]
     # What adds no load moves nothing else: the other topics' plans are the same without it.
-    idle = {name for decision in decisions for name in decision["config"].get(WEIGHTLESS, "").split()}
-    topics = [topic for topic in facts.topics if topic.group_id == group_id and topic.topic not in idle]
+    idle = {
+        name for decision in decisions for name in decision["config"].get(WEIGHTLESS, "").split()
+    }
+    topics = [
+        topic for topic in facts.topics if topic.group_id == group_id and topic.topic not in idle
+    ]
     if not topics:
-        raise NothingRecorded(f"no assignment of group {group_id!r} in the ledger: "
-                              "its topics are not known")
+        raise NothingRecorded(
+            f"no assignment of group {group_id!r} in the ledger: its topics are not known"
+        )
     groups, members = _groups(topics)
-    rates, records = _load(groups, members, [rate for rate in facts.rates if rate.group_id == group_id])
+    rates, records = _load(
+        groups, members, [rate for rate in facts.rates if rate.group_id == group_id]
+    )
     diary = Diary(decisions, facts.last_seen)
     return Scenario(
-        0, 0, group_id, decisions[0]["ts"].date().isoformat(), tuple(diary.workers.values()), diary.start,
-        groups, rates, records, diary.events(), clamp_to_median(rates),
+        0,
+        0,
+        group_id,
+        decisions[0]["ts"].date().isoformat(),
+        tuple(diary.workers.values()),
+        diary.start,
+        groups,
+        rates,
+        records,
+        diary.events(),
+        clamp_to_median(rates),
     )
 
 
@@ -197,17 +236,25 @@ def _groups(topics: Sequence[TopicFact]) -> tuple[tuple[TaskGroup, ...], list[li
     groups, members = [], []
     for count in sorted({topic.partitions for topic in topics}):
         mine = [topic for topic in topics if topic.partitions == count]
-        changelogs = [topic.topic for topic in mine
-                      if topic.carries_state or topic.topic.endswith(CHANGELOG_SUFFIX)]
+        changelogs = [
+            topic.topic
+            for topic in mine
+            if topic.carries_state or topic.topic.endswith(CHANGELOG_SUFFIX)
+        ]
         sources = [topic.topic for topic in mine if topic.topic not in changelogs]
         changelog = changelogs[0] if changelogs else None
-        groups.append(TaskGroup(sources[0] if sources else f"{changelog} (source)", count, changelog))
+        groups.append(
+            TaskGroup(sources[0] if sources else f"{changelog} (source)", count, changelog)
+        )
         members.append([topic.topic for topic in mine])
     return tuple(groups), members
 
 
-def _load(groups: Sequence[TaskGroup], members: Sequence[Sequence[str]], rates: Sequence[PartitionRate],
-          ) -> tuple[Floats, Floats]:
+def _load(
+    groups: Sequence[TaskGroup],
+    members: Sequence[Sequence[str]],
+    rates: Sequence[PartitionRate],
+) -> tuple[Floats, Floats]:
     """Records/s and changelog records of every task; 1 and NOMINAL_RECORDS where nothing was sampled."""
     found = {(rate.topic, rate.partition): rate for rate in rates}
     arrived, kept = [], []
@@ -217,11 +264,14 @@ def _load(groups: Sequence[TaskGroup], members: Sequence[Sequence[str]], rates: 
             arrived.append(sum(rate.records_in * 1_000.0 / rate.covered_ms for rate in mine))
             kept.append(sum(map(records_kept, mine)) if group.changelog else 0.0)
     per_task, records = np.array(arrived), np.array(kept)
-    stateful = np.repeat([group.changelog is not None for group in groups],
-                         [group.partitions for group in groups])
+    stateful = np.repeat(
+        [group.changelog is not None for group in groups], [group.partitions for group in groups]
+    )
     unknown = stateful & (records == 0)
-    return (per_task if per_task.any() else np.ones(len(per_task)),
-            np.where(unknown, NOMINAL_RECORDS, np.floor(records)))
+    return (
+        per_task if per_task.any() else np.ones(len(per_task)),
+        np.where(unknown, NOMINAL_RECORDS, np.floor(records)),
+    )
 
 
 def _varied(recorded: Scenario, draw: np.random.Generator) -> Scenario:
@@ -241,10 +291,19 @@ def _varied(recorded: Scenario, draw: np.random.Generator) -> Scenario:
             restarts[victim] += 1
             if event.kind in (Kind.LEAVE, Kind.CRASH):
                 running.remove(victim)
-    order = np.concatenate([start + draw.permutation(group.partitions) for group, start in
-                            zip(recorded.groups, recorded.offsets.tolist(), strict=False)])
-    return replace(recorded, events=tuple(events), rates=recorded.rates[order],
-                   records=recorded.records[order], learned_weights=recorded.learned_weights[order])
+    order = np.concatenate(
+        [
+            start + draw.permutation(group.partitions)
+            for group, start in zip(recorded.groups, recorded.offsets.tolist(), strict=False)
+        ]
+    )
+    return replace(
+        recorded,
+        events=tuple(events),
+        rates=recorded.rates[order],
+        records=recorded.records[order],
+        learned_weights=recorded.learned_weights[order],
+    )
 
 
 def _victim(running: Sequence[str], restarts: Mapping[str, int], draw: np.random.Generator) -> str:

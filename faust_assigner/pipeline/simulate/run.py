@@ -108,11 +108,25 @@ def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
     outcome = simulate(scenario, arm, load(arm.policy), costs=costs, memo=memo)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
     return SimRow(
-        scenario.group_id, dt.date.fromisoformat(scenario.dt), f"{scenario.scenario_id:06d}", scenario.seed,
-        len(starters), scenario.tasks, arm.replicas, arm.label, int(outcome.moved), outcome.imbalance,
-        outcome.unavailable_s, int(outcome.cold_moves), outcome.worst_load, outcome.worst_gap_s,
-        outcome.restored, outcome.rebalances, outcome.idle_members,
-        len({worker.rack_id for worker in starters}), state_class(float(scenario.records.mean())),
+        scenario.group_id,
+        dt.date.fromisoformat(scenario.dt),
+        f"{scenario.scenario_id:06d}",
+        scenario.seed,
+        len(starters),
+        scenario.tasks,
+        arm.replicas,
+        arm.label,
+        int(outcome.moved),
+        outcome.imbalance,
+        outcome.unavailable_s,
+        int(outcome.cold_moves),
+        outcome.worst_load,
+        outcome.worst_gap_s,
+        outcome.restored,
+        outcome.rebalances,
+        outcome.idle_members,
+        len({worker.rack_id for worker in starters}),
+        state_class(float(scenario.records.mean())),
     )
 
 
@@ -122,7 +136,9 @@ def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
         return list(play(run, range(scenarios)))
     pieces = [range(start, min(start + BATCH, scenarios)) for start in range(0, scenarios, BATCH)]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return list(itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces)))
+        return list(
+            itertools.chain.from_iterable(pool.map(play_piece, itertools.repeat(run), pieces))
+        )
 
 
 def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
@@ -130,8 +146,9 @@ def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
     return list(play(run, scenario_ids))
 
 
-def play_on_spark(spark: SparkSession, run: Run, scenarios: int, *,
-                  tasks_per_core: int = TASKS_PER_CORE) -> DataFrame:
+def play_on_spark(
+    spark: SparkSession, run: Run, scenarios: int, *, tasks_per_core: int = TASKS_PER_CORE
+) -> DataFrame:
     """All scenarios as a Spark DataFrame of ``SIM_DDL``, lazily: cache it or write it once.
 
     mapInPandas over ranges of scenario numbers, not applyInPandas: its adaptive coalescing would put
@@ -143,7 +160,7 @@ def play_on_spark(spark: SparkSession, run: Run, scenarios: int, *,
         for frame in frames:
             ids = frame["id"].tolist()
             for start in range(0, len(ids), BATCH):
-                yield to_frame(list(play(run, ids[start:start + BATCH])))
+                yield to_frame(list(play(run, ids[start : start + BATCH])))
 
     return spark.range(0, scenarios, 1, tasks).mapInPandas(rows, SIM_DDL)
 
@@ -153,8 +170,10 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     racks = F.when(F.col("racks") > 1, "several").otherwise("one")
-    classes = F.array(F.struct(F.lit(ALL_FLEETS).alias("state"), F.lit(ALL_FLEETS).alias("racks")),
-                      F.struct(F.col("state"), racks.alias("racks")))
+    classes = F.array(
+        F.struct(F.lit(ALL_FLEETS).alias("state"), F.lit(ALL_FLEETS).alias("racks")),
+        F.struct(F.col("state"), racks.alias("racks")),
+    )
     keys = ("class", "policy", "standbys")
 
     def one(frame: pd.DataFrame) -> pd.DataFrame:
@@ -171,7 +190,9 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
     pairs = _pairs_on_spark(classed)
     for found in summaries:
         arm = (found["state"], found["racks"], found["standbys"], found["policy"])
-        found["against"] = {name[-1]: pair for name, pair in sorted(pairs.items()) if name[:-1] == arm}
+        found["against"] = {
+            name[-1]: pair for name, pair in sorted(pairs.items()) if name[:-1] == arm
+        }
     return in_order(summaries)
 
 
@@ -185,15 +206,21 @@ def _pairs_on_spark(classed: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]
     if not wanted:
         return {}
     place = ["class", "standbys", "scenario_id"]
-    told = classed.select(*place, "policy", (F.col("unavailable_s") / F.col("partitions")).alias("stopped"))
+    told = classed.select(
+        *place, "policy", (F.col("unavailable_s") / F.col("partitions")).alias("stopped")
+    )
     mine = told.withColumnsRenamed({"policy": "a", "stopped": "mine"})
     theirs = told.withColumnsRenamed({"policy": "b", "stopped": "theirs"})
     pairs = F.broadcast(classed.sparkSession.createDataFrame(wanted, "a string, b string"))
 
     def one(frame: pd.DataFrame) -> pd.DataFrame:
         first = frame.iloc[0]
-        found = difference(*(dict(zip(frame["scenario_id"], frame[side], strict=True))
-                             for side in ("mine", "theirs")))
+        found = difference(
+            *(
+                dict(zip(frame["scenario_id"], frame[side], strict=True))
+                for side in ("mine", "theirs")
+            )
+        )
         key = [first["class"]["state"], first["class"]["racks"], int(first["standbys"]), first["a"]]
         return pd.DataFrame({"told": [json.dumps([[*key, first["b"]], found])]})
 

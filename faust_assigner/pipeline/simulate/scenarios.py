@@ -37,10 +37,17 @@ class Shape:
     zipf: tuple[float, float] = (0.0, 1.2)
     records: tuple[float, float] = (1e3, 1e6)
     records_per_s: tuple[float, float] = (100.0, 5_000.0)
-    incident_odds: Mapping[str, float] = field(default_factory=lambda: {
-        "deploy": 0.15, "crash": 0.25, "bounce": 0.15, "join": 0.15, "leave": 0.15, "scale_out": 0.1,
-        "lose_rack": 0.05,
-    })
+    incident_odds: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "deploy": 0.15,
+            "crash": 0.25,
+            "bounce": 0.15,
+            "join": 0.15,
+            "leave": 0.15,
+            "scale_out": 0.1,
+            "lose_rack": 0.05,
+        }
+    )
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
         """The scenario of ``seed`` (see :func:`scenario_seed`), whatever its number."""
@@ -49,7 +56,9 @@ class Shape:
 
 def scenario_seed(seed: int, scenario_id: int) -> int:
     """The seed of one scenario of a run: 63 bits that depend on both numbers alone."""
-    return int(np.random.SeedSequence([seed, scenario_id]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return int(
+        np.random.SeedSequence([seed, scenario_id]).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    )
 
 
 def generate(shape: Shape, scenario_id: int, seed: int) -> Scenario:
@@ -64,9 +73,17 @@ def generate(shape: Shape, scenario_id: int, seed: int) -> Scenario:
         day.incident(shape.incident_odds)
     noisy = rates * draw.lognormal(0.0, 0.1, len(rates))
     return Scenario(
-        scenario_id, seed, GENERATED_GROUP, GENERATED_DT, tuple(day.workers),
-        tuple(worker.member_id for worker in day.workers[:first]), groups, rates, records,
-        tuple(day.events), clamp_to_median(noisy),
+        scenario_id,
+        seed,
+        GENERATED_GROUP,
+        GENERATED_DT,
+        tuple(day.workers),
+        tuple(worker.member_id for worker in day.workers[:first]),
+        groups,
+        rates,
+        records,
+        tuple(day.events),
+        clamp_to_median(noisy),
     )
 
 
@@ -85,13 +102,16 @@ def _groups(shape: Shape, draw: np.random.Generator) -> tuple[TaskGroup, ...]:
     sizes = np.diff([0, *cuts.tolist(), total]).tolist()
     stateless = int(draw.integers(0, count)) if count > 1 else NO_GROUP
     return tuple(
-        TaskGroup(f"topic-{number}", size, None if number == stateless else f"topic-{number}-changelog")
+        TaskGroup(
+            f"topic-{number}", size, None if number == stateless else f"topic-{number}-changelog"
+        )
         for number, size in enumerate(sizes)
     )
 
 
-
-def _load(shape: Shape, draw: np.random.Generator, groups: tuple[TaskGroup, ...]) -> tuple[Floats, Floats]:
+def _load(
+    shape: Shape, draw: np.random.Generator, groups: tuple[TaskGroup, ...]
+) -> tuple[Floats, Floats]:
     """Records/s and changelog records of every task: the hot partitions are also the large ones."""
     rates, records = [], []
     exponent = draw.uniform(*shape.zipf)
@@ -124,9 +144,13 @@ class _Day:
         enough = len(self.running) > 2
         possible = {"lose_rack": self.racks > 1, "crash": enough, "leave": enough}
         happen: dict[str, Callable[[], None]] = {
-            "deploy": self._deploy, "crash": lambda: self._gone(Kind.CRASH), "bounce": self._bounce,
-            "join": lambda: self._join(1), "leave": lambda: self._gone(Kind.LEAVE),
-            "scale_out": lambda: self._join(int(self.draw.integers(2, 5))), "lose_rack": self._lose_rack,
+            "deploy": self._deploy,
+            "crash": lambda: self._gone(Kind.CRASH),
+            "bounce": self._bounce,
+            "join": lambda: self._join(1),
+            "leave": lambda: self._gone(Kind.LEAVE),
+            "scale_out": lambda: self._join(int(self.draw.integers(2, 5))),
+            "lose_rack": self._lose_rack,
         }
         happen[name if possible.get(name, True) else "join"]()
 

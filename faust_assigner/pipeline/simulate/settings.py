@@ -26,8 +26,16 @@ import numpy as np
 from faust_assigner.model import Floats
 
 #: What a distribution is given of: the column, divided by the partitions or not.
-METRICS = ("moved", "cold_moves", "unavailable_s", "unavailable_s_per_partition", "worst_gap_s",
-           "worst_load", "imbalance", "restored")
+METRICS = (
+    "moved",
+    "cold_moves",
+    "unavailable_s",
+    "unavailable_s_per_partition",
+    "worst_gap_s",
+    "worst_load",
+    "imbalance",
+    "restored",
+)
 PERCENTILES = (50, 90, 99)
 
 #: What the table is led by, and all it tells of a setting.
@@ -93,11 +101,16 @@ def summarise(rows: Iterable[Any]) -> list[dict[str, Any]]:
             arms.setdefault((fleets, row.policy, row.standbys), []).append(row)
     found = []
     for (fleets, policy, standbys), mine in arms.items():
-        others = [name for class_, name, count in arms
-                  if (class_, count) == (fleets, standbys) and comparable(policy, name)]
+        others = [
+            name
+            for class_, name, count in arms
+            if (class_, count) == (fleets, standbys) and comparable(policy, name)
+        ]
         summary = distribution(mine, fleets)
-        summary["against"] = {name: difference(stopped(mine), stopped(arms[fleets, name, standbys]))
-                              for name in sorted(others)}
+        summary["against"] = {
+            name: difference(stopped(mine), stopped(arms[fleets, name, standbys]))
+            for name in sorted(others)
+        }
         found.append(summary)
     return in_order(found)
 
@@ -131,15 +144,27 @@ def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[s
 
 def in_order(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Summaries as they are listed: all fleets first, then by growing state."""
-    return sorted(summaries, key=lambda found: (
-        _STATES.index(found["state"]), found["racks"], found["policy"], found["standbys"]))
+    return sorted(
+        summaries,
+        key=lambda found: (
+            _STATES.index(found["state"]),
+            found["racks"],
+            found["policy"],
+            found["standbys"],
+        ),
+    )
 
 
 def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]:
     """One summary: ``rows`` of one policy and number of standbys, in any order."""
     rows = sorted(rows, key=lambda row: row.scenario_id)
-    found: dict[str, Any] = {"state": fleets[0], "racks": fleets[1], "policy": rows[0].policy,
-                             "standbys": int(rows[0].standbys), "scenarios": len(rows)}
+    found: dict[str, Any] = {
+        "state": fleets[0],
+        "racks": fleets[1],
+        "policy": rows[0].policy,
+        "standbys": int(rows[0].standbys),
+        "scenarios": len(rows),
+    }
     for metric in METRICS:
         values = _values(rows, metric)
         found[f"{metric}_mean"] = float(values.mean())
@@ -181,22 +206,36 @@ def _values(rows: Sequence[Any], metric: str) -> Floats:
     return values / np.array([row.partitions for row in rows]) if per_partition else values
 
 
-def _choose(state: str, racks: str, arms: Sequence[Mapping[str, Any]], policy: str) -> Recommendation:
+def _choose(
+    state: str, racks: str, arms: Sequence[Mapping[str, Any]], policy: str
+) -> Recommendation:
     ours = [arm for arm in arms if arm["policy"].partition("+")[0] == policy]
     calm = _close_to_best(ours, STOPPED)
     even = _close_to_best(calm, "worst_load_p90")
     best = min(even, key=lambda arm: (arm["standbys"], arm["policy"].count("+"), arm["policy"]))
-    rivals = [arm for arm in arms if arm["standbys"] == best["standbys"]
-              and comparable(best["policy"], arm["policy"])]
+    rivals = [
+        arm
+        for arm in arms
+        if arm["standbys"] == best["standbys"] and comparable(best["policy"], arm["policy"])
+    ]
     rival = min(rivals, key=lambda arm: (arm[STOPPED], arm["policy"]), default=None)
     pair = best["against"].get(rival["policy"]) if rival else None
     return Recommendation(
-        state, racks, best["scenarios"], best["policy"], best["standbys"], best[STOPPED],
-        best["worst_load_p90"], best["cold_moves_p90"], best["moved_p90"],
+        state,
+        racks,
+        best["scenarios"],
+        best["policy"],
+        best["standbys"],
+        best[STOPPED],
+        best["worst_load_p90"],
+        best["cold_moves_p90"],
+        best["moved_p90"],
         {metric: best[f"{metric}_interval"] for metric in TOLD},
         f"{rival['policy']}, standbys {rival['standbys']}" if rival else "",
-        rival[STOPPED] if rival else None, rival[f"{STOPPED}_interval"] if rival else None,
-        pair["mean"] if pair else None, pair["interval"] if pair else None,
+        rival[STOPPED] if rival else None,
+        rival[f"{STOPPED}_interval"] if rival else None,
+        pair["mean"] if pair else None,
+        pair["interval"] if pair else None,
         _calmer(best["policy"], rival["policy"], pair["interval"]) if rival and pair else "",
     )
 

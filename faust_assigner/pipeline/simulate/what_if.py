@@ -43,20 +43,32 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
     """The load that samples measured."""
     keys = [(rate.topic, rate.partition) for rate in rates]
     return Load(
-        {key: rate.records_in * 1_000.0 / rate.covered_ms for key, rate in zip(keys, rates, strict=True)},
+        {
+            key: rate.records_in * 1_000.0 / rate.covered_ms
+            for key, rate in zip(keys, rates, strict=True)
+        },
         {key: records_kept(rate) for key, rate in zip(keys, rates, strict=True)},
         {key: float(rate.state_bytes) for key, rate in zip(keys, rates, strict=True)},
     )
 
 
-def generated(scenario: Scenario, replicas: int, *, record_bytes: float = 100.0) -> tuple[Current, Load]:
+def generated(
+    scenario: Scenario, replicas: int, *, record_bytes: float = 100.0
+) -> tuple[Current, Load]:
     """A generated fleet, settled with ``replicas`` standbys, and its load."""
     topics = sorted(scenario.partitions)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
     fresh = [Member(worker.member_id, topics, rack_id=worker.rack_id) for worker in starters]
     settled = plan(fresh, scenario.partitions, replicas=replicas, changelogs=scenario.changelogs)
-    members = tuple(replace(member, actives=settled.actives(member.member_id),
-                            standbys=settled.standbys(member.member_id), generation=1) for member in fresh)
+    members = tuple(
+        replace(
+            member,
+            actives=settled.actives(member.member_id),
+            standbys=settled.standbys(member.member_id),
+            generation=1,
+        )
+        for member in fresh
+    )
     rates, records = {}, {}
     for group, start in zip(scenario.groups, scenario.offsets.tolist(), strict=False):
         for number in range(group.partitions):
@@ -64,11 +76,19 @@ def generated(scenario: Scenario, replicas: int, *, record_bytes: float = 100.0)
             if group.changelog is not None:
                 records[group.changelog, number] = float(scenario.records[start + number])
     current = Current(scenario.group_id, "", members, scenario.partitions, scenario.changelogs)
-    return current, Load(rates, records, {key: kept * record_bytes for key, kept in records.items()})
+    return current, Load(
+        rates, records, {key: kept * record_bytes for key, kept in records.items()}
+    )
 
 
-def what_if(current: Current, change: Change, load: Load, *, replicas: Sequence[int],
-            costs: Costs | None = None) -> list[dict[str, Any]]:
+def what_if(
+    current: Current,
+    change: Change,
+    load: Load,
+    *,
+    replicas: Sequence[int],
+    costs: Costs | None = None,
+) -> list[dict[str, Any]]:
     """One row per number of standbys, see :func:`_row`. Raises ConfigError when nobody would be left."""
     members = changed(current.members, change)
     return [_row(current, members, count, load, costs or Costs()) for count in replicas]
@@ -78,14 +98,19 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
     """The members after ``change``; new ones stand in the racks with the fewest."""
     racks = {member.rack_id for member in members}
     if change.lose_rack is not None and change.lose_rack not in racks:
-        raise ConfigError(f"no member stands in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}")
+        raise ConfigError(
+            f"no member stands in rack {change.lose_rack!r}, racks: {sorted(map(str, racks))}"
+        )
     unknown = sorted(set(change.remove) - {name for member in members for name in _names(member)})
     if unknown:
         known = ", ".join(sorted(_names(member)[0] for member in members))
         raise ConfigError(f"no member is called {unknown[0]!r}; there are: {known}")
-    left = [member for member in members
-            if not set(_names(member)) & set(change.remove)
-            and (change.lose_rack is None or member.rack_id != change.lose_rack)]
+    left = [
+        member
+        for member in members
+        if not set(_names(member)) & set(change.remove)
+        and (change.lose_rack is None or member.rack_id != change.lose_rack)
+    ]
     topics = members[0].topics if members else ()
     crowd = Counter(member.rack_id for member in left)
     for number in range(change.add):
@@ -99,7 +124,11 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
 
 def _names(member: Member) -> tuple[str, ...]:
     """What a person may call the member: its instance id where it has one, and its member id."""
-    return (member.member_id,) if member.instance_id is None else (member.instance_id, member.member_id)
+    return (
+        (member.member_id,)
+        if member.instance_id is None
+        else (member.instance_id, member.member_id)
+    )
 
 
 @dataclass
@@ -116,8 +145,13 @@ class _Tally:
     refill: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def _row(current: Current, members: Sequence[Member], replicas: int, load: Load, costs: Costs,
-         ) -> dict[str, Any]:
+def _row(
+    current: Current,
+    members: Sequence[Member],
+    replicas: int,
+    load: Load,
+    costs: Costs,
+) -> dict[str, Any]:
     """What happens with ``replicas`` standbys.
 
     ``moves``: tasks that change hands, of these ``cold`` ones whose new owner holds none of their state;
@@ -125,23 +159,43 @@ def _row(current: Current, members: Sequence[Member], replicas: int, load: Load,
     again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the
     worst partition by then.
     """
-    made = plan(members, current.partitions, replicas=replicas, changelogs=current.changelogs,
-                weightless=current.weightless)
-    tally = _tally(current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members})
+    made = plan(
+        members,
+        current.partitions,
+        replicas=replicas,
+        changelogs=current.changelogs,
+        weightless=current.weightless,
+    )
+    tally = _tally(
+        current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members}
+    )
     slowest = max(tally.replay.values(), default=0.0) / costs.replay_records_per_s
-    stopped = {name: costs.rebalance_pause_s + costs.warm_takeover_s
-               + tally.replay[name] / costs.replay_records_per_s for name in made.member_ids}
-    waiting = [load.rates.get((topic, number), 0.0) * stopped[made.member_ids[int(owner[number])]]
-               for group, owner in zip(made.groups, made.owner, strict=True)
-               for topic in group.topics for number in range(group.partitions)]
-    restored = max((tally.replay[name] + tally.refill[name] for name in made.member_ids), default=0.0)
+    stopped = {
+        name: costs.rebalance_pause_s
+        + costs.warm_takeover_s
+        + tally.replay[name] / costs.replay_records_per_s
+        for name in made.member_ids
+    }
+    waiting = [
+        load.rates.get((topic, number), 0.0) * stopped[made.member_ids[int(owner[number])]]
+        for group, owner in zip(made.groups, made.owner, strict=True)
+        for topic in group.topics
+        for number in range(group.partitions)
+    ]
+    restored = max(
+        (tally.replay[name] + tally.refill[name] for name in made.member_ids), default=0.0
+    )
     racks = sorted({member.rack_id or NO_RACK for member in members})
     return {
-        "standbys": replicas, "members": len(members), "moves": tally.moves,
-        "warm": tally.moves - tally.cold, "cold": tally.cold,
+        "standbys": replicas,
+        "members": len(members),
+        "moves": tally.moves,
+        "warm": tally.moves - tally.cold,
+        "cold": tally.cold,
         "bytes_to_restore": int(tally.bytes_to_restore),
         "stopped_s": costs.rebalance_pause_s + costs.warm_takeover_s + slowest,
-        "restored_s": restored / costs.replay_records_per_s, "peak_lag": int(max(waiting, default=0.0)),
+        "restored_s": restored / costs.replay_records_per_s,
+        "peak_lag": int(max(waiting, default=0.0)),
         "idle_members": sum(not made.actives(name) for name in made.member_ids),
         "actives_per_rack": {rack: tally.actives[rack] for rack in racks},
         "standbys_per_rack": {rack: tally.standbys[rack] for rack in racks},

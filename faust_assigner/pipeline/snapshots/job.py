@@ -38,18 +38,31 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     if not is_topic(options.topic):
         raise ConfigError(f"{options.topic!r} is no name of a Kafka topic")
     if options.no_spark:
-        return take_snapshot(options.cluster, options.topic, options.to, previous=options.previous,
-                             memory_bytes=options.memory_bytes)
+        return take_snapshot(
+            options.cluster,
+            options.topic,
+            options.to,
+            previous=options.previous,
+            memory_bytes=options.memory_bytes,
+        )
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import spark_session
 
     # Only someone who asks for Spark's connector by name is made to wait for Maven.
-    jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[options.connector]()
+    jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[
+        options.connector
+    ]()
     spark = spark_session(master, f"faust-assigner snapshot {options.topic}", jars=jars)
     try:
         return take_snapshot(
-            options.cluster, options.topic, options.to, spark=spark, connector=options.connector,
-            previous=options.previous, memory_bytes=options.memory_bytes)
+            options.cluster,
+            options.topic,
+            options.to,
+            spark=spark,
+            connector=options.connector,
+            previous=options.previous,
+            memory_bytes=options.memory_bytes,
+        )
     finally:
         spark.stop()
 
@@ -78,8 +91,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory-mb", type=int, default=DEFAULT_MEMORY_BYTES >> 20)
     given = parser.parse_args(arguments)
     cluster = cluster_of(given.bootstrap, client_properties(given.config, os.environ))
-    options = SnapshotOptions(cluster, given.topic, given.to, given.previous,
-                              connector=given.connector, memory_bytes=given.memory_mb << 20)
+    options = SnapshotOptions(
+        cluster,
+        given.topic,
+        given.to,
+        given.previous,
+        connector=given.connector,
+        memory_bytes=given.memory_mb << 20,
+    )
     for manifest in run(options, None):
         sys.stdout.write(manifest.to_json().decode())
     return 0

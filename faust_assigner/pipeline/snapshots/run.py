@@ -40,14 +40,24 @@ logger = logging.getLogger(__name__)
 
 #: The columns of a changelog's records, as they travel to Python.
 RECORD = ("partition", "offset", "key", "value")
-PART_SCHEMA = ("partition int, next_offset long, keys long, bytes long, sha256 string, "
-               "files array<string>, records long, runs int")
+PART_SCHEMA = (
+    "partition int, next_offset long, keys long, bytes long, sha256 string, "
+    "files array<string>, records long, runs int"
+)
 #: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
 
+
 def take_snapshot(
-    cluster: Cluster, topic: str, url: str, *, spark: SparkSession | None = None, connector: str = "auto",
-    previous: bool = False, created_ms: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    cluster: Cluster,
+    topic: str,
+    url: str,
+    *,
+    spark: SparkSession | None = None,
+    connector: str = "auto",
+    previous: bool = False,
+    created_ms: int | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> list[Manifest]:
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
 
@@ -58,7 +68,9 @@ def take_snapshot(
     if created_ms is None:
         created_ms = round(time.time() * 1000)  # before the read begins: the age counts from here
     changelog = look_at(cluster.connection(), topic)
-    job = plan_job(changelog, url, created_ms=created_ms, previous=previous, memory_bytes=memory_bytes)
+    job = plan_job(
+        changelog, url, created_ms=created_ms, previous=previous, memory_bytes=memory_bytes
+    )
     try:
         parts = _run(job, cluster, spark, connector)
     except Exception as error:
@@ -74,11 +86,16 @@ def take_snapshot(
 def refuse_recreated(before: Changelog, cluster: Cluster) -> None:
     """Raises SnapshotError when the topic that was read is not the one of that name any more."""
     now = look_at(cluster.connection(), before.topic)
-    ended_before = [number for number, extent in before.extents.items()
-                    if number not in now.extents or now.extents[number].end < extent.end]
+    ended_before = [
+        number
+        for number, extent in before.extents.items()
+        if number not in now.extents or now.extents[number].end < extent.end
+    ]
     if now.topic_id != before.topic_id or ended_before:
-        raise SnapshotError(f"{before.topic} was recreated while it was read (topic id {before.topic_id}, "
-                            f"now {now.topic_id}): nothing is published, take the snapshot again")
+        raise SnapshotError(
+            f"{before.topic} was recreated while it was read (topic id {before.topic_id}, "
+            f"now {now.topic_id}): nothing is published, take the snapshot again"
+        )
 
 
 def _run(job: Job, cluster: Cluster, spark: SparkSession | None, connector: str) -> list[Part]:
@@ -104,8 +121,11 @@ def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]
         parts = collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
     silent = sorted(set(job.by_partition) - {part.partition for part in parts})
     if silent:
-        parts += collect(_numbers(spark, silent).mapInArrow(_each(lambda number: _silent(job, number)),
-                                                             PART_SCHEMA))
+        parts += collect(
+            _numbers(spark, silent).mapInArrow(
+                _each(lambda number: _silent(job, number)), PART_SCHEMA
+            )
+        )
     return parts
 
 
@@ -121,16 +141,27 @@ def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
 def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFrame:
     """``partition, offset, key, value`` of the job's spans, committed records only, a task a partition."""
     spans = [span for span in job.spans if span.start < span.end]
-    return spark.read.format("kafka").options(**{
-        **cluster.spark_options(),
-        "assign": json.dumps({job.topic: [span.partition for span in spans]}),
-        "startingOffsets": json.dumps({job.topic: {str(span.partition): span.start for span in spans}}),
-        "endingOffsets": json.dumps({job.topic: {str(span.partition): span.end for span in spans}}),
-        "kafka.isolation.level": "read_committed",
-        # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
-        "failOnDataLoss": "true",
-        "includeHeaders": "false",
-    }).load().select(*RECORD)
+    return (
+        spark.read.format("kafka")
+        .options(
+            **{
+                **cluster.spark_options(),
+                "assign": json.dumps({job.topic: [span.partition for span in spans]}),
+                "startingOffsets": json.dumps(
+                    {job.topic: {str(span.partition): span.start for span in spans}}
+                ),
+                "endingOffsets": json.dumps(
+                    {job.topic: {str(span.partition): span.end for span in spans}}
+                ),
+                "kafka.isolation.level": "read_committed",
+                # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
+                "failOnDataLoss": "true",
+                "includeHeaders": "false",
+            }
+        )
+        .load()
+        .select(*RECORD)
+    )
 
 
 def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -145,8 +176,11 @@ def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
                     if number not in writers:
                         writers[number] = SpanWriter(job, spans[number])
                     writers[number].add(
-                        part.column("key"), part.column("value"),
-                        first_offset=int(offsets[0]), last_offset=int(offsets[-1]))
+                        part.column("key"),
+                        part.column("value"),
+                        first_offset=int(offsets[0]),
+                        last_offset=int(offsets[-1]),
+                    )
             for number in sorted(writers):
                 yield _row(writers[number].finish())
         finally:
@@ -197,12 +231,17 @@ def _each(
 def _row(part: Part) -> pa.RecordBatch:
     import pyarrow as pa
 
-    types = {"partition": pa.int32(), "sha256": pa.string(), "files": pa.list_(pa.string()),
-             "runs": pa.int32()}
+    types = {
+        "partition": pa.int32(),
+        "sha256": pa.string(),
+        "files": pa.list_(pa.string()),
+        "runs": pa.int32(),
+    }
     fields = asdict(part) | {"files": list(part.files)}
     return pa.RecordBatch.from_arrays(
         [pa.array([value], types.get(name, pa.int64())) for name, value in fields.items()],
-        names=list(fields))
+        names=list(fields),
+    )
 
 
 def collect(frame: DataFrame) -> list[Part]:

@@ -74,7 +74,11 @@ class Part:
 
 
 def plan_job(
-    changelog: Changelog, url: str, *, created_ms: int, previous: bool = False,
+    changelog: Changelog,
+    url: str,
+    *,
+    created_ms: int,
+    previous: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Job:
     """Decide what each partition reads. With ``previous`` only what came after its newest snapshot
@@ -93,8 +97,13 @@ def _base(judge: Judge, partition: int) -> Manifest | None:
     for manifest, reason in judge.verdicts(partition):
         if reason is None:
             return manifest
-        logger.warning("%s-%d: snapshot %s cannot be built upon: %s",
-                       judge.log.topic, partition, manifest.snapshot_id, reason)
+        logger.warning(
+            "%s-%d: snapshot %s cannot be built upon: %s",
+            judge.log.topic,
+            partition,
+            manifest.snapshot_id,
+            reason,
+        )
     return None
 
 
@@ -105,14 +114,16 @@ class SpanWriter:
         self._job, self._span = job, span
         self._catalog = Catalog(open_storage(job.url))
         self._exit = contextlib.ExitStack()
-        self._folder = Path(self._exit.enter_context(
-            tempfile.TemporaryDirectory(prefix="faust-assigner-snapshot-")))
+        self._folder = Path(
+            self._exit.enter_context(tempfile.TemporaryDirectory(prefix="faust-assigner-snapshot-"))
+        )
         self._next = span.start
         self._records = 0
         try:
             base = self._catalog.fetch(span.base, self._folder / "base") if span.base else []
             self._compactor = self._exit.enter_context(
-                Compactor(self._folder, base=base, memory_bytes=job.memory_bytes))
+                Compactor(self._folder, base=base, memory_bytes=job.memory_bytes)
+            )
         except BaseException:
             self._exit.close()
             raise
@@ -124,14 +135,19 @@ class SpanWriter:
         self._exit.close()
 
     def add(
-        self, keys: pa.Array | Sequence[bytes | None], values: pa.Array | Sequence[bytes | None], *,
-        first_offset: int, last_offset: int,
+        self,
+        keys: pa.Array | Sequence[bytes | None],
+        values: pa.Array | Sequence[bytes | None],
+        *,
+        first_offset: int,
+        last_offset: int,
     ) -> None:
         """Take a batch that follows all before it; raises SnapshotError if it does not."""
         if not self._next <= first_offset <= last_offset < self._span.end:
             raise SnapshotError(
                 f"{self._job.topic}-{self._span.partition}: offsets {first_offset}..{last_offset} after "
-                f"{self._next - 1}, expected ascending ones below {self._span.end}")
+                f"{self._next - 1}, expected ascending ones below {self._span.end}"
+            )
         self._next = last_offset + 1
         self._records += len(keys)
         self._compactor.add(keys, values)
@@ -142,25 +158,44 @@ class SpanWriter:
         if span.base is not None and span.base.next_offset == span.end:
             # Nothing new: the files, just checked, serve again under a newer date.
             base = span.base
-            return Part(span.partition, span.end, base.keys, base.bytes, base.sha256, base.files, 0, 0)
+            return Part(
+                span.partition, span.end, base.keys, base.bytes, base.sha256, base.files, 0, 0
+            )
         done = self._compactor.finish(span.end)
         names = self._catalog.upload(self._job.topic, span.partition, span.end, done.files)
-        return Part(span.partition, span.end, done.keys, done.bytes, done.sha256, names,
-                    self._records, done.runs)
+        return Part(
+            span.partition,
+            span.end,
+            done.keys,
+            done.bytes,
+            done.sha256,
+            names,
+            self._records,
+            done.runs,
+        )
 
 
 def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
     """Write the manifests, the last step. Raises SnapshotError unless every span has exactly one part."""
     got = sorted(part.partition for part in parts)
     if got != sorted(job.by_partition):
-        raise SnapshotError(f"{job.topic}: parts of partitions {got}, expected {sorted(job.by_partition)} "
-                            "(a partition read by two tasks cannot be merged)")
+        raise SnapshotError(
+            f"{job.topic}: parts of partitions {got}, expected {sorted(job.by_partition)} "
+            "(a partition read by two tasks cannot be merged)"
+        )
     catalog = Catalog(open_storage(job.url))
     return [
         catalog.commit(
-            topic=job.topic, partition=part.partition, next_offset=part.next_offset, keys=part.keys,
-            size=part.bytes, sha256=part.sha256, files=part.files, created_ms=job.created_ms,
-            topic_id=job.topic_id)
+            topic=job.topic,
+            partition=part.partition,
+            next_offset=part.next_offset,
+            keys=part.keys,
+            size=part.bytes,
+            sha256=part.sha256,
+            files=part.files,
+            created_ms=job.created_ms,
+            topic_id=job.topic_id,
+        )
         for part in sorted(parts, key=lambda part: part.partition)
     ]
 
@@ -177,8 +212,11 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
         def take(_: TopicPartition, records: Sequence[Any], __: int) -> None:
             if records:
                 writer.add(
-                    [record.key for record in records], [record.value for record in records],
-                    first_offset=records[0].offset, last_offset=records[-1].offset)
+                    [record.key for record in records],
+                    [record.value for record in records],
+                    first_offset=records[0].offset,
+                    last_offset=records[-1].offset,
+                )
 
         tp = TopicPartition(job.topic, span.partition)
         ask(connection, read(connection, {tp: Extent(span.start, span.end)}, take))

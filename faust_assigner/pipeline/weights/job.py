@@ -18,7 +18,14 @@ from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.weights.publish import publish, write_file
 from faust_assigner.pipeline.weights.rates import COSTS, PartitionRate, rates_of, weigh
-from faust_assigner.weights.document import DEFAULT_LIMITS, MAX_AGE_S, Limits, WeightRow, decode, encode
+from faust_assigner.weights.document import (
+    DEFAULT_LIMITS,
+    MAX_AGE_S,
+    Limits,
+    WeightRow,
+    decode,
+    encode,
+)
 from faust_assigner.weights.trial import score
 
 
@@ -57,7 +64,9 @@ def learn_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark; returns the report."""
     rows, refused = read_here(request.ledgers, request.max_refused)
     rates = rates_of(row.values for row in rows if row.table == "partition_sample")
-    return _finish(request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines))
+    return _finish(
+        request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines)
+    )
 
 
 def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
@@ -68,11 +77,14 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     from faust_assigner.pipeline.weights.transforms import collect_rates
 
     parsed, refused = read_checked(spark, request.ledgers, request.max_refused, request.properties)
-    return _finish(request, Learned(
-        collect_rates(rows(parsed, "partition_sample")),
-        current_on_spark(parsed) if request.shadow else (),
-        refused.lines,
-    ))
+    return _finish(
+        request,
+        Learned(
+            collect_rates(rows(parsed, "partition_sample")),
+            current_on_spark(parsed) if request.shadow else (),
+            refused.lines,
+        ),
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,7 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", help="the versioned weights file, on the driver's machine")
     parser.add_argument("--bootstrap", help="with --topic: the brokers, unless --config names them")
     parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument("--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)")
+    parser.add_argument(
+        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
+    )
     parser.add_argument("--topic", help="publish to this compacted topic too")
     parser.add_argument("--by", default="blend", choices=COSTS)
     parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
@@ -93,10 +107,17 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--out FILE, or --bootstrap and --topic, or all three")
     properties = client_properties(given.config, os.environ)
     request = Request(
-        given.ledger, datetime.now(UTC), given.out,
-        cluster_of(given.bootstrap, properties) if given.topic else None, given.topic, given.by,
-        Limits.parse(given.clamp), given.shadow,
-        max_refused=Tolerance.parse(given.max_refused), properties=properties)
+        given.ledger,
+        datetime.now(UTC),
+        given.out,
+        cluster_of(given.bootstrap, properties) if given.topic else None,
+        given.topic,
+        given.by,
+        Limits.parse(given.clamp),
+        given.shadow,
+        max_refused=Tolerance.parse(given.max_refused),
+        properties=properties,
+    )
     from faust_assigner.pipeline.session import spark_session
 
     spark = spark_session(given.master, "faust-assigner weights")
@@ -110,21 +131,32 @@ def main(arguments: Sequence[str]) -> int:
 def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     """Weigh, write, publish, score."""
     if not learned.rates:
-        raise NothingToLearn(f"no partition_sample in {', '.join(request.ledgers)} "
-                             f"({learned.quarantined} lines refused)")
-    version, rows = weigh(learned.rates, computed_at=request.now, by=request.by, limits=request.limits)
+        raise NothingToLearn(
+            f"no partition_sample in {', '.join(request.ledgers)} "
+            f"({learned.quarantined} lines refused)"
+        )
+    version, rows = weigh(
+        learned.rates, computed_at=request.now, by=request.by, limits=request.limits
+    )
     document = encode(rows, version=version, computed_at=request.now)
     decode(document)  # what no assignor would take is not published
     if request.out is not None:
         write_file(request.out, document)
     records = 0
     if request.topic is not None and request.cluster is not None:
-        records = publish(request.cluster, request.topic, rows, version=version, computed_at=request.now)
+        records = publish(
+            request.cluster, request.topic, rows, version=version, computed_at=request.now
+        )
     newest = max(rate.newest for rate in learned.rates)
     return {
-        "version": version, "computed_at": request.now.isoformat(), "by": request.by,
-        "limits": list(request.limits), "out": request.out,
-        "topic": request.topic, "records_published": records, "quarantined": learned.quarantined,
+        "version": version,
+        "computed_at": request.now.isoformat(),
+        "by": request.by,
+        "limits": list(request.limits),
+        "out": request.out,
+        "topic": request.topic,
+        "records_published": records,
+        "quarantined": learned.quarantined,
         "newest_sample": newest.isoformat(),
         "stale_samples": request.now - newest > timedelta(seconds=MAX_AGE_S),
         "groups": [_group_report(group_id, mine) for group_id, mine in _by_group(rows)],
@@ -133,22 +165,35 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
 
 
 def _by_group(rows: Sequence[WeightRow]) -> list[tuple[str, list[WeightRow]]]:
-    return [(group_id, [row for row in rows if row.group_id == group_id])
-            for group_id in sorted({row.group_id for row in rows})]
+    return [
+        (group_id, [row for row in rows if row.group_id == group_id])
+        for group_id in sorted({row.group_id for row in rows})
+    ]
 
 
 def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
     heaviest = max(rows, key=lambda row: (row.weight, row.topic, row.partition))
     return {
-        "group_id": group_id, "partitions": len(rows), "samples": sum(row.samples for row in rows),
-        "lowest": min(row.weight for row in rows), "highest": heaviest.weight,
+        "group_id": group_id,
+        "partitions": len(rows),
+        "samples": sum(row.samples for row in rows),
+        "lowest": min(row.weight for row in rows),
+        "highest": heaviest.weight,
         "heaviest_partition": f"{heaviest.topic}/{heaviest.partition}",
     }
 
 
 def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, Any]:
     """The newest decision's group planned again, counted and weighted."""
-    weights = {(row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id}
-    found = score(current.members, current.partitions, weights, replicas=request.replicas,
-                  changelogs=current.changelogs, weightless=current.weightless)
+    weights = {
+        (row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id
+    }
+    found = score(
+        current.members,
+        current.partitions,
+        weights,
+        replicas=request.replicas,
+        changelogs=current.changelogs,
+        weightless=current.weightless,
+    )
     return {"group_id": current.group_id, "decision_id": current.decision_id, **found.report()}

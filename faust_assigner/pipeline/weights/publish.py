@@ -56,20 +56,31 @@ def _write_file(path: str | Path, document: bytes) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def publish(cluster: Cluster, topic: str, rows: Sequence[WeightRow], *, version: int, computed_at: datetime,
-            replication: int | None = None) -> int:
+def publish(
+    cluster: Cluster,
+    topic: str,
+    rows: Sequence[WeightRow],
+    *,
+    version: int,
+    computed_at: datetime,
+    replication: int | None = None,
+) -> int:
     """One record per group (key: group id, value: its document, compressed); returns how many.
 
     The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
     are) unless ``replication`` says otherwise. Raises UnreachableError and RefusedByKafka; before anything is
     sent NotPublished, when a group's document is too large for one record.
     """
-    records = {group_id: compress(encode(mine, version=version, computed_at=computed_at))
-               for group_id, mine in _by_group(rows).items()}
+    records = {
+        group_id: compress(encode(mine, version=version, computed_at=computed_at))
+        for group_id, mine in _by_group(rows).items()
+    }
     for group_id, value in records.items():
         if len(value) > MAX_RECORD_BYTES:
-            raise NotPublished(f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
-                               f"{MAX_RECORD_BYTES}: hand them out as a file")
+            raise NotPublished(
+                f"the weights of group {group_id!r} take {len(value)} bytes, a record at most "
+                f"{MAX_RECORD_BYTES}: hand them out as a file"
+            )
     connection = cluster.connection()
     ask(connection, _send(connection, topic, records, replication))
     return len(records)
@@ -83,19 +94,29 @@ def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
 
 
 async def _send(
-    connection: Connection, topic: str, records: dict[str, bytes], replication: int | None,
+    connection: Connection,
+    topic: str,
+    records: dict[str, bytes],
+    replication: int | None,
 ) -> None:
     admin = AIOKafkaAdminClient(**connection)
     await admin.start()
     try:
         if topic not in await admin.list_topics():
             brokers = len((await admin.describe_cluster())["brokers"])
-            await admin.create_topics([NewTopic(
-                topic, 1, replication or min(3, brokers), topic_configs={"cleanup.policy": "compact"})])
+            await admin.create_topics(
+                [
+                    NewTopic(
+                        topic,
+                        1,
+                        replication or min(3, brokers),
+                        topic_configs={"cleanup.policy": "compact"},
+                    )
+                ]
+            )
     finally:
         await admin.close()
-    producer = AIOKafkaProducer(
-        **connection, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
+    producer = AIOKafkaProducer(**connection, acks="all", max_request_size=2 * MAX_RECORD_BYTES)
     await producer.start()
     try:
         for group_id in sorted(records):

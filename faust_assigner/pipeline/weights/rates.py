@@ -24,7 +24,13 @@ import numpy as np
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Floats
-from faust_assigner.weights.document import DEFAULT_LIMITS, Limits, WeightRow, clamp_to_median, millis
+from faust_assigner.weights.document import (
+    DEFAULT_LIMITS,
+    Limits,
+    WeightRow,
+    clamp_to_median,
+    millis,
+)
 
 #: A longer wait than this many median intervals is a hole, not an interval.
 HOLE = 10.0
@@ -69,20 +75,32 @@ def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
     kept: dict[tuple[str, str, int], dict[dt.datetime, Amounts]] = {}
     for sample in samples:
         key = (sample["group_id"], sample["topic"], sample["partition"])
-        amounts = (max(0, sample["records_in"]), max(0, sample["bytes_in"]),
-                   max(0.0, sample["cpu_ms"]), max(0, sample["state_bytes"]), max(0, sample["end_offset"]))
+        amounts = (
+            max(0, sample["records_in"]),
+            max(0, sample["bytes_in"]),
+            max(0.0, sample["cpu_ms"]),
+            max(0, sample["state_bytes"]),
+            max(0, sample["end_offset"]),
+        )
         mine = kept.setdefault(key, {})
         mine[sample["ts"]] = max(amounts, mine.get(sample["ts"], amounts))
     gaps: dict[str, list[int]] = {}
     for (group_id, _, _), mine in kept.items():
         gaps.setdefault(group_id, []).extend(_gaps_ms(sorted(mine)))
-    typical = {group_id: float(np.median(found)) if found else NOMINAL_INTERVAL_MS
-               for group_id, found in gaps.items()}
+    typical = {
+        group_id: float(np.median(found)) if found else NOMINAL_INTERVAL_MS
+        for group_id, found in gaps.items()
+    }
     return [_rate(key, kept[key], typical[key[0]]) for key in sorted(kept)]
 
 
-def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str = "blend",
-          limits: Limits = DEFAULT_LIMITS) -> tuple[int, list[WeightRow]]:
+def weigh(
+    rates: Sequence[PartitionRate],
+    *,
+    computed_at: dt.datetime,
+    by: str = "blend",
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[int, list[WeightRow]]:
     """The version and the rows of table ``partition_weight``.
 
     ``by`` names what a weight is relative to (COSTS); the version is the time of the newest sample in
@@ -100,8 +118,10 @@ def weigh(rates: Sequence[PartitionRate], *, computed_at: dt.datetime, by: str =
     for mine in groups.values():
         day = max(rate.newest for rate in mine).date().isoformat()
         weights = _task_weights(mine, _costs(mine, by), limits)
-        rows += [_row(rate, round(weight, 6), day, version, computed_at)
-                 for rate, weight in zip(mine, weights, strict=True)]
+        rows += [
+            _row(rate, round(weight, 6), day, version, computed_at)
+            for rate, weight in zip(mine, weights, strict=True)
+        ]
     return version, rows
 
 
@@ -120,7 +140,9 @@ def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits)
     summed = dict.fromkeys(tasks, 0.0)
     for task, cost in zip(tasks, costs.tolist(), strict=True):
         summed[task] += cost
-    weights = dict(zip(summed, clamp_to_median(list(summed.values()), limits).tolist(), strict=True))
+    weights = dict(
+        zip(summed, clamp_to_median(list(summed.values()), limits).tolist(), strict=True)
+    )
     return [weights[task] for task in tasks]
 
 
@@ -137,20 +159,32 @@ def records_kept(rate: PartitionRate) -> float:
 
 def bytes_per_record(rate: PartitionRate) -> float:
     """What a record of this partition weighs on the wire; NOMINAL_RECORD_BYTES where none came in."""
-    return rate.bytes_in / rate.records_in if rate.records_in and rate.bytes_in else NOMINAL_RECORD_BYTES
+    return (
+        rate.bytes_in / rate.records_in
+        if rate.records_in and rate.bytes_in
+        else NOMINAL_RECORD_BYTES
+    )
 
 
 def _gaps_ms(moments: Sequence[dt.datetime]) -> list[int]:
     return [millis(later) - millis(earlier) for earlier, later in itertools.pairwise(moments)]
 
 
-def _rate(key: tuple[str, str, int], mine: Mapping[dt.datetime, Amounts],
-          typical: float) -> PartitionRate:
+def _rate(
+    key: tuple[str, str, int], mine: Mapping[dt.datetime, Amounts], typical: float
+) -> PartitionRate:
     moments = sorted(mine)
     covered = typical + sum(gap if gap <= HOLE * typical else typical for gap in _gaps_ms(moments))
     return PartitionRate(
-        *key, len(moments), covered, sum(mine[at][0] for at in moments), sum(mine[at][1] for at in moments),
-        sum(mine[at][2] for at in moments), mine[moments[-1]][3], moments[-1], mine[moments[-1]][4],
+        *key,
+        len(moments),
+        covered,
+        sum(mine[at][0] for at in moments),
+        sum(mine[at][1] for at in moments),
+        sum(mine[at][2] for at in moments),
+        mine[moments[-1]][3],
+        moments[-1],
+        mine[moments[-1]][4],
     )
 
 
@@ -168,10 +202,22 @@ def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
     return np.asarray(np.mean(shares, axis=0)) if shares else np.zeros(len(rates))
 
 
-def _row(rate: PartitionRate, weight: float, day: str, version: int, computed_at: dt.datetime) -> WeightRow:
+def _row(
+    rate: PartitionRate, weight: float, day: str, version: int, computed_at: dt.datetime
+) -> WeightRow:
     seconds = rate.covered_ms / 1_000.0
     return WeightRow(
-        rate.group_id, day, version, computed_at, rate.topic, rate.partition, weight,
-        rate.bytes_in / seconds, rate.records_in / seconds, rate.cpu_ms / seconds, rate.state_bytes,
-        records_kept(rate) / REPLAY_RECORDS_PER_S, rate.samples,
+        rate.group_id,
+        day,
+        version,
+        computed_at,
+        rate.topic,
+        rate.partition,
+        weight,
+        rate.bytes_in / seconds,
+        rate.records_in / seconds,
+        rate.cpu_ms / seconds,
+        rate.state_bytes,
+        records_kept(rate) / REPLAY_RECORDS_PER_S,
+        rate.samples,
     )

@@ -25,7 +25,8 @@ def distinct_samples(samples: DataFrame) -> DataFrame:
     """Table ``partition_sample`` with each (group, topic, partition, ts) once, no amount below zero."""
     said = F.max(F.struct(*(_at_least_zero(name) for name in AMOUNTS))).alias("said")
     return (
-        samples.groupBy(*KEY, F.unix_millis("ts").alias("at_ms")).agg(said)
+        samples.groupBy(*KEY, F.unix_millis("ts").alias("at_ms"))
+        .agg(said)
         .select(*KEY, "at_ms", "said.*")
     )
 
@@ -35,20 +36,30 @@ def covered(distinct: DataFrame) -> DataFrame:
     before = F.lag("at_ms").over(Window.partitionBy(*KEY).orderBy("at_ms"))
     spaced = distinct.withColumn("gap_ms", F.col("at_ms") - before)
     typical = spaced.groupBy("group_id").agg(
-        F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms"))
+        F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms")
+    )
     # A first sample has no gap: the comparison is null and ``otherwise`` answers.
     own = F.when(F.col("gap_ms") <= HOLE * F.col("typical_ms"), F.col("gap_ms").cast("double"))
     return spaced.join(F.broadcast(typical), "group_id").withColumn(
-        "covered_ms", own.otherwise(F.col("typical_ms")))
+        "covered_ms", own.otherwise(F.col("typical_ms"))
+    )
 
 
 def rates(samples: DataFrame) -> DataFrame:
     """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
-    return covered(distinct_samples(samples)).groupBy(*KEY).agg(
-        F.count("*").alias("samples"), F.sum("covered_ms").alias("covered_ms"),
-        F.sum("records_in").alias("records_in"), F.sum("bytes_in").alias("bytes_in"),
-        F.sum("cpu_ms").alias("cpu_ms"), F.max_by("state_bytes", "at_ms").alias("state_bytes"),
-        F.max("at_ms").alias("newest"), F.max_by("end_offset", "at_ms").alias("end_offset"),
+    return (
+        covered(distinct_samples(samples))
+        .groupBy(*KEY)
+        .agg(
+            F.count("*").alias("samples"),
+            F.sum("covered_ms").alias("covered_ms"),
+            F.sum("records_in").alias("records_in"),
+            F.sum("bytes_in").alias("bytes_in"),
+            F.sum("cpu_ms").alias("cpu_ms"),
+            F.max_by("state_bytes", "at_ms").alias("state_bytes"),
+            F.max("at_ms").alias("newest"),
+            F.max_by("end_offset", "at_ms").alias("end_offset"),
+        )
     )
 
 
@@ -62,4 +73,6 @@ def collect_rates(samples: DataFrame) -> list[PartitionRate]:
 
 
 def _at_least_zero(name: str) -> Column:
-    return F.greatest(F.col(name), F.lit(0).cast("double" if name == "cpu_ms" else "long")).alias(name)
+    return F.greatest(F.col(name), F.lit(0).cast("double" if name == "cpu_ms" else "long")).alias(
+        name
+    )

@@ -16,5 +16,19 @@ from faust_assigner.service.client.commands import (
 from faust_assigner.service.client.handlers import Handlers
 from faust_assigner.service.client.registration import Registration, Retry
 
-__all__ = ["AbortWarm", "Access", "Assigned", "AssignerClient", "Command", "Grant", "Handlers", "Lost",
-           "Registration", "Release", "Retry", "Standbys", "TopicPartition", "Warm"]
+__all__ = [
+    "AbortWarm",
+    "Access",
+    "Assigned",
+    "AssignerClient",
+    "Command",
+    "Grant",
+    "Handlers",
+    "Lost",
+    "Registration",
+    "Release",
+    "Retry",
+    "Standbys",
+    "TopicPartition",
+    "Warm",
+]

@@ -44,14 +44,19 @@ class Access:
     def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
         """A channel to ``target``; nothing is connected before the first call. OSError where files lack."""
         chosen = [
-            ("grpc.max_receive_message_length", MESSAGE_BYTES), ("grpc.enable_retries", 0),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES),
+            ("grpc.enable_retries", 0),
             # A connection of its own: channels of one process would share one, and its limit of streams.
-            ("grpc.use_local_subchannel_pool", 1), *options]
+            ("grpc.use_local_subchannel_pool", 1),
+            *options,
+        ]
         if self.server_name:
             chosen.append(("grpc.ssl_target_name_override", self.server_name))
         if self.ca is None:
             return grpc.aio.insecure_channel(target, chosen)
         credentials = grpc.ssl_channel_credentials(
-            self.ca.read_bytes(), self.key.read_bytes() if self.key else None,
-            self.cert.read_bytes() if self.cert else None)
+            self.ca.read_bytes(),
+            self.key.read_bytes() if self.key else None,
+            self.cert.read_bytes() if self.cert else None,
+        )
         return grpc.aio.secure_channel(target, credentials, chosen)

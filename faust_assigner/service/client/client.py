@@ -60,9 +60,17 @@ class AssignerClient:
     ``clock`` gives seconds and goes on while the process is stopped.
     """
 
-    def __init__(self, targets: str | Sequence[str], name: str, *, topics: Collection[str] = (),
-                 registration: Registration | None = None, access: Access | None = None,
-                 retry: Retry | None = None, clock: Callable[[], float] = seconds) -> None:
+    def __init__(
+        self,
+        targets: str | Sequence[str],
+        name: str,
+        *,
+        topics: Collection[str] = (),
+        registration: Registration | None = None,
+        access: Access | None = None,
+        retry: Retry | None = None,
+        clock: Callable[[], float] = seconds,
+    ) -> None:
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
         self.name = name
         self.holdings = Holdings()
@@ -88,8 +96,12 @@ class AssignerClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     def may_work(self, partition: tuple[str, int]) -> bool:
@@ -98,9 +110,11 @@ class AssignerClient:
 
     async def commands(self) -> AsyncGenerator[Command, None]:
         """What the service tells, until :meth:`leave` is done; raises :class:`ServiceRefused`."""
-        tasks = [asyncio.create_task(self._stay(), name="assigner-stream"),
-                 asyncio.create_task(self._beat(), name="assigner-heartbeat"),
-                 asyncio.create_task(self._fence(), name="assigner-fence")]
+        tasks = [
+            asyncio.create_task(self._stay(), name="assigner-stream"),
+            asyncio.create_task(self._beat(), name="assigner-heartbeat"),
+            asyncio.create_task(self._fence(), name="assigner-fence"),
+        ]
         for task in tasks:
             task.add_done_callback(self._ended)
         try:
@@ -129,35 +143,57 @@ class AssignerClient:
 
     async def ready(self, command: Warm) -> None:
         """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`."""
-        request = pb.PartitionReadyRequest(consumer_name=self.name, partition=to_message(command.partition),
-                                           handoff_id=command.handoff_id)
+        request = pb.PartitionReadyRequest(
+            consumer_name=self.name,
+            partition=to_message(command.partition),
+            handoff_id=command.handoff_id,
+        )
         await self._acknowledge("PartitionReady", request, command)
 
     async def released(self, command: Release, final_offset: int | None = None) -> None:
         """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`."""
         self.holdings.released(command)
         request = pb.PartitionReleasedRequest(
-            consumer_name=self.name, partition=to_message(command.partition), handoff_id=command.handoff_id,
-            final_offset=final_offset)
+            consumer_name=self.name,
+            partition=to_message(command.partition),
+            handoff_id=command.handoff_id,
+            final_offset=final_offset,
+        )
         await self._acknowledge("PartitionReleased", request, command)
 
     async def failed(self, command: Warm, reason: str) -> None:
         """Say that the partition cannot be warmed here. Raises :class:`ServiceRefused`."""
-        await self._call("WarmFailed", pb.WarmFailedRequest(
-            consumer_name=self.name, partition=to_message(command.partition), handoff_id=command.handoff_id,
-            reason=reason[:1000]))
+        await self._call(
+            "WarmFailed",
+            pb.WarmFailedRequest(
+                consumer_name=self.name,
+                partition=to_message(command.partition),
+                handoff_id=command.handoff_id,
+                reason=reason[:1000],
+            ),
+        )
 
     async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Say which replicas are held by now, all of them. Raises :class:`ServiceRefused`."""
-        await self._call("ReportReplicas", pb.ReportReplicasRequest(
-            consumer_name=self.name, replicas=[to_message(p) for p in sorted(partitions)]))
+        await self._call(
+            "ReportReplicas",
+            pb.ReportReplicasRequest(
+                consumer_name=self.name, replicas=[to_message(p) for p in sorted(partitions)]
+            ),
+        )
 
     async def progress(self, command: Warm, progress: float) -> None:
         """Say how far warming is, from 0 to 1; one try, and no error where it is not heard."""
         with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
-            await self._once("ReportProgress", pb.ReportProgressRequest(
-                consumer_name=self.name, partition=to_message(command.partition),
-                handoff_id=command.handoff_id, progress=progress))
+            await self._once(
+                "ReportProgress",
+                pb.ReportProgressRequest(
+                    consumer_name=self.name,
+                    partition=to_message(command.partition),
+                    handoff_id=command.handoff_id,
+                    progress=progress,
+                ),
+            )
 
     async def leave(self) -> bool:
         """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain."""
@@ -205,8 +241,9 @@ class AssignerClient:
         self._turn += 1
         self._stub = KafkaAssignerStub(self._channel)
         sent_at, is_first = self._clock(), True
-        self._stream = self._stub.Register(self._registration.message(self.name),
-                                           metadata=self._access.metadata())
+        self._stream = self._stub.Register(
+            self._registration.message(self.name), metadata=self._access.metadata()
+        )
         # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
         patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
         try:
@@ -244,8 +281,11 @@ class AssignerClient:
         if message.HasField("assignment"):
             said = message.assignment
             change = self.holdings.update(
-                grants_of(said), [TopicPartition(p.topic, p.partition) for p in said.unassigned],
-                snapshot=said.snapshot or is_first, more=said.more)
+                grants_of(said),
+                [TopicPartition(p.topic, p.partition) for p in said.unassigned],
+                snapshot=said.snapshot or is_first,
+                more=said.more,
+            )
             if change is not None and (is_first or change.added or change.removed):
                 self._queue.put_nowait(change)
             return
@@ -348,8 +388,9 @@ class AssignerClient:
         while self._stub is None:
             await asyncio.sleep(0.02)
         try:
-            return await getattr(self._stub, method)(request, timeout=timeout,
-                                                     metadata=self._access.metadata())
+            return await getattr(self._stub, method)(
+                request, timeout=timeout, metadata=self._access.metadata()
+            )
         except grpc.aio.AioRpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error

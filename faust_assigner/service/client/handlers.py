@@ -118,7 +118,9 @@ class Jobs:
         with contextlib.suppress(ServiceRefused):
             await self._client.released(command, offset)
 
-    async def _stop(self, jobs: dict[TopicPartition, asyncio.Task[None]], partition: TopicPartition) -> None:
+    async def _stop(
+        self, jobs: dict[TopicPartition, asyncio.Task[None]], partition: TopicPartition
+    ) -> None:
         if (task := jobs.pop(partition, None)) is not None:
             await end([task])
 

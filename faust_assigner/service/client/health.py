@@ -12,7 +12,10 @@ from faust_assigner.service.client.channel import Access
 
 #: Role -> the service whose health is asked for.
 ROLES: Final[Mapping[str, str]] = {
-    "serving": "kafka_assigner.v1.KafkaAssigner", "leader": "leader", "process": ""}
+    "serving": "kafka_assigner.v1.KafkaAssigner",
+    "leader": "leader",
+    "process": "",
+}
 
 
 async def is_well(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
@@ -20,7 +23,8 @@ async def is_well(target: str, role: str, access: Access, *, patience_s: float =
     async with access.open(target) as channel:
         try:
             answer = await health_pb2_grpc.HealthStub(channel).Check(
-                health_pb2.HealthCheckRequest(service=ROLES[role]), timeout=patience_s)
+                health_pb2.HealthCheckRequest(service=ROLES[role]), timeout=patience_s
+            )
         except grpc.aio.AioRpcError:
             return False
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

@@ -32,8 +32,14 @@ class Holdings:
         self.until = until
         self._is_partial = False
 
-    def update(self, assigned: Sequence[Grant], unassigned: Iterable[TopicPartition], *,
-               snapshot: bool = False, more: bool = False) -> Assigned | None:
+    def update(
+        self,
+        assigned: Sequence[Grant],
+        unassigned: Iterable[TopicPartition],
+        *,
+        snapshot: bool = False,
+        more: bool = False,
+    ) -> Assigned | None:
         """Take one AssignmentUpdate; what changed, None for a part of a snapshot that goes on."""
         if snapshot:
             self._parts = []
@@ -52,11 +58,16 @@ class Holdings:
         self.owned = owned = kept | {grant.partition: grant for grant in given}
         # What is given while it is being released is to be worked on again: nobody takes it over.
         again = {grant.partition for grant in given} & self._releasing.keys()
-        added = tuple(g for p, g in owned.items()
-                      if p not in before or before[p].epoch != g.epoch or p in again)
+        added = tuple(
+            g
+            for p, g in owned.items()
+            if p not in before or before[p].epoch != g.epoch or p in again
+        )
         anew = {grant.partition for grant in added}
         # What is being released goes when its release is done, and not in the middle of it.
-        removed = tuple(p for p in before if (p not in owned or p in anew) and p not in self._releasing)
+        removed = tuple(
+            p for p in before if (p not in owned or p in anew) and p not in self._releasing
+        )
         for partition in anew:
             self._releasing.pop(partition, None)
         return Assigned(dict(owned), added, removed)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from faust_assigner.service.client.commands import AbortWarm, Grant, Release, Standbys, TopicPartition, Warm
+from faust_assigner.service.client.commands import (
+    AbortWarm,
+    Grant,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
@@ -25,7 +32,9 @@ def grants_of(update: pb.AssignmentUpdate) -> list[Grant]:
 def _grant(partition: TopicPartition, said: pb.Grant | None) -> Grant:
     if said is None:
         return Grant(partition)
-    return Grant(partition, said.epoch, said.start_offset if said.HasField("start_offset") else None)
+    return Grant(
+        partition, said.epoch, said.start_offset if said.HasField("start_offset") else None
+    )
 
 
 def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm | Standbys | None:
@@ -33,14 +42,17 @@ def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm |
     match message.WhichOneof("command"):
         case "warm":
             said = message.warm
-            return Warm(partition_of(said.partition), said.current_owner, said.handoff_id, said.strict)
+            return Warm(
+                partition_of(said.partition), said.current_owner, said.handoff_id, said.strict
+            )
         case "release":
             asked = message.release
-            return Release(partition_of(asked.partition), asked.new_owner, asked.handoff_id, asked.strict)
+            return Release(
+                partition_of(asked.partition), asked.new_owner, asked.handoff_id, asked.strict
+            )
         case "abort_warm":
             ended = message.abort_warm
             return AbortWarm(partition_of(ended.partition), ended.handoff_id)
         case "standby":
             return Standbys(tuple(map(partition_of, message.standby.standbys)))
     return None
-

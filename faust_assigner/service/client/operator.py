@@ -30,8 +30,12 @@ class Operator:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self._channel.close()
 
     async def state(self) -> pb.State:
@@ -39,7 +43,8 @@ class Operator:
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.GetState(
-                    pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S):
+                pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S
+            ):
                 whole.MergeFrom(part)
         return whole
 
@@ -48,7 +53,8 @@ class Operator:
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.WatchState(
-                    pb.GetStateRequest(), metadata=self._access.metadata()):
+                pb.GetStateRequest(), metadata=self._access.metadata()
+            ):
                 whole.MergeFrom(part)
                 if not part.more:
                     yield whole
@@ -61,23 +67,35 @@ class Operator:
 
     async def abort(self, partition: tuple[str, int], handoff_id: int = 0) -> None:
         """Give the partition's handoff up."""
-        await self._call("AbortHandoff", pb.AbortHandoffRequest(
-            partition=pb.TopicPartition(topic=partition[0], partition=partition[1]), handoff_id=handoff_id))
+        await self._call(
+            "AbortHandoff",
+            pb.AbortHandoffRequest(
+                partition=pb.TopicPartition(topic=partition[0], partition=partition[1]),
+                handoff_id=handoff_id,
+            ),
+        )
 
     async def set_topic(self, topic: str, partition_count: int) -> None:
         """Name a topic of the service, or its new count."""
         await self._call("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
 
-    async def plan(self, *, without: Sequence[str] = (), extra: Sequence[str] = ()) -> list[pb.Move]:
+    async def plan(
+        self, *, without: Sequence[str] = (), extra: Sequence[str] = ()
+    ) -> list[pb.Move]:
         """What a rebalance would move, were these gone and those there; nothing is written."""
-        answer = await self._call("Plan", pb.PlanRequest(
-            without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]))
+        answer = await self._call(
+            "Plan",
+            pb.PlanRequest(
+                without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]
+            ),
+        )
         return list(answer.moves)
 
     async def _call(self, method: str, request: Any) -> Any:
         with self._spoken():
             return await getattr(self._stub, method)(
-                request, metadata=self._access.metadata(), timeout=CALL_S)
+                request, metadata=self._access.metadata(), timeout=CALL_S
+            )
 
     @contextlib.contextmanager
     def _spoken(self) -> Any:
@@ -86,5 +104,7 @@ class Operator:
         except grpc.aio.AioRpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error
-            raise TryAgain(f"the service at {self._target} did not answer: {error.code().name}: "
-                           f"{error.details()}") from error
+            raise TryAgain(
+                f"the service at {self._target} did not answer: {error.code().name}: "
+                f"{error.details()}"
+            ) from error

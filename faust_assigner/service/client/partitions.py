@@ -66,8 +66,9 @@ class Partitions:
     how many records a partition may have waiting before it is paused.
     """
 
-    def __init__(self, client: AssignerClient, consumer: AIOKafkaConsumer, work: Work, *,
-                 queued: int = 500) -> None:
+    def __init__(
+        self, client: AssignerClient, consumer: AIOKafkaConsumer, work: Work, *, queued: int = 500
+    ) -> None:
         self._client = client
         self._consumer = consumer
         self._work = work
@@ -82,8 +83,9 @@ class Partitions:
         serving = asyncio.create_task(self._client.run(self), name="assigner-serve")
         self._failed = asyncio.get_running_loop().create_future()
         try:
-            done, _ = await asyncio.wait((fetching, serving, self._failed),
-                                         return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                (fetching, serving, self._failed), return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()
         finally:
@@ -166,7 +168,9 @@ class Partitions:
                 return
             await self._consumer.topics()
             numbers = self._consumer.partitions_for_topic(partition.topic) or set()
-            known = known | {KafkaPartition(partition.topic, n) for n in {*numbers, partition.partition}}
+            known = known | {
+                KafkaPartition(partition.topic, n) for n in {*numbers, partition.partition}
+            }
             self._consumer.assign(sorted(known))
             self._consumer.pause(*known)
             for running in self._owned.values():
@@ -188,7 +192,9 @@ class Partitions:
             return grant.start_offset
         epoch = _EPOCH.search(said.metadata or "")
         if epoch is not None and int(epoch[1]) > grant.epoch:
-            raise RuntimeError(f"{grant.partition}: epoch {epoch[1]} has committed, this is {grant.epoch}")
+            raise RuntimeError(
+                f"{grant.partition}: epoch {epoch[1]} has committed, this is {grant.epoch}"
+            )
         is_own = epoch is not None and int(epoch[1]) == grant.epoch
         return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
 
@@ -199,7 +205,8 @@ class Partitions:
             return
         try:
             await self._consumer.commit(
-                {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")})
+                {_kafka(partition): OffsetAndMetadata(offset, f"epoch={owned.grant.epoch}")}
+            )
         except KafkaError as error:
             log.warning("%s: the commit of %d failed: %s", partition, offset, error)
         else:
@@ -217,7 +224,9 @@ class Partitions:
         """Read for everybody."""
         while True:
             self._hold_back()
-            for kafka_partition, records in (await self._consumer.getmany(timeout_ms=POLL_MS)).items():
+            for kafka_partition, records in (
+                await self._consumer.getmany(timeout_ms=POLL_MS)
+            ).items():
                 if (owned := self._owned.get(TopicPartition(*kafka_partition))) is not None:
                     owned.take(records)
 
@@ -295,8 +304,9 @@ class _Owned:
 
     async def _next(self, stopping: asyncio.Task[bool], patience_s: float) -> Any | None:
         getting = asyncio.create_task(self._queue.get())
-        await asyncio.wait((getting, stopping), timeout=max(patience_s, 0.0),
-                           return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (getting, stopping), timeout=max(patience_s, 0.0), return_when=asyncio.FIRST_COMPLETED
+        )
         if getting.done():
             return getting.result()
         getting.cancel()

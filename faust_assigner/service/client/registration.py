@@ -48,9 +48,16 @@ class Registration:
     def message(self, name: str) -> pb.RegisterRequest:
         """The request, with the replicas held now."""
         return pb.RegisterRequest(
-            consumer_name=name, topics=sorted(self.topics), rack=self.rack, capacity=self.capacity,
+            consumer_name=name,
+            topics=sorted(self.topics),
+            rack=self.rack,
+            capacity=self.capacity,
             copartitioned=[pb.TopicGroup(topics=sorted(group)) for group in self.copartitioned],
-            weights=[pb.PartitionWeight(partition=to_message(p), weight=w)
-                     for p, w in sorted(self.weights.items())],
-            replicas=[to_message(p) for p in sorted(self.replicas())], keeps_replicas=self.keeps_replicas,
-            heartbeats=True)
+            weights=[
+                pb.PartitionWeight(partition=to_message(p), weight=w)
+                for p, w in sorted(self.weights.items())
+            ],
+            replicas=[to_message(p) for p in sorted(self.replicas())],
+            keeps_replicas=self.keeps_replicas,
+            heartbeats=True,
+        )

@@ -26,15 +26,23 @@ class Catalogue:
     """Topic -> partition count, in the store."""
 
     def __init__(
-        self, store: Store, keys: Keys, settings: ServiceSettings, clock: Clock, mirror: Mirror,
-        topics: Mapping[str, int], count_partitions: CountPartitions | None,
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServiceSettings,
+        clock: Clock,
+        mirror: Mirror,
+        topics: Mapping[str, int],
+        count_partitions: CountPartitions | None,
     ) -> None:
         self._store = store
         self._keys = keys
         self._settings = settings
         self._clock = clock
         self._mirror = mirror
-        self._topics = {codec.checked_topic(topic): _count(topic, count) for topic, count in topics.items()}
+        self._topics = {
+            codec.checked_topic(topic): _count(topic, count) for topic, count in topics.items()
+        }
         self._count_partitions = count_partitions
 
     async def write(self) -> None:
@@ -49,9 +57,15 @@ class Catalogue:
     async def need(self, topic: str) -> None:
         """Somebody wants the topic: ask Kafka where it is unknown. Raises NotFound, and
         StoreUnavailable where Kafka does not say: whoever asks may try again."""
-        if topic in self._mirror.view.topics or _known(await self._store.get(self._keys.topic(topic))):
+        if topic in self._mirror.view.topics or _known(
+            await self._store.get(self._keys.topic(topic))
+        ):
             return
-        count = None if self._count_partitions is None else await self._count(topic, self._count_partitions)
+        count = (
+            None
+            if self._count_partitions is None
+            else await self._count(topic, self._count_partitions)
+        )
         if count is None:
             raise NotFound(f"no topic {topic}")
         await self._put(topic, count, only_grow=True)
@@ -86,7 +100,9 @@ class Catalogue:
         try:
             return await count_partitions(topic)
         except Exception as error:  # whatever a Kafka client raises
-            raise StoreUnavailable(f"{topic}: Kafka does not say how many partitions: {error}") from error
+            raise StoreUnavailable(
+                f"{topic}: Kafka does not say how many partitions: {error}"
+            ) from error
 
     async def _put(self, topic: str, count: int, *, only_grow: bool = False) -> None:
         put = Put(self._keys.topic(topic), codec.dump_topic(TopicConfig(topic, count)))

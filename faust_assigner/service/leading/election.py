@@ -14,7 +14,16 @@ from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Leader
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Compare, Delete, Field, Put, Store, TxnResult, Write, absent
+from faust_assigner.service.store.base import (
+    Compare,
+    Delete,
+    Field,
+    Put,
+    Store,
+    TxnResult,
+    Write,
+    absent,
+)
 from faust_assigner.service.tasks import ended
 
 logger = logging.getLogger(__name__)
@@ -55,7 +64,13 @@ class Election:
     """
 
     def __init__(
-        self, store: Store, keys: Keys, settings: ServiceSettings, clock: Clock, node_id: str, lead: Lead,
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServiceSettings,
+        clock: Clock,
+        node_id: str,
+        lead: Lead,
         vacant: Callable[[], Awaitable[None]],
     ) -> None:
         self.term: Leadership | None = None

@@ -75,17 +75,27 @@ def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) 
     """The hand-offs under way with this one: of co-partitioned topics, between the same two consumers."""
     mine = view.handoffs[at].value
     found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
-    return [other for other in found if other.phase is not Phase.COMPLETE
-            and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)]
+    return [
+        other
+        for other in found
+        if other.phase is not Phase.COMPLETE
+        and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)
+    ]
 
 
 def _joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
     """Those of one crew, all or none as far as the store takes so many at once; what is left follows."""
     for chunk in chunks(bundles, MAX_BUNDLE):
-        yield chunk[0] if len(chunk) == 1 else Bundle(
-            "; ".join(bundle.story for bundle in chunk),
-            tuple(compare for bundle in chunk for compare in bundle.compares),
-            tuple(write for bundle in chunk for write in bundle.writes), chunk[0].ended)
+        yield (
+            chunk[0]
+            if len(chunk) == 1
+            else Bundle(
+                "; ".join(bundle.story for bundle in chunk),
+                tuple(compare for bundle in chunk for compare in bundle.compares),
+                tuple(write for bundle in chunk for write in bundle.writes),
+                chunk[0].ended,
+            )
+        )
 
 
 def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
@@ -97,7 +107,9 @@ def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
         values = sum(len(write.value) for write in bundle.writes if isinstance(write, Put))
         more = [len(bundle.compares), len(bundle.writes), values]
         limits = (limit, limit, MAX_CHUNK_BYTES)
-        if chunk and any(size + extra > most for size, extra, most in zip(sizes, more, limits, strict=True)):
+        if chunk and any(
+            size + extra > most for size, extra, most in zip(sizes, more, limits, strict=True)
+        ):
             yield chunk
             chunk, sizes = [], [0, 0, 0]
         chunk.append(bundle)
@@ -113,8 +125,12 @@ def _happenings(
     old, new = view.consumers.get(handoff.old_owner), view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
     # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
-    lost = owner is None or not view.exists(handoff.at) or owner.value.owner != (
-        handoff.new_owner if handoff.phase is Phase.COMPLETE else handoff.old_owner)
+    lost = (
+        owner is None
+        or not view.exists(handoff.at)
+        or owner.value.owner
+        != (handoff.new_owner if handoff.phase is Phase.COMPLETE else handoff.old_owner)
+    )
     leaving = new is not None and new.value.status is Status.DRAINING
     if new is None or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield Happening.NEW_GONE
@@ -141,7 +157,12 @@ def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
 
 
 def _moved(
-    view: View, entry: Entry[Handoff], happening: Happening, to: State, effect: Effect, cool_until: float
+    view: View,
+    entry: Entry[Handoff],
+    happening: Happening,
+    to: State,
+    effect: Effect,
+    cool_until: float,
 ) -> Bundle:
     handoff, at = entry.value, entry.value.at
     key, assignment = view.keys.handoff(at), view.keys.assignment(at)
@@ -163,8 +184,12 @@ def _moved(
         outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
     elif handoff.phase is not Phase.COMPLETE:
         outcome = "aborted"
-    return Bundle(f"{at}: {happening.value}: {to.value}", tuple(compares), tuple(writes),
-                  None if outcome is None else (outcome, at))
+    return Bundle(
+        f"{at}: {happening.value}: {to.value}",
+        tuple(compares),
+        tuple(writes),
+        None if outcome is None else (outcome, at),
+    )
 
 
 def _still_gone(view: View, name: str) -> Compare:
@@ -179,7 +204,9 @@ def _owner(view: View, at: TopicPartition, owner: str, offset: int | None = None
 # -- a rebalance -----------------------------------------------------------------------------------------
 
 
-def rebalance(view: View, targets: Targets, settings: ServiceSettings, now: float) -> Iterator[Bundle]:
+def rebalance(
+    view: View, targets: Targets, settings: ServiceSettings, now: float
+) -> Iterator[Bundle]:
     """Orphans first and at once, then hand-offs as far as the limits allow. ``now`` unix seconds."""
     wanted = targets.owner
     if not view.consumers:
@@ -189,7 +216,9 @@ def rebalance(view: View, targets: Targets, settings: ServiceSettings, now: floa
         if _is_orphan(view, at):
             yield _given(view, at, wanted[at])
     for at in sorted(view.assignments.keys() | view.handoffs.keys()):
-        if not view.exists(at) or (at not in wanted and not _is_leaving(view, _living_owner(view, at))):
+        if not view.exists(at) or (
+            at not in wanted and not _is_leaving(view, _living_owner(view, at))
+        ):
             yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
     yield from _begun(view, wanted, settings, now)
@@ -197,8 +226,10 @@ def rebalance(view: View, targets: Targets, settings: ServiceSettings, now: floa
 
 def waiting(view: View, targets: Targets) -> int:
     """How many partitions are to move and have no hand-off yet."""
-    return sum(at not in view.handoffs and _living_owner(view, at) not in (None, name)
-               for at, name in targets.owner.items())
+    return sum(
+        at not in view.handoffs and _living_owner(view, at) not in (None, name)
+        for at, name in targets.owner.items()
+    )
 
 
 def _is_leaving(view: View, owner: str | None) -> bool:
@@ -246,7 +277,9 @@ def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
     compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
     writes: tuple[Write, ...] = (_owner(view, at, to),)
-    return Bundle(f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes)
+    return Bundle(
+        f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes
+    )
 
 
 def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
@@ -259,12 +292,20 @@ def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bund
 def _begun(
     view: View, wanted: Mapping[TopicPartition, str], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    warming = Counter(entry.value.new_owner for entry in view.handoffs.values()
-                      if entry.value.phase is not Phase.COMPLETE)
+    warming = Counter(
+        entry.value.new_owner
+        for entry in view.handoffs.values()
+        if entry.value.phase is not Phase.COMPLETE
+    )
     room, bound = settings.max_handoffs - warming.total(), bound_topics(view)
     for crew in sorted({crew_of(at, bound) for at in wanted}):
-        moving = [at for at in crew if at in wanted and at not in view.handoffs
-                  and _living_owner(view, at) not in (None, wanted[at])]
+        moving = [
+            at
+            for at in crew
+            if at in wanted
+            and at not in view.handoffs
+            and _living_owner(view, at) not in (None, wanted[at])
+        ]
         for new in sorted({wanted[at] for at in moving}):
             mine = [at for at in moving if wanted[at] == new]
             # What travels together begins together, even where one consumer's limit is less than that.
@@ -276,11 +317,16 @@ def _begun(
             yield from _joined([_beginning(view, at, new, settings, now) for at in mine])
 
 
-def _beginning(view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float) -> Bundle:
+def _beginning(
+    view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float
+) -> Bundle:
     key, old = view.keys.handoff(at), view.assignments[at].value.owner
     handoff = Handoff(at, old, new, Phase.WARMING, now, strict=settings.strict)
-    return Bundle(f"{at}: from {old} to {new}", (view.same(key), view.same(view.keys.assignment(at))),
-                  (Put(key, codec.dump_handoff(handoff)),))
+    return Bundle(
+        f"{at}: from {old} to {new}",
+        (view.same(key), view.same(view.keys.assignment(at))),
+        (Put(key, codec.dump_handoff(handoff)),),
+    )
 
 
 # -- around it -------------------------------------------------------------------------------------------
@@ -306,4 +352,6 @@ def _replicas(view: View, name: str, wanted: tuple[TopicPartition, ...]) -> Iter
         if key in view.raw:
             yield Bundle(f"{name}: no replicas", (view.same(key),), (Delete(key),))
     elif name not in view.replicas or view.replicas[name].value != wanted:
-        yield Bundle(f"{name}: replicas", (view.same(key),), (Put(key, codec.dump_partitions(wanted)),))
+        yield Bundle(
+            f"{name}: replicas", (view.same(key),), (Put(key, codec.dump_partitions(wanted)),)
+        )

@@ -15,7 +15,15 @@ from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.election import Deposed, Leadership
-from faust_assigner.service.leading.moves import MAX_BUNDLE, Bundle, advance, chunks, rebalance, tidy, waiting
+from faust_assigner.service.leading.moves import (
+    MAX_BUNDLE,
+    Bundle,
+    advance,
+    chunks,
+    rebalance,
+    tidy,
+    waiting,
+)
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
@@ -29,7 +37,9 @@ logger = logging.getLogger(__name__)
 class Rebalancer:
     """One instance's leader work; :meth:`lead` is run during each term."""
 
-    def __init__(self, mirror: Mirror, settings: ServiceSettings, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, mirror: Mirror, settings: ServiceSettings, clock: Clock, metrics: Metrics
+    ) -> None:
         self._mirror = mirror
         self._settings = settings
         self._clock = clock
@@ -69,8 +79,10 @@ class Rebalancer:
     async def _pause(self) -> None:
         """Until something changes, a plan is due, a hand-off is late, or it is time to look again."""
         now = self._clock.monotonic()
-        late = min((since + self._settings.handoff_timeout_s for _, since in self._seen.values()),
-                   default=float("inf"))
+        late = min(
+            (since + self._settings.handoff_timeout_s for _, since in self._seen.values()),
+            default=float("inf"),
+        )
         due = max(self._plan_at, now + RETRY_S if self._conflict else now)
         until = min(max(late, now + RETRY_S), due, now + self._settings.reconcile_s)
         timer = asyncio.get_running_loop().create_task(self._ring(until - now), name="timer")
@@ -91,8 +103,11 @@ class Rebalancer:
         if now >= self._plan_at:
             self._plan_at = now + self._settings.reconcile_s
             busy = {change.key for bundle in bundles for change in bundle.compares}
-            bundles += [bundle for bundle in self._plan(wall)
-                        if not busy.intersection(compare.key for compare in bundle.compares)]
+            bundles += [
+                bundle
+                for bundle in self._plan(wall)
+                if not busy.intersection(compare.key for compare in bundle.compares)
+            ]
         return bundles
 
     def _plan(self, wall: float) -> Iterable[Bundle]:
@@ -123,8 +138,11 @@ class Rebalancer:
         """
         found: dict[TopicPartition, float] = {}
         handoffs = self._mirror.view.handoffs
-        self._seen = {at: seen for at, seen in self._seen.items()
-                      if at in handoffs and handoffs[at].kv.create_revision == seen[0]}
+        self._seen = {
+            at: seen
+            for at, seen in self._seen.items()
+            if at in handoffs and handoffs[at].kv.create_revision == seen[0]
+        }
         for at, entry in handoffs.items():
             _, since = self._seen.setdefault(at, (entry.kv.create_revision, now))
             found[at] = max(now - since, wall - entry.value.started_at)
@@ -157,8 +175,10 @@ class Rebalancer:
 
     async def _apply(self, term: Leadership, bundles: Sequence[Bundle]) -> int:
         """Halve what does not hold until what hinders is alone; the revision of the last write."""
-        result = await term.commit([compare for bundle in bundles for compare in bundle.compares],
-                                   [write for bundle in bundles for write in bundle.writes])
+        result = await term.commit(
+            [compare for bundle in bundles for compare in bundle.compares],
+            [write for bundle in bundles for write in bundle.writes],
+        )
         if result.succeeded:
             for bundle in bundles:
                 logger.debug("%s", bundle.story)

@@ -27,17 +27,27 @@ class Targets:
 
 def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
     """Partition -> whose it is, or is about to be; only those in ``names``."""
-    found = {at: entry.value.owner for at, entry in view.assignments.items() if entry.value.owner in names}
+    found = {
+        at: entry.value.owner
+        for at, entry in view.assignments.items()
+        if entry.value.owner in names
+    }
     for at, entry in view.handoffs.items():
         handoff = entry.value
-        if handoff.phase is not Phase.COMPLETE and handoff.failed is None and handoff.new_owner in names:
+        if (
+            handoff.phase is not Phase.COMPLETE
+            and handoff.failed is None
+            and handoff.new_owner in names
+        ):
             found[at] = handoff.new_owner
     return found
 
 
 def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
     """Topic -> all topics that travel with it, itself included: declared together, and of one count."""
-    roots = bonds(topics for entry in view.consumers.values() for topics in entry.value.co_partitioned)
+    roots = bonds(
+        topics for entry in view.consumers.values() for topics in entry.value.co_partitioned
+    )
     crews: dict[tuple[str, int], list[str]] = {}
     for topic in sorted(view.topics):
         count = view.topics[topic].value.partition_count
@@ -61,12 +71,21 @@ def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: flo
     mine = claimants(view, by_name)
     counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
     made = plan(
-        _members(consumers, counts, mine), counts, changelogs=counts, replicas=replicas,
+        _members(consumers, counts, mine),
+        counts,
+        changelogs=counts,
+        replicas=replicas,
         weights=_weights(consumers, counts) or None,
-        co_partitioned=sorted({tuple(sorted(set(topics))) for c in consumers for topics in c.co_partitioned}),
+        co_partitioned=sorted(
+            {tuple(sorted(set(topics))) for c in consumers for topics in c.co_partitioned}
+        ),
     )
-    owner = {TopicPartition(topic, number): name for name in made.member_ids
-             for topic, numbers in made.actives(name).items() for number in numbers}
+    owner = {
+        TopicPartition(topic, number): name
+        for name in made.member_ids
+        for topic, numbers in made.actives(name).items()
+        for number in numbers
+    }
     barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}
     _avoid(owner, barred, by_name, mine, bound_topics(view))
     return Targets(owner, _replicas(made, by_name))
@@ -79,13 +98,23 @@ def _members(
     actives: dict[str, dict[str, list[int]]] = {consumer.name: {} for consumer in consumers}
     for at in sorted(mine):
         actives[mine[at]].setdefault(at.topic, []).append(at.partition)
-    return [Member(c.name, c.topics or everything, actives=actives[c.name], rack_id=c.rack,
-                   standbys={topic: list(numbers) for topic, numbers in c.holds.items()},
-                   capacity=c.capacity, generation=0)
-            for c in consumers]
+    return [
+        Member(
+            c.name,
+            c.topics or everything,
+            actives=actives[c.name],
+            rack_id=c.rack,
+            standbys={topic: list(numbers) for topic, numbers in c.holds.items()},
+            capacity=c.capacity,
+            generation=0,
+        )
+        for c in consumers
+    ]
 
 
-def _weights(consumers: Sequence[Consumer], counts: Mapping[str, int]) -> dict[tuple[str, int], float]:
+def _weights(
+    consumers: Sequence[Consumer], counts: Mapping[str, int]
+) -> dict[tuple[str, int], float]:
     """The highest word counts, where consumers know different things."""
     found: dict[tuple[str, int], float] = {}
     for consumer in consumers:
@@ -97,8 +126,10 @@ def _weights(consumers: Sequence[Consumer], counts: Mapping[str, int]) -> dict[t
 
 
 def _avoid(
-    owner: dict[TopicPartition, str], barred: Collection[tuple[TopicPartition, str]],
-    consumers: Mapping[str, Consumer], mine: Mapping[TopicPartition, str],
+    owner: dict[TopicPartition, str],
+    barred: Collection[tuple[TopicPartition, str]],
+    consumers: Mapping[str, Consumer],
+    mine: Mapping[TopicPartition, str],
     bound: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Another consumer where the target cools down: the least loaded; if there is none, it after all."""
@@ -112,18 +143,31 @@ def _avoid(
             continue
         load[name] -= len(crew)
         others = [
-            other for other, consumer in consumers.items()
-            if all((one, other) not in barred and consumer.wants(one.topic) for one in crew)]
+            other
+            for other, consumer in consumers.items()
+            if all((one, other) not in barred and consumer.wants(one.topic) for one in crew)
+        ]
         holder = mine.get(at)
-        best = min(others, default=name,
-                   key=lambda other: (load[other] / consumers[other].capacity, other != holder, other))
+        best = min(
+            others,
+            default=name,
+            key=lambda other: (load[other] / consumers[other].capacity, other != holder, other),
+        )
         stays = holder in others and load[best] + len(crew) > load[holder]
         chosen = holder if stays and holder is not None else best
         owner.update(dict.fromkeys(crew, chosen))
         load[chosen] += len(crew)
 
 
-def _replicas(made: Plan, consumers: Mapping[str, Consumer]) -> dict[str, tuple[TopicPartition, ...]]:
-    return {name: tuple(TopicPartition(topic, number) for topic, numbers in made.standbys(name).items()
-                        for number in numbers)
-            for name in made.member_ids if KEEPS_REPLICAS in consumers[name].capabilities}
+def _replicas(
+    made: Plan, consumers: Mapping[str, Consumer]
+) -> dict[str, tuple[TopicPartition, ...]]:
+    return {
+        name: tuple(
+            TopicPartition(topic, number)
+            for topic, numbers in made.standbys(name).items()
+            for number in numbers
+        )
+        for name in made.member_ids
+        if KEEPS_REPLICAS in consumers[name].capabilities
+    }

@@ -13,7 +13,9 @@ def generate(root: Path, out: Path) -> None:
     """Write ``kafka_assigner_pb2.py``, its ``.pyi`` and ``kafka_assigner_pb2_grpc.py`` under ``out``."""
     said = [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
     # In a process of its own: the compiler aborts where another extension has brought protobuf along.
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ class AdminServicer:
             for part in await self._state():
                 yield part
 
-    async def WatchState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
+    async def WatchState(
+        self, request: pb.GetStateRequest, context: Any
+    ) -> AsyncIterator[pb.State]:
         """The state now and after every change, until the caller has seen enough."""
         async with spoken(context):
             self._door.caller(context).administering()
@@ -63,9 +65,15 @@ class AdminServicer:
         made_of, made_at, parts = self._made
         if made_of != revision or now > made_at + TOGETHER_S:
             leader = await self._node.leader()
-            parts = list(states(leader.holder if leader else "", await self._node.topics(),
-                                await self._node.consumers(), await self._node.assignments(),
-                                await self._node.handoffs()))
+            parts = list(
+                states(
+                    leader.holder if leader else "",
+                    await self._node.topics(),
+                    await self._node.consumers(),
+                    await self._node.assignments(),
+                    await self._node.handoffs(),
+                )
+            )
             self._made = (revision, now, parts)
         return parts
 
@@ -76,12 +84,15 @@ class AdminServicer:
             action = await self._node.drain(request.consumer_name)
         return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value))
 
-    async def AbortHandoff(self, request: pb.AbortHandoffRequest, context: Any) -> pb.AbortHandoffResponse:
+    async def AbortHandoff(
+        self, request: pb.AbortHandoffRequest, context: Any
+    ) -> pb.AbortHandoffResponse:
         """Give a handoff up."""
         async with spoken(context):
             self._door.caller(context).administering()
-            await self._node.abort_warm(partition_of(request.partition),
-                                        handoff_id=request.handoff_id or None)
+            await self._node.abort_warm(
+                partition_of(request.partition), handoff_id=request.handoff_id or None
+            )
         return pb.AbortHandoffResponse()
 
     async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
@@ -95,6 +106,8 @@ class AdminServicer:
         """What a rebalance would move."""
         async with spoken(context):
             self._door.caller(context).administering()
-            moves = await self._node.plan(without=list(request.without),
-                                          extra=[await consumer_of(one) for one in request.extra])
+            moves = await self._node.plan(
+                without=list(request.without),
+                extra=[await consumer_of(one) for one in request.extra],
+            )
         return pb.PlanResponse(moves=map(move_of, moves))

@@ -63,10 +63,14 @@ class TokenDoor:
 
     def caller(self, context: Any) -> Caller:
         """The name whose token the call carries; each is compared, in constant time."""
-        said = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+        said = [
+            value for key, value in context.invocation_metadata() or () if key == "authorization"
+        ]
         scheme, _, token = str(said[0] if len(said) == 1 else "").partition(" ")
         if scheme.lower() != "bearer":
-            raise Unauthenticated("the call carries no token: say --token, or authorization: Bearer TOKEN")
+            raise Unauthenticated(
+                "the call carries no token: say --token, or authorization: Bearer TOKEN"
+            )
         digest = hashlib.sha256(token.strip().encode()).digest()
         names = [name for name, known in self.digests.items() if hmac.compare_digest(known, digest)]
         if not names:
@@ -83,7 +87,9 @@ class CertificateDoor:
     def caller(self, context: Any) -> Caller:
         """The certificate's common name and alternative names."""
         said = context.auth_context()
-        names = frozenset(name.decode() for kind in _CERTIFICATE_NAMES for name in said.get(kind, ()))
+        names = frozenset(
+            name.decode() for kind in _CERTIFICATE_NAMES for name in said.get(kind, ())
+        )
         if not names:
             raise Unauthenticated("the call comes without a client's certificate")
         return Caller(names, any(name in self.admins for name in names))

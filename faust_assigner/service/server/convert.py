@@ -70,18 +70,25 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
 
     Raises BadRequest for more than is kept of one, before any of it is looked at.
     """
-    claims = sum(map(len, (request.topics, request.weights, request.copartitioned, request.replicas)))
+    claims = sum(
+        map(len, (request.topics, request.weights, request.copartitioned, request.replicas))
+    )
     if claims <= MAX_CLAIMS:
         claims += sum(len(group.topics) for group in request.copartitioned)
     if claims > MAX_CLAIMS:
         raise TooManyClaims(request.consumer_name, claims)
     topics = {*request.topics, *([request.topic] if request.topic else [])}
     return Consumer(
-        name=request.consumer_name, topics=tuple(sorted(topics)), capacity=request.capacity or 1.0,
-        rack=request.rack or None, identity=identity, weights=await _weights(request.weights),
+        name=request.consumer_name,
+        topics=tuple(sorted(topics)),
+        capacity=request.capacity or 1.0,
+        rack=request.rack or None,
+        identity=identity,
+        weights=await _weights(request.weights),
         capabilities=(KEEPS_REPLICAS,) if request.keeps_replicas else (),
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
-        holds=await by_topic(request.replicas))
+        holds=await by_topic(request.replicas),
+    )
 
 
 def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
@@ -90,46 +97,77 @@ def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
         case Assignment():
             yield from _assignment(command)
         case Warm():
-            yield pb.AssignmentCommand(warm=pb.WarmPartition(
-                partition=message_of(command.at), current_owner=command.current_owner,
-                handoff_id=command.handoff_id, strict=command.strict))
+            yield pb.AssignmentCommand(
+                warm=pb.WarmPartition(
+                    partition=message_of(command.at),
+                    current_owner=command.current_owner,
+                    handoff_id=command.handoff_id,
+                    strict=command.strict,
+                )
+            )
         case Release():
-            yield pb.AssignmentCommand(release=pb.ReleasePartition(
-                partition=message_of(command.at), new_owner=command.new_owner,
-                handoff_id=command.handoff_id, strict=command.strict))
+            yield pb.AssignmentCommand(
+                release=pb.ReleasePartition(
+                    partition=message_of(command.at),
+                    new_owner=command.new_owner,
+                    handoff_id=command.handoff_id,
+                    strict=command.strict,
+                )
+            )
         case AbortWarm():
-            yield pb.AssignmentCommand(abort_warm=pb.AbortWarm(
-                partition=message_of(command.at), handoff_id=command.handoff_id))
+            yield pb.AssignmentCommand(
+                abort_warm=pb.AbortWarm(
+                    partition=message_of(command.at), handoff_id=command.handoff_id
+                )
+            )
         case Replicas():
-            yield pb.AssignmentCommand(standby=pb.StandbyUpdate(
-                standbys=map(message_of, command.partitions)))
+            yield pb.AssignmentCommand(
+                standby=pb.StandbyUpdate(standbys=map(message_of, command.partitions))
+            )
 
 
 def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
     given = command.assigned
     for start in range(0, len(given), PART) or (0,):
         part = given[start : start + PART]
-        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(
-            assigned=[message_of(owned.at) for owned in part],
-            unassigned=map(message_of, command.unassigned) if start == 0 else (),
-            snapshot=command.full and start == 0, more=command.full and start + PART < len(given),
-            grants=[pb.Grant(partition=message_of(owned.at), epoch=owned.epoch, start_offset=owned.offset)
-                    for owned in part]))
+        yield pb.AssignmentCommand(
+            assignment=pb.AssignmentUpdate(
+                assigned=[message_of(owned.at) for owned in part],
+                unassigned=map(message_of, command.unassigned) if start == 0 else (),
+                snapshot=command.full and start == 0,
+                more=command.full and start + PART < len(given),
+                grants=[
+                    pb.Grant(
+                        partition=message_of(owned.at), epoch=owned.epoch, start_offset=owned.offset
+                    )
+                    for owned in part
+                ],
+            )
+        )
 
 
 def move_of(move: PlannedMove) -> pb.Move:
     """A move of a dry run."""
-    return pb.Move(partition=message_of(move.at), from_owner=move.old_owner or "", to_owner=move.new_owner)
+    return pb.Move(
+        partition=message_of(move.at), from_owner=move.old_owner or "", to_owner=move.new_owner
+    )
 
 
-def states(leader: str, topics: Sequence[TopicConfig], consumers: Sequence[Consumer],
-           assignments: Sequence[Assigned], handoffs: Sequence[OpenHandoff]) -> Iterator[pb.State]:
+def states(
+    leader: str,
+    topics: Sequence[TopicConfig],
+    consumers: Sequence[Consumer],
+    assignments: Sequence[Assigned],
+    handoffs: Sequence[OpenHandoff],
+) -> Iterator[pb.State]:
     """The whole state, in parts."""
     counts = {one.topic: one.partition_count for one in topics}
     first = pb.State(
         leader=leader,
         topics=[pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics],
-        consumers=[_consumer(one, counts) for one in consumers], handoffs=map(_handoff, handoffs))
+        consumers=[_consumer(one, counts) for one in consumers],
+        handoffs=map(_handoff, handoffs),
+    )
     for start in range(0, len(assignments), PART) or (0,):
         state = first if start == 0 else pb.State(leader=leader)
         state.assignments.extend(map(_assigned, assignments[start : start + PART]))
@@ -139,25 +177,46 @@ def states(leader: str, topics: Sequence[TopicConfig], consumers: Sequence[Consu
 
 def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
     """What it says of partitions that there are not is left out: it may say very much."""
-    holds = {topic: [number for number in numbers if number < counts[topic]]
-             for topic, numbers in one.holds.items() if topic in counts}
-    return pb.Consumer(consumer_name=one.name, status=one.status.value, topics=one.topics,
-                       rack=one.rack or "", capacity=one.capacity, registered_at=one.registered_at,
-                       replicas=_flat(holds))
+    holds = {
+        topic: [number for number in numbers if number < counts[topic]]
+        for topic, numbers in one.holds.items()
+        if topic in counts
+    }
+    return pb.Consumer(
+        consumer_name=one.name,
+        status=one.status.value,
+        topics=one.topics,
+        rack=one.rack or "",
+        capacity=one.capacity,
+        registered_at=one.registered_at,
+        replicas=_flat(holds),
+    )
 
 
 def _flat(partitions: Mapping[str, Sequence[int]]) -> list[pb.TopicPartition]:
-    return [pb.TopicPartition(topic=topic, partition=number)
-            for topic, numbers in sorted(partitions.items()) for number in numbers]
+    return [
+        pb.TopicPartition(topic=topic, partition=number)
+        for topic, numbers in sorted(partitions.items())
+        for number in numbers
+    ]
 
 
 def _assigned(one: Assigned) -> pb.Assignment:
-    return pb.Assignment(partition=message_of(one.at), owner=one.owner, epoch=one.epoch,
-                         start_offset=one.offset)
+    return pb.Assignment(
+        partition=message_of(one.at), owner=one.owner, epoch=one.epoch, start_offset=one.offset
+    )
 
 
 def _handoff(one: OpenHandoff) -> pb.Handoff:
     said = one.handoff
-    return pb.Handoff(partition=message_of(said.at), old_owner=said.old_owner, new_owner=said.new_owner,
-                      phase=said.phase.value, handoff_id=one.handoff_id, age_s=one.age_s,
-                      progress=said.progress, strict=said.strict, released=said.released)
+    return pb.Handoff(
+        partition=message_of(said.at),
+        old_owner=said.old_owner,
+        new_owner=said.new_owner,
+        phase=said.phase.value,
+        handoff_id=one.handoff_id,
+        age_s=one.age_s,
+        progress=said.progress,
+        strict=said.strict,
+        released=said.released,
+    )

@@ -30,12 +30,16 @@ class KafkaTopics:
                     return await self._count(topic)
             except Exception as error:
                 await self._drop()
-                raise StoreUnavailable(f"Kafka at {self._bootstrap} did not say how many partitions {topic} "
-                                       f"has: {type(error).__name__}: {error}") from error
+                raise StoreUnavailable(
+                    f"Kafka at {self._bootstrap} did not say how many partitions {topic} "
+                    f"has: {type(error).__name__}: {error}"
+                ) from error
 
     async def _count(self, topic: str) -> int | None:
         if self._client is None:
-            client = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, client_id="faust-assigner")
+            client = AIOKafkaAdminClient(
+                bootstrap_servers=self._bootstrap, client_id="faust-assigner"
+            )
             try:
                 await client.start()
             except BaseException:
@@ -46,8 +50,14 @@ class KafkaTopics:
         if topic not in await self._client.list_topics():
             return None
         found = await self._client.describe_topics([topic])
-        return next((len(one["partitions"]) for one in found
-                     if one["topic"] == topic and not one["error_code"]), None)
+        return next(
+            (
+                len(one["partitions"])
+                for one in found
+                if one["topic"] == topic and not one["error_code"]
+            ),
+            None,
+        )
 
     async def close(self) -> None:
         """End the connection."""

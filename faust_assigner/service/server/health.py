@@ -14,8 +14,10 @@ SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
 LOOK_S: Final = 0.5
 
-_STATUS: Final = {True: health_pb2.HealthCheckResponse.SERVING,
-                  False: health_pb2.HealthCheckResponse.NOT_SERVING}
+_STATUS: Final = {
+    True: health_pb2.HealthCheckResponse.SERVING,
+    False: health_pb2.HealthCheckResponse.NOT_SERVING,
+}
 
 
 class Health:

@@ -18,23 +18,42 @@ class PrometheusMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        there: Any = {"namespace": "faust_assigner", "subsystem": "service", "registry": self.registry}
+        there: Any = {
+            "namespace": "faust_assigner",
+            "subsystem": "service",
+            "registry": self.registry,
+        }
         self._leader = Gauge("leader", "1 while this instance leads", **there)
         self._streams = Gauge("streams", "consumers connected to this instance", **there)
         self._handoffs = Gauge("handoffs", "handoffs under way, by phase", ["phase"], **there)
-        self._oldest = Gauge("handoff_oldest_seconds", "age of the oldest handoff under way", **there)
-        self._ended = Histogram("handoff_seconds", "how long handoffs took, by outcome", ["outcome"],
-                                buckets=_LONG, **there)
+        self._oldest = Gauge(
+            "handoff_oldest_seconds", "age of the oldest handoff under way", **there
+        )
+        self._ended = Histogram(
+            "handoff_seconds",
+            "how long handoffs took, by outcome",
+            ["outcome"],
+            buckets=_LONG,
+            **there,
+        )
         self._rebalances = Counter("rebalances", "plans of the leader", **there)
         self._moves = Counter("moves", "moves that plans asked for", **there)
-        self._planning = Histogram("rebalance_seconds", "how long planning and writing took",
-                                   buckets=_SECONDS, **there)
-        self._calls = Histogram("store_seconds", "how long the store took, by operation", ["operation"],
-                                buckets=_SECONDS, **there)
-        self._errors = Counter("store_errors", "calls the store did not answer well",
-                               ["operation", "error"], **there)
-        self._resyncs = Counter("streams_resynced", "streams that overflowed and got a fresh assignment",
-                                **there)
+        self._planning = Histogram(
+            "rebalance_seconds", "how long planning and writing took", buckets=_SECONDS, **there
+        )
+        self._calls = Histogram(
+            "store_seconds",
+            "how long the store took, by operation",
+            ["operation"],
+            buckets=_SECONDS,
+            **there,
+        )
+        self._errors = Counter(
+            "store_errors", "calls the store did not answer well", ["operation", "error"], **there
+        )
+        self._resyncs = Counter(
+            "streams_resynced", "streams that overflowed and got a fresh assignment", **there
+        )
         self.handoffs({}, 0.0)
 
     @contextlib.contextmanager

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.auth import CertificateDoor, Door, OpenDoor, TokenDoor, read_tokens
+from faust_assigner.service.server.auth import (
+    CertificateDoor,
+    Door,
+    OpenDoor,
+    TokenDoor,
+    read_tokens,
+)
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.settings.schema import SWITCH, TEXT, Kind, Setting, number, read, whole
 
@@ -72,66 +78,170 @@ _OR_ZERO: Final = number("0 or more seconds", least=0.0)
 _ONE: Final = whole("a whole number above 0", least=1)
 _REPLICAS: Final = whole("0 or more", least=0)
 #: How a value is named in a line of help, where its kind's words are too many.
-_SHORT: Final = {LIST: "NAME,...", URLS: "URL,...", TOPICS: "NAME=COUNT", FILE: "FILE", TEXT: "TEXT",
-                 _SECONDS: "SECONDS", _OR_ZERO: "SECONDS", _ONE: "COUNT", _REPLICAS: "COUNT"}
+_SHORT: Final = {
+    LIST: "NAME,...",
+    URLS: "URL,...",
+    TOPICS: "NAME=COUNT",
+    FILE: "FILE",
+    TEXT: "TEXT",
+    _SECONDS: "SECONDS",
+    _OR_ZERO: "SECONDS",
+    _ONE: "COUNT",
+    _REPLICAS: "COUNT",
+}
 
 
-def _setting(name: str, kind: Kind[Any], default: Any, unit: str, meaning: str,
-             shown: str = "") -> Setting[Any]:
-    return Setting(f"FAUST_ASSIGNER_{name}", kind, default, unit, meaning, "service/server", shown, False)
+def _setting(
+    name: str, kind: Kind[Any], default: Any, unit: str, meaning: str, shown: str = ""
+) -> Setting[Any]:
+    return Setting(
+        f"FAUST_ASSIGNER_{name}", kind, default, unit, meaning, "service/server", shown, False
+    )
 
 
 OPTIONS: Final[tuple[Setting[Any], ...]] = (
-    _setting("BIND", ADDRESS, ("127.0.0.1", 50051), "", "where consumers connect", "127.0.0.1:50051"),
-    _setting("ETCD", URLS, (), "", "etcd's endpoints, `http://host:port`; the state is in memory without",
-             "none"),
+    _setting(
+        "BIND", ADDRESS, ("127.0.0.1", 50051), "", "where consumers connect", "127.0.0.1:50051"
+    ),
+    _setting(
+        "ETCD",
+        URLS,
+        (),
+        "",
+        "etcd's endpoints, `http://host:port`; the state is in memory without",
+        "none",
+    ),
     _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "of all keys in etcd: one prefix, one group"),
     _setting("TOPIC", TOPICS, {}, "", "topics and their partition counts; may be repeated", "none"),
-    _setting("KAFKA", TEXT, None, "", "Kafka's `host:port`, asked for the counts of topics", "none"),
-    _setting("CONSUMER_TTL", _SECONDS, _DEFAULTS.consumer_ttl_s, "seconds",
-             "how long a silent consumer is waited for"),
-    _setting("CONSUMER_KEEPALIVE", _SECONDS, _DEFAULTS.consumer_keepalive_s, "seconds",
-             "how often its lease is renewed"),
-    _setting("LEADER_TTL", _SECONDS, _DEFAULTS.leader_ttl_s, "seconds",
-             "how long a silent leader is waited for"),
-    _setting("LEADER_KEEPALIVE", _SECONDS, _DEFAULTS.leader_keepalive_s, "seconds",
-             "how often the leader's lease is renewed"),
-    _setting("ELECTION_RETRY", _SECONDS, _DEFAULTS.election_retry_s, "seconds",
-             "how often a follower tries to become the leader"),
-    _setting("DEBOUNCE", _OR_ZERO, _DEFAULTS.debounce_s, "seconds",
-             "how long joins and leaves are gathered before a rebalance"),
-    _setting("HANDOFF_TIMEOUT", _SECONDS, _DEFAULTS.handoff_timeout_s, "seconds",
-             "after it a handoff is given up"),
-    _setting("COOLDOWN", _OR_ZERO, _DEFAULTS.cooldown_s, "seconds",
-             "how long a consumer that could not warm a partition is not asked again"),
-    _setting("STRICT", SWITCH, _DEFAULTS.strict, "", "the old owner stops before the new one starts"),
+    _setting(
+        "KAFKA", TEXT, None, "", "Kafka's `host:port`, asked for the counts of topics", "none"
+    ),
+    _setting(
+        "CONSUMER_TTL",
+        _SECONDS,
+        _DEFAULTS.consumer_ttl_s,
+        "seconds",
+        "how long a silent consumer is waited for",
+    ),
+    _setting(
+        "CONSUMER_KEEPALIVE",
+        _SECONDS,
+        _DEFAULTS.consumer_keepalive_s,
+        "seconds",
+        "how often its lease is renewed",
+    ),
+    _setting(
+        "LEADER_TTL",
+        _SECONDS,
+        _DEFAULTS.leader_ttl_s,
+        "seconds",
+        "how long a silent leader is waited for",
+    ),
+    _setting(
+        "LEADER_KEEPALIVE",
+        _SECONDS,
+        _DEFAULTS.leader_keepalive_s,
+        "seconds",
+        "how often the leader's lease is renewed",
+    ),
+    _setting(
+        "ELECTION_RETRY",
+        _SECONDS,
+        _DEFAULTS.election_retry_s,
+        "seconds",
+        "how often a follower tries to become the leader",
+    ),
+    _setting(
+        "DEBOUNCE",
+        _OR_ZERO,
+        _DEFAULTS.debounce_s,
+        "seconds",
+        "how long joins and leaves are gathered before a rebalance",
+    ),
+    _setting(
+        "HANDOFF_TIMEOUT",
+        _SECONDS,
+        _DEFAULTS.handoff_timeout_s,
+        "seconds",
+        "after it a handoff is given up",
+    ),
+    _setting(
+        "COOLDOWN",
+        _OR_ZERO,
+        _DEFAULTS.cooldown_s,
+        "seconds",
+        "how long a consumer that could not warm a partition is not asked again",
+    ),
+    _setting(
+        "STRICT", SWITCH, _DEFAULTS.strict, "", "the old owner stops before the new one starts"
+    ),
     _setting("MAX_HANDOFFS", _ONE, _DEFAULTS.max_handoffs, "", "handoffs at once, of the group"),
-    _setting("MAX_HANDOFFS_PER_CONSUMER", _ONE, _DEFAULTS.max_handoffs_per_consumer, "",
-             "handoffs at once, of one new owner"),
-    _setting("REPLICAS", _REPLICAS, _DEFAULTS.replicas, "",
-             "standbys of each partition, among consumers that keep replicas"),
-    _setting("CHANNEL", _ONE, _DEFAULTS.channel, "",
-             "commands that wait for a slow consumer; beyond it gets a fresh assignment instead"),
+    _setting(
+        "MAX_HANDOFFS_PER_CONSUMER",
+        _ONE,
+        _DEFAULTS.max_handoffs_per_consumer,
+        "",
+        "handoffs at once, of one new owner",
+    ),
+    _setting(
+        "REPLICAS",
+        _REPLICAS,
+        _DEFAULTS.replicas,
+        "",
+        "standbys of each partition, among consumers that keep replicas",
+    ),
+    _setting(
+        "CHANNEL",
+        _ONE,
+        _DEFAULTS.channel,
+        "",
+        "commands that wait for a slow consumer; beyond it gets a fresh assignment instead",
+    ),
     _setting("MAX_CALLS", _ONE, 20_000, "", "streams and calls at once; more are refused"),
     _setting("TLS_CERT", FILE, None, "", "the service's certificate, PEM", "none: no encryption"),
     _setting("TLS_KEY", FILE, None, "", "its key, PEM", "none"),
-    _setting("TLS_CLIENT_CA", FILE, None, "",
-             "who signs consumers' certificates, PEM; a consumer's name is then its certificate's", "none"),
-    _setting("TOKENS", FILE, None, "",
-             "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name is then its token's",
-             "none"),
+    _setting(
+        "TLS_CLIENT_CA",
+        FILE,
+        None,
+        "",
+        "who signs consumers' certificates, PEM; a consumer's name is then its certificate's",
+        "none",
+    ),
+    _setting(
+        "TOKENS",
+        FILE,
+        None,
+        "",
+        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name is then its token's",
+        "none",
+    ),
     _setting("ADMINS", LIST, (), "", "the names that may use the operators' calls", "none"),
-    _setting("INSECURE", SWITCH, False, "", "listen beyond loopback without encryption or authentication"),
+    _setting(
+        "INSECURE", SWITCH, False, "", "listen beyond loopback without encryption or authentication"
+    ),
     _setting("ETCD_CA", FILE, None, "", "who signs etcd's certificate, PEM", "none"),
     _setting("ETCD_CERT", FILE, None, "", "the service's certificate for etcd, PEM", "none"),
     _setting("ETCD_KEY", FILE, None, "", "its key, PEM", "none"),
     _setting("ETCD_USER", TEXT, "", "", "the user at etcd", "none"),
-    _setting("ETCD_PASSWORD", TEXT, "", "", "the user's password; better said in the environment", "none"),
-    _setting("METRICS", ADDRESS, None, "", "where Prometheus finds the metrics", "none: no metrics"),
-    _setting("NODE", TEXT, "", "", "this instance's name in the leader's key",
-             "the machine's name and the process id"),
+    _setting(
+        "ETCD_PASSWORD", TEXT, "", "", "the user's password; better said in the environment", "none"
+    ),
+    _setting(
+        "METRICS", ADDRESS, None, "", "where Prometheus finds the metrics", "none: no metrics"
+    ),
+    _setting(
+        "NODE",
+        TEXT,
+        "",
+        "",
+        "this instance's name in the leader's key",
+        "the machine's name and the process id",
+    ),
 )
-BY_NAME: Final = {setting.name.removeprefix("FAUST_ASSIGNER_").lower(): setting for setting in OPTIONS}
+BY_NAME: Final = {
+    setting.name.removeprefix("FAUST_ASSIGNER_").lower(): setting for setting in OPTIONS
+}
 
 
 @dataclass(frozen=True)
@@ -151,19 +261,36 @@ class Options:
 
     @classmethod
     def _read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
-        said = {name: read(setting, argument=arguments.get(name), environment=environment)
-                for name, setting in BY_NAME.items()}
+        said = {
+            name: read(setting, argument=arguments.get(name), environment=environment)
+            for name, setting in BY_NAME.items()
+        }
         for name in ("consumer", "leader"):
             # A short time to live needs no second option: its keepalive follows.
             keepalive = BY_NAME[f"{name}_keepalive"]
             if not (arguments.get(f"{name}_keepalive") or environment.get(keepalive.name)):
                 said[f"{name}_keepalive"] = min(said[f"{name}_keepalive"], said[f"{name}_ttl"] / 3)
         settings = ServiceSettings(
-            prefix=said["prefix"], strict=said["strict"], replicas=said["replicas"], channel=said["channel"],
-            max_handoffs=said["max_handoffs"], max_handoffs_per_consumer=said["max_handoffs_per_consumer"],
-            **{f"{name}_s": said[name] for name in (
-                "consumer_ttl", "consumer_keepalive", "leader_ttl", "leader_keepalive", "election_retry",
-                "debounce", "handoff_timeout", "cooldown")})
+            prefix=said["prefix"],
+            strict=said["strict"],
+            replicas=said["replicas"],
+            channel=said["channel"],
+            max_handoffs=said["max_handoffs"],
+            max_handoffs_per_consumer=said["max_handoffs_per_consumer"],
+            **{
+                f"{name}_s": said[name]
+                for name in (
+                    "consumer_ttl",
+                    "consumer_keepalive",
+                    "leader_ttl",
+                    "leader_keepalive",
+                    "election_retry",
+                    "debounce",
+                    "handoff_timeout",
+                    "cooldown",
+                )
+            },
+        )
         options = cls(said, settings)
         options._check()
         return options
@@ -177,11 +304,14 @@ class Options:
         if said["insecure"] or is_loopback(said["bind"][0]):
             return
         if not said["tls_cert"]:
-            raise ConfigError(f"{said['bind'][0]} is not loopback: "
-                              "give --tls-cert and --tls-key, or --insecure")
+            raise ConfigError(
+                f"{said['bind'][0]} is not loopback: give --tls-cert and --tls-key, or --insecure"
+            )
         if not (said["tokens"] or said["tls_client_ca"]):
-            raise ConfigError(f"{said['bind'][0]} is not loopback: "
-                              "give --tokens or --tls-client-ca, or --insecure")
+            raise ConfigError(
+                f"{said['bind'][0]} is not loopback: "
+                "give --tokens or --tls-client-ca, or --insecure"
+            )
 
     def check_files(self) -> None:
         """Raises ConfigError for what is no certificate, or not its key: gRPC would blame the address."""

@@ -15,7 +15,9 @@ _TABLE = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 def table() -> str:
     """The table."""
     return HEAD + "".join(
-        f"| `{flag(one)}` | `{one.name}` | {shown(one)} | {one.unit} | {one.meaning} |\n" for one in OPTIONS)
+        f"| `{flag(one)}` | `{one.name}` | {shown(one)} | {one.unit} | {one.meaning} |\n"
+        for one in OPTIONS
+    )
 
 
 def renewed(page: str) -> str:

@@ -24,7 +24,9 @@ from faust_assigner.service.store.memory import MemoryStore
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run one instance until a signal ends it. Raises ConfigError, OSError, StoreError before it listens."""
     options.check_files()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     asyncio.run(_serve(options, say))
 
 
@@ -56,24 +58,39 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
         if kafka is not None:
             ends.push_async_callback(kafka.close)
         node = AssignerNode(
-            store, options.settings, node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
-            topics=said["topic"], count_partitions=kafka.count if kafka else None, metrics=metrics)
+            store,
+            options.settings,
+            node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
+            topics=said["topic"],
+            count_partitions=kafka.count if kafka else None,
+            metrics=metrics,
+        )
         outer = AssignerServer(node, options)
         await node.start()
         ends.push_async_callback(outer.stop)
         yield await outer.start(), metrics_port
 
 
-def _open_store(options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack) -> Store:
+def _open_store(
+    options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack
+) -> Store:
     """etcd where there is one, else memory."""
     said = options.said
     if not said["etcd"]:
         # Epochs are revisions, and rise over a restart: what was committed under the last ones stays below.
         return MemoryStore(first_revision=int(time.time() * 1000))
-    ca, certificate, key = (said[name].read_bytes() if said[name] else None
-                            for name in ("etcd_ca", "etcd_cert", "etcd_key"))
-    access = EtcdAccess(endpoints=said["etcd"], ca=ca, certificate=certificate, key=key,
-                        user=said["etcd_user"] or None, password=said["etcd_password"] or None)
+    ca, certificate, key = (
+        said[name].read_bytes() if said[name] else None
+        for name in ("etcd_ca", "etcd_cert", "etcd_key")
+    )
+    access = EtcdAccess(
+        endpoints=said["etcd"],
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        user=said["etcd_user"] or None,
+        password=said["etcd_password"] or None,
+    )
     store = EtcdStore(access, observe=metrics.store_call)
     ends.push_async_callback(store.close)
     return store

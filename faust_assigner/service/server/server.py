@@ -37,7 +37,10 @@ def channel_options(consumer_ttl_s: float) -> list[tuple[str, Any]]:
     """Limits, and pings by which a peer that is gone without a word is found within half a time to live."""
     every_ms = max(1_000, int(consumer_ttl_s * 1000 / 4))
     return [
-        ("grpc.so_reuseport", 0),  # a second instance on the port is a mistake, not a second listener
+        (
+            "grpc.so_reuseport",
+            0,
+        ),  # a second instance on the port is a mistake, not a second listener
         ("grpc.max_receive_message_length", REQUEST_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
         ("grpc.max_metadata_size", METADATA_BYTES),
@@ -63,15 +66,21 @@ class AssignerServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server = grpc.aio.server(
             options=channel_options(options.settings.consumer_ttl_s),
-            maximum_concurrent_rpcs=options.said["max_calls"])
+            maximum_concurrent_rpcs=options.said["max_calls"],
+        )
         door = options.door()
         self._consumers = ConsumerServicer(node, door, time.monotonic)
         add_KafkaAssignerServicer_to_server(self._consumers, self._server)
         add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         reflection.enable_server_reflection(
-            (*(service.full_name for service in pb.DESCRIPTOR.services_by_name.values()),
-             health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+            (
+                *(service.full_name for service in pb.DESCRIPTOR.services_by_name.values()),
+                health.SERVICE_NAME,
+                reflection.SERVICE_NAME,
+            ),
+            self._server,
+        )
 
     async def start(self) -> int:
         """Listen; the port. Raises OSError where the address is taken or not this machine's."""
@@ -80,7 +89,9 @@ class AssignerServer:
         try:
             taken = self._listen(address)
         except RuntimeError as error:
-            raise OSError(f"{address} cannot be listened on: it is taken, or not this machine's") from error
+            raise OSError(
+                f"{address} cannot be listened on: it is taken, or not this machine's"
+            ) from error
         await self._health.look()
         await self._server.start()
         self._tasks = [asyncio.create_task(self._health.follow(), name="assigner-health")]
@@ -91,9 +102,14 @@ class AssignerServer:
         if not said["tls_cert"]:
             return self._server.add_insecure_port(address)
         client_ca = said["tls_client_ca"]
-        return self._server.add_secure_port(address, grpc.ssl_server_credentials(
-            [(said["tls_key"].read_bytes(), said["tls_cert"].read_bytes())],
-            client_ca.read_bytes() if client_ca else None, require_client_auth=client_ca is not None))
+        return self._server.add_secure_port(
+            address,
+            grpc.ssl_server_credentials(
+                [(said["tls_key"].read_bytes(), said["tls_cert"].read_bytes())],
+                client_ca.read_bytes() if client_ca else None,
+                require_client_auth=client_ca is not None,
+            ),
+        )
 
     async def stop(self) -> None:
         """Turn unhealthy, let the node end its streams, then close what is left, within STOP_GRACE_S."""

@@ -70,7 +70,9 @@ class ConsumerServicer:
             await ended(task)
 
     async def Register(
-        self, request: pb.RegisterRequest, context: Any,
+        self,
+        request: pb.RegisterRequest,
+        context: Any,
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Commands until the consumer, or this instance, ends it."""
         async with spoken(context):
@@ -88,7 +90,9 @@ class ConsumerServicer:
                 # A connection that broke is found late, and is no sign of life: the watch goes on.
                 if watch is not None and stream.ended is not Ended.CLOSED:
                     watch.cancel()
-        if (code := ENDED.get(stream.ended or Ended.CLOSED)) is not None and stream.ended is not None:
+        if (
+            code := ENDED.get(stream.ended or Ended.CLOSED)
+        ) is not None and stream.ended is not None:
             await context.abort(code, stream.ended.value)
 
     def _begin(self, stream: CommandStream) -> Session:
@@ -97,7 +101,9 @@ class ConsumerServicer:
         self._sessions[stream.consumer_name] = session
         return session
 
-    async def _messages(self, session: Session, *, with_session: bool) -> AsyncIterator[pb.AssignmentCommand]:
+    async def _messages(
+        self, session: Session, *, with_session: bool
+    ) -> AsyncIterator[pb.AssignmentCommand]:
         is_first = True
         async for command in session.stream:
             for message in messages_of(command):
@@ -131,57 +137,85 @@ class ConsumerServicer:
         async with spoken(context):
             self._door.caller(context).acting_as(request.consumer_name)
             session = self._sessions.get(request.consumer_name)
-            if (session is None or session.session_id != request.session_id
-                    or session.stream.ended is not None):
+            if (
+                session is None
+                or session.session_id != request.session_id
+                or session.stream.ended is not None
+            ):
                 return pb.HeartbeatResponse(known=False)
             session.heard_at = self._clock()
             return pb.HeartbeatResponse(known=True, lives_ms=self._lives_ms(session))
 
     async def PartitionReady(
-        self, request: pb.PartitionReadyRequest, context: Any,
+        self,
+        request: pb.PartitionReadyRequest,
+        context: Any,
     ) -> pb.PartitionReadyResponse:
         """The new owner is warm."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             await self._node.partition_ready(
-                request.consumer_name, partition_of(request.partition),
-                handoff_id=request.handoff_id or None, identity=identity)
+                request.consumer_name,
+                partition_of(request.partition),
+                handoff_id=request.handoff_id or None,
+                identity=identity,
+            )
         return pb.PartitionReadyResponse()
 
     async def PartitionReleased(
-        self, request: pb.PartitionReleasedRequest, context: Any,
+        self,
+        request: pb.PartitionReleasedRequest,
+        context: Any,
     ) -> pb.PartitionReleasedResponse:
         """The old owner let go."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             offset = request.final_offset if request.HasField("final_offset") else None
             await self._node.partition_released(
-                request.consumer_name, partition_of(request.partition),
-                handoff_id=request.handoff_id or None, offset=offset, identity=identity)
+                request.consumer_name,
+                partition_of(request.partition),
+                handoff_id=request.handoff_id or None,
+                offset=offset,
+                identity=identity,
+            )
         return pb.PartitionReleasedResponse()
 
-    async def WarmFailed(self, request: pb.WarmFailedRequest, context: Any) -> pb.WarmFailedResponse:
+    async def WarmFailed(
+        self, request: pb.WarmFailedRequest, context: Any
+    ) -> pb.WarmFailedResponse:
         """The new owner cannot warm it."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             await self._node.warm_failed(
-                request.consumer_name, partition_of(request.partition), reason=request.reason[:1000],
-                handoff_id=request.handoff_id or None, identity=identity)
+                request.consumer_name,
+                partition_of(request.partition),
+                reason=request.reason[:1000],
+                handoff_id=request.handoff_id or None,
+                identity=identity,
+            )
         return pb.WarmFailedResponse()
 
     async def ReportProgress(
-        self, request: pb.ReportProgressRequest, context: Any,
+        self,
+        request: pb.ReportProgressRequest,
+        context: Any,
     ) -> pb.ReportProgressResponse:
         """How far the new owner is."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             await self._node.progress(
-                request.consumer_name, partition_of(request.partition), request.progress,
-                handoff_id=request.handoff_id or None, identity=identity)
+                request.consumer_name,
+                partition_of(request.partition),
+                request.progress,
+                handoff_id=request.handoff_id or None,
+                identity=identity,
+            )
         return pb.ReportProgressResponse()
 
     async def ReportReplicas(
-        self, request: pb.ReportReplicasRequest, context: Any,
+        self,
+        request: pb.ReportReplicasRequest,
+        context: Any,
     ) -> pb.ReportReplicasResponse:
         """What the consumer keeps warm."""
         async with spoken(context):
@@ -192,7 +226,9 @@ class ConsumerServicer:
             await self._node.holds(request.consumer_name, replicas, identity=identity)
         return pb.ReportReplicasResponse()
 
-    async def Deregister(self, request: pb.DeregisterRequest, context: Any) -> pb.DeregisterResponse:
+    async def Deregister(
+        self, request: pb.DeregisterRequest, context: Any
+    ) -> pb.DeregisterResponse:
         """Leave: at once, or after everything is handed over."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)

@@ -60,18 +60,35 @@ class Acks:
         """The old owner let go. Raises as :meth:`ready`, and BadRequest for an offset that is none."""
         if offset is not None and not 0 <= offset <= MAX_OFFSET:
             raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
-        await self._answer(name, at, handoff_id, Happening.LET_GO,
-                           lambda h: _said(h, Happening.LET_GO, offset=offset))
+        await self._answer(
+            name,
+            at,
+            handoff_id,
+            Happening.LET_GO,
+            lambda h: _said(h, Happening.LET_GO, offset=offset),
+        )
 
-    async def failed(self, name: str, at: TopicPartition, handoff_id: int | None, reason: str) -> None:
+    async def failed(
+        self, name: str, at: TopicPartition, handoff_id: int | None, reason: str
+    ) -> None:
         """The new owner cannot. Raises as :meth:`ready`."""
-        await self._answer(name, at, handoff_id, Happening.GAVE_UP,
-                           lambda h: _said(h, Happening.GAVE_UP, reason=reason[:500] or "no reason given"))
+        await self._answer(
+            name,
+            at,
+            handoff_id,
+            Happening.GAVE_UP,
+            lambda h: _said(h, Happening.GAVE_UP, reason=reason[:500] or "no reason given"),
+        )
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> None:
         """An operator gives it up. Raises NotFound or WrongPhase."""
-        await self._answer(None, at, handoff_id, Happening.GAVE_UP,
-                           lambda h: _said(h, Happening.GAVE_UP, reason="given up by an operator"))
+        await self._answer(
+            None,
+            at,
+            handoff_id,
+            Happening.GAVE_UP,
+            lambda h: _said(h, Happening.GAVE_UP, reason="given up by an operator"),
+        )
 
     async def progress(
         self, name: str, at: TopicPartition, handoff_id: int | None, fraction: float
@@ -81,17 +98,27 @@ class Acks:
         if now - self._reported.get((at, name), -float("inf")) < PROGRESS_EVERY_S:
             return
         said = min(max(0.0, fraction), 1.0)  # in this order, so that what is no number is 0
-        await self._answer(name, at, handoff_id, Happening.WARM,
-                           lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None)
+        await self._answer(
+            name,
+            at,
+            handoff_id,
+            Happening.WARM,
+            lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
+        )
         # Only what was true is remembered: who makes partitions up leaves nothing here.
         self._reported[at, name] = now
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
-            self._reported = {pair: when for pair, when in self._reported.items()
-                              if now - when < PROGRESS_EVERY_S}
+            self._reported = {
+                pair: when for pair, when in self._reported.items() if now - when < PROGRESS_EVERY_S
+            }
 
     async def _answer(
-        self, name: str | None, at: TopicPartition, handoff_id: int | None, happening: Happening,
+        self,
+        name: str | None,
+        at: TopicPartition,
+        handoff_id: int | None,
+        happening: Happening,
         decide: Decide,
     ) -> None:
         key = self._keys.handoff(at)
@@ -102,7 +129,9 @@ class Acks:
                 await self._afterwards(name, at, happening)
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
-                raise WrongPhase(f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}")
+                raise WrongPhase(
+                    f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}"
+                )
             _check_caller(handoff, name, happening)
             after = decide(handoff)
             if after is None:
@@ -114,7 +143,11 @@ class Acks:
     async def _afterwards(self, name: str | None, at: TopicPartition, happening: Happening) -> None:
         """No hand-off: the answer came before, if what it leads to is the case."""
         kv = await self._store.get(self._keys.assignment(at))
-        said = None if kv is None else codec.readable(lambda value: codec.load_assigned(value, 0), kv.value)
+        said = (
+            None
+            if kv is None
+            else codec.readable(lambda value: codec.load_assigned(value, 0), kv.value)
+        )
         if name is None or said is None or (said.owner == name) != (happening is Happening.WARM):
             raise NotFound(f"{at}: no hand-off")
 
@@ -134,4 +167,8 @@ def _said(
     after = step(state, happening, strict=handoff.strict)
     if after is None:
         raise WrongPhase(f"{handoff.at}: {happening.value}, but the hand-off is {state.value}")
-    return after[0] if after[0] is State.GONE else advanced(handoff, after[0], offset=offset, reason=reason)
+    return (
+        after[0]
+        if after[0] is State.GONE
+        else advanced(handoff, after[0], offset=offset, reason=reason)
+    )

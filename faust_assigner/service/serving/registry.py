@@ -20,9 +20,16 @@ class Stream:
     """
 
     def __init__(
-        self, consumer_name: str, session: str, *, limit: int, lives: Callable[[], float],
-        snapshot: Callable[[], Iterable[Command]], overflowed: Callable[[], None],
-        closed: Callable[[Stream], Awaitable[None]], revoke: Callable[[], Awaitable[None]] | None = None,
+        self,
+        consumer_name: str,
+        session: str,
+        *,
+        limit: int,
+        lives: Callable[[], float],
+        snapshot: Callable[[], Iterable[Command]],
+        overflowed: Callable[[], None],
+        closed: Callable[[Stream], Awaitable[None]],
+        revoke: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session

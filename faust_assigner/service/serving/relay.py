@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Replicas, Warm
+from faust_assigner.service.commands import (
+    AbortWarm,
+    Assignment,
+    Command,
+    Owned,
+    Release,
+    Replicas,
+    Warm,
+)
 from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition, state_of
 from faust_assigner.service.records import Assigned
 from faust_assigner.service.view import Change, Entry, View
@@ -42,7 +50,10 @@ def _owned(view: View, assigned: Assigned) -> Owned:
 
 
 def _assignment(
-    view: View, change: Change, gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+    view: View,
+    change: Change,
+    gained: dict[str, list[Owned]],
+    lost: dict[str, list[TopicPartition]],
 ) -> None:
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
@@ -52,16 +63,25 @@ def _assignment(
         return
     entry = view.handoffs.get(change.name)
     # An old owner that is asked to release lets go by itself.
-    if entry is None or entry.value.old_owner != before.owner or entry.value.phase is not Phase.COMPLETE:
+    if (
+        entry is None
+        or entry.value.old_owner != before.owner
+        or entry.value.phase is not Phase.COMPLETE
+    ):
         lost.setdefault(before.owner, []).append(change.name)
 
 
 def _handoff(
-    view: View, change: Change, gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+    view: View,
+    change: Change,
+    gained: dict[str, list[Owned]],
+    lost: dict[str, list[TopicPartition]],
 ) -> Iterator[Told]:
     before: Entry[Handoff] | None = change.before
     after: Entry[Handoff] | None = change.after
-    if before is not None and (after is None or after.kv.create_revision != before.kv.create_revision):
+    if before is not None and (
+        after is None or after.kv.create_revision != before.kv.create_revision
+    ):
         yield from _ended(view, before, gained, lost)
         before = None
     current = view.handoffs.get(change.name)
@@ -79,11 +99,17 @@ def _asked(entry: Entry[Handoff]) -> Iterator[Told]:
     if state is State.WARMING:
         yield handoff.new_owner, Warm(handoff.at, handoff.old_owner, handoff_id, handoff.strict)
     elif state in (State.RELEASING, State.COMPLETE):
-        yield handoff.old_owner, Release(handoff.at, handoff.new_owner, handoff_id, state is State.RELEASING)
+        yield (
+            handoff.old_owner,
+            Release(handoff.at, handoff.new_owner, handoff_id, state is State.RELEASING),
+        )
 
 
 def _ended(
-    view: View, entry: Entry[Handoff], gained: dict[str, list[Owned]], lost: dict[str, list[TopicPartition]]
+    view: View,
+    entry: Entry[Handoff],
+    gained: dict[str, list[Owned]],
+    lost: dict[str, list[TopicPartition]],
 ) -> Iterator[Told]:
     handoff = entry.value
     assigned = view.assignments.get(handoff.at)
@@ -115,8 +141,14 @@ def _full(view: View, name: str) -> Assignment:
     A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
     said of it may be under way, and it must not go on with what it has said it let go.
     """
-    leaving = {at for at, entry in view.handoffs.items()
-               if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY}
-    owned = [_owned(view, entry.value) for at, entry in sorted(view.assignments.items())
-             if entry.value.owner == name and at not in leaving]
+    leaving = {
+        at
+        for at, entry in view.handoffs.items()
+        if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY
+    }
+    owned = [
+        _owned(view, entry.value)
+        for at, entry in sorted(view.assignments.items())
+        if entry.value.owner == name and at not in leaving
+    ]
     return Assignment(tuple(owned), full=True)

@@ -30,8 +30,14 @@ class Sessions:
     """The registrations this instance keeps alive."""
 
     def __init__(
-        self, store: Store, keys: Keys, settings: ServiceSettings, clock: Clock, mirror: Mirror,
-        metrics: Metrics, node_id: str,
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServiceSettings,
+        clock: Clock,
+        mirror: Mirror,
+        metrics: Metrics,
+        node_id: str,
     ) -> None:
         self.registry = Registry()
         self._store = store
@@ -61,7 +67,9 @@ class Sessions:
         # and a revoked lease would give away at once what it owns.
         await self._mirror.past(revision, known)
         stream = self._stream(consumer.name, session, lease)
-        self.registry.add(stream)  # one that was here before has ended when the mirror heard of this one
+        self.registry.add(
+            stream
+        )  # one that was here before has ended when the mirror heard of this one
         loop = asyncio.get_running_loop()
         self._keeping[stream] = loop.create_task(self._keep(stream, lease), name=f"keep {session}")
         self._metrics.streams(len(self.registry))
@@ -84,11 +92,19 @@ class Sessions:
                 # that was told to stop, with its partitions left to it, has a successor that may take them.
                 if before.status is Status.DRAINING and not before.dismissed:
                     status = before.status
-                    dismissed = _is_left_alone(self._mirror.view, consumer.name)  # what it is told first
+                    dismissed = _is_left_alone(
+                        self._mirror.view, consumer.name
+                    )  # what it is told first
             await asyncio.sleep(0)  # claims may be long to read and to write: the others' turn
-            value = codec.dump_consumer(replace(
-                consumer, status=status, dismissed=dismissed, registered_at=self._clock.wall(),
-                session=session))
+            value = codec.dump_consumer(
+                replace(
+                    consumer,
+                    status=status,
+                    dismissed=dismissed,
+                    registered_at=self._clock.wall(),
+                    session=session,
+                )
+            )
             await asyncio.sleep(0)
             return Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
 
@@ -96,9 +112,13 @@ class Sessions:
 
     def _stream(self, name: str, session: str, lease: HeldLease) -> Stream:
         return Stream(
-            name, session, limit=self._settings.channel, lives=lambda: lease.left_s,
+            name,
+            session,
+            limit=self._settings.channel,
+            lives=lambda: lease.left_s,
             snapshot=lambda: snapshot(self._mirror.view, name),
-            overflowed=lambda: self._metrics.stream_resynced(name), closed=self._closed,
+            overflowed=lambda: self._metrics.stream_resynced(name),
+            closed=self._closed,
             revoke=lease.revoke,
         )
 
@@ -158,7 +178,12 @@ class Sessions:
         if stream is None or (entry is not None and entry.value.session == stream.session):
             return
         why = Ended.LEASE_LOST if entry is None else Ended.REPLACED
-        if entry is None and change and change.before and change.before.value.status is Status.DRAINING:
+        if (
+            entry is None
+            and change
+            and change.before
+            and change.before.value.status is Status.DRAINING
+        ):
             why = Ended.DRAINED
         self._end(stream, why)
         self._drop(stream)

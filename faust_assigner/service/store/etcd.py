@@ -59,8 +59,10 @@ CHANNEL_OPTIONS = (
 )
 
 _TARGETS = {
-    Field.VALUE: (pb.Compare.VALUE, "value"), Field.VERSION: (pb.Compare.VERSION, "version"),
-    Field.MOD_REVISION: (pb.Compare.MOD, "mod_revision"), Field.LEASE: (pb.Compare.LEASE, "lease"),
+    Field.VALUE: (pb.Compare.VALUE, "value"),
+    Field.VERSION: (pb.Compare.VERSION, "version"),
+    Field.MOD_REVISION: (pb.Compare.MOD, "mod_revision"),
+    Field.LEASE: (pb.Compare.LEASE, "lease"),
     Field.CREATE_REVISION: (pb.Compare.CREATE, "create_revision"),
 }
 
@@ -84,14 +86,21 @@ class EtcdAccess:
         if not self.endpoints:
             raise ConfigError("no endpoint of etcd is given")
         if (self.certificate is None) != (self.key is None):
-            raise ConfigError("a client certificate of etcd needs its key, and a key its certificate")
-        if len({endpoint.partition("://")[0] for endpoint in self.endpoints if "://" in endpoint}) > 1:
+            raise ConfigError(
+                "a client certificate of etcd needs its key, and a key its certificate"
+            )
+        if (
+            len({endpoint.partition("://")[0] for endpoint in self.endpoints if "://" in endpoint})
+            > 1
+        ):
             raise ConfigError(f"endpoints of etcd are http or https, not both: {self.endpoints}")
 
     @property
     def secure(self) -> bool:
         """Whether the connection is TLS."""
-        return self.ca is not None or any(endpoint.startswith("https://") for endpoint in self.endpoints)
+        return self.ca is not None or any(
+            endpoint.startswith("https://") for endpoint in self.endpoints
+        )
 
     def address(self, number: int) -> str:
         """``HOST:PORT`` of one of the endpoints, counted on from the last to the first."""
@@ -110,12 +119,17 @@ class EtcdStore:
     """One connection at a time. ``observe`` hears of every call: its name, seconds, the error's name."""
 
     def __init__(
-        self, access: EtcdAccess, *, observe: Callable[[str, float, str | None], None] | None = None,
+        self,
+        access: EtcdAccess,
+        *,
+        observe: Callable[[str, float, str | None], None] | None = None,
     ) -> None:
         self._access = access
         self._observe = observe or (lambda name, took_s, error: None)
         self._number = 0
-        self._channels: dict[int, grpc.aio.Channel] = {}  # by endpoint: each is opened once, and kept
+        self._channels: dict[
+            int, grpc.aio.Channel
+        ] = {}  # by endpoint: each is opened once, and kept
         self._token: str | None = None
         self._closed = False
 
@@ -132,8 +146,11 @@ class EtcdStore:
         start, end, revision, limit = prefix.encode(), _end_of(prefix.encode()), 0, PAGE
         while True:
             try:
-                page = await self._call("KV/Range", pb.RangeRequest(
-                    key=start, range_end=end, limit=limit, revision=revision), pb.RangeResponse)
+                page = await self._call(
+                    "KV/Range",
+                    pb.RangeRequest(key=start, range_end=end, limit=limit, revision=revision),
+                    pb.RangeResponse,
+                )
             except StoreUnavailable as error:
                 if "larger than max" not in str(error) or limit < 2:
                     raise
@@ -147,9 +164,14 @@ class EtcdStore:
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
         """Changes from ``start_revision`` on."""
-        request = pb.WatchRequest(create_request=pb.WatchCreateRequest(
-            key=prefix.encode(), range_end=_end_of(prefix.encode()), start_revision=start_revision,
-            fragment=True))
+        request = pb.WatchRequest(
+            create_request=pb.WatchCreateRequest(
+                key=prefix.encode(),
+                range_end=_end_of(prefix.encode()),
+                start_revision=start_revision,
+                fragment=True,
+            )
+        )
         loop, metadata, number = asyncio.get_running_loop(), await self._metadata(), self._number
         call = self._method("Watch/Watch", pb.WatchResponse, streaming=True)(metadata=metadata)
         held: list[Event] = []
@@ -177,7 +199,9 @@ class EtcdStore:
         if response.compact_revision:
             return Compacted(start_revision, response.compact_revision)
         self._token = None
-        return StoreUnavailable(f"the watch was cancelled: {response.cancel_reason or 'no reason given'}")
+        return StoreUnavailable(
+            f"the watch was cancelled: {response.cancel_reason or 'no reason given'}"
+        )
 
     # -- writes --------------------------------------------------------------------------------------
 
@@ -195,7 +219,9 @@ class EtcdStore:
     async def compact(self, revision: int) -> None:
         """Forget the history before ``revision``; compacted already is no error."""
         try:
-            await self._call("KV/Compact", pb.CompactionRequest(revision=revision), pb.CompactionResponse)
+            await self._call(
+                "KV/Compact", pb.CompactionRequest(revision=revision), pb.CompactionResponse
+            )
         except Compacted:
             return
 
@@ -215,7 +241,8 @@ class EtcdStore:
         began, error = asyncio.get_running_loop().time(), None
         metadata, number = await self._metadata(), self._number
         call = self._method("Lease/LeaseKeepAlive", pb.LeaseKeepAliveResponse, streaming=True)(
-            metadata=metadata, timeout=deadline_s)
+            metadata=metadata, timeout=deadline_s
+        )
         try:
             await call.write(pb.LeaseKeepAliveRequest(ID=lease_id))
             answer = await call.read()
@@ -236,7 +263,9 @@ class EtcdStore:
     async def revoke(self, lease_id: int) -> None:
         """End it."""
         try:
-            await self._call("Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease_id), pb.LeaseRevokeResponse)
+            await self._call(
+                "Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease_id), pb.LeaseRevokeResponse
+            )
         except LeaseLost:
             return
 
@@ -252,7 +281,8 @@ class EtcdStore:
         metadata, number = await self._metadata(), self._number
         try:
             answer: T = await self._method(path, response)(
-                request, timeout=self._access.deadline_s, metadata=metadata)
+                request, timeout=self._access.deadline_s, metadata=metadata
+            )
             return answer
         except grpc.aio.AioRpcError as failed:
             error = self._failed(failed, number, request)
@@ -268,16 +298,24 @@ class EtcdStore:
         if (channel := self._channels.get(number)) is None:
             channel = self._channels[number] = self._access.channel(number)
         kind = channel.stream_stream if streaming else channel.unary_unary
-        return kind(f"/etcdserverpb.{path}", request_serializer=lambda message: message.SerializeToString(),
-                    response_deserializer=response.FromString)
+        return kind(
+            f"/etcdserverpb.{path}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=response.FromString,
+        )
 
     async def _metadata(self) -> tuple[tuple[str, str], ...]:
         """A token, where there is a user."""
         if self._access.user is None:
             return ()
         if self._token is None:
-            request = pb.AuthenticateRequest(name=self._access.user, password=self._access.password or "")
-            method, number = self._method("Auth/Authenticate", pb.AuthenticateResponse), self._number
+            request = pb.AuthenticateRequest(
+                name=self._access.user, password=self._access.password or ""
+            )
+            method, number = (
+                self._method("Auth/Authenticate", pb.AuthenticateResponse),
+                self._number,
+            )
             try:
                 answer = await method(request, timeout=self._access.deadline_s)
             except grpc.aio.AioRpcError as failed:
@@ -298,7 +336,10 @@ class EtcdStore:
             return Compacted(getattr(request, "revision", 0), 0)
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "space" in details:
             return QuotaExceeded(details)
-        if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED) or "token" in details:
+        if (
+            code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+            or "token" in details
+        ):
             self._token = None
             return StoreError(f"{where} refuses: {details}")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):

@@ -48,8 +48,13 @@ class MemoryStore:
     """
 
     def __init__(
-        self, *, clock: Clock | None = None, history: int = 10_000, quota_bytes: int | None = None,
-        history_bytes: int = 64 << 20, first_revision: int = 1,
+        self,
+        *,
+        clock: Clock | None = None,
+        history: int = 10_000,
+        quota_bytes: int | None = None,
+        history_bytes: int = 64 << 20,
+        first_revision: int = 1,
     ) -> None:
         self._clock: Clock = clock or SystemClock()
         self._history = history
@@ -125,7 +130,10 @@ class MemoryStore:
     def _check_room(self, puts: Sequence[Put]) -> None:
         if not puts or self._quota is None:
             return
-        if self._alarm or self._size + sum(len(put.key) + len(put.value) for put in puts) > self._quota:
+        if (
+            self._alarm
+            or self._size + sum(len(put.key) + len(put.value) for put in puts) > self._quota
+        ):
             self._alarm = True
             raise QuotaExceeded("the store is full")
 
@@ -160,8 +168,14 @@ class MemoryStore:
                 return None
             del self._keys[write.key]
             return Event(write.key, revision, None)
-        kv = KeyValue(write.key, write.value, before.create_revision if before else revision, revision,
-                      before.version + 1 if before else 1, write.lease)
+        kv = KeyValue(
+            write.key,
+            write.value,
+            before.create_revision if before else revision,
+            revision,
+            before.version + 1 if before else 1,
+            write.lease,
+        )
         self._keys[write.key] = kv
         self._size += len(kv.key) + len(kv.value)
         if write.lease:

@@ -44,9 +44,14 @@ class Worker:
         self.stops = Stops()
         self._topics = topics
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap, group_id=group, group_instance_id=name, heartbeat_interval_ms=200,
-            session_timeout_ms=30_000, enable_auto_commit=False,
-            partition_assignment_strategy=[self.assignor])
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            group_instance_id=name,
+            heartbeat_interval_ms=200,
+            session_timeout_ms=30_000,
+            enable_auto_commit=False,
+            partition_assignment_strategy=[self.assignor],
+        )
         # What Faust's app offers the assignor: the way to Kafka's generation.
         app._consumer = type("C", (), {"_thread": type("T", (), {"_consumer": self.consumer})})
 
@@ -73,8 +78,9 @@ class Worker:
 
 
 @asynccontextmanager
-async def workers(bootstrap: str,
-                  names: str) -> AsyncIterator[tuple[dict[str, Worker], Callable[[str], Worker]]]:
+async def workers(
+    bootstrap: str, names: str
+) -> AsyncIterator[tuple[dict[str, Worker], Callable[[str], Worker]]]:
     """Joined workers by name, and how to make another."""
     group = f"static-{uuid4().hex[:8]}"
     topics = [f"{group}-orders", LOG]
@@ -101,11 +107,13 @@ async def workers(bootstrap: str,
             await worker.consumer.stop()
 
 
-@pytest.mark.parametrize("broker", [
-    "embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+@pytest.mark.parametrize(
+    "broker", ["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])]
+)
 @pytest.mark.parametrize("name", ["a", "b"], ids=["the leader", "a follower"])
 async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
-        broker: str, name: str, request: pytest.FixtureRequest) -> None:
+    broker: str, name: str, request: pytest.FixtureRequest
+) -> None:
     """It is given back its partitions at once, in the same generation; so it is at the next rebalance."""
     server = request.getfixturevalue("kafka" if broker == "kafka" else "embedded_broker")
     async with workers(server.bootstrap, "abc") as (found, another):

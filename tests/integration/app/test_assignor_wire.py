@@ -24,8 +24,11 @@ MOST_CHANGED = 16
 # Apps are costly to create and have no memory of their own: each example gives them fresh assignors.
 APPS = [make_app(f"http://w{i}:6066", tables=["bar", "baz"]) for i in range(MEMBERS + MOST_CHANGED)]
 
-slow = settings(max_examples=EXAMPLES, deadline=None,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+slow = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 partition_counts = integers(min_value=0, max_value=256)
 replica_counts = integers(min_value=0, max_value=64)
 member_counts = integers(min_value=1, max_value=MEMBERS)
@@ -113,9 +116,14 @@ def test_remove_members(partitions: int, replicas: int, members: int, removed: i
 
 
 @slow
-@given(integers(min_value=2, max_value=256), integers(min_value=2, max_value=MEMBERS),
-       integers(min_value=1, max_value=8))
-def test_standby_assignment_terminates_and_settles(partitions: int, members: int, replicas: int) -> None:
+@given(
+    integers(min_value=2, max_value=256),
+    integers(min_value=2, max_value=MEMBERS),
+    integers(min_value=1, max_value=8),
+)
+def test_standby_assignment_terminates_and_settles(
+    partitions: int, members: int, replicas: int
+) -> None:
     """Where stock can go round in circles; here a second round, under another leader, moves nothing."""
     assume(replicas < members)
     group = group_of(range(members), partitions, replicas)

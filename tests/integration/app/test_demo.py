@@ -22,8 +22,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def run_demo(*arguments: str) -> str:
     """The demo's output; it must end by itself with exit code 0 in under three minutes."""
-    done = subprocess.run([sys.executable, "-m", "examples.orders.demo", "--assignor", "ours", *arguments],
-                          cwd=ROOT, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -52,11 +57,17 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> N
     happened = [(event.kind, event.member_id) for event in scenario.events]
     # A bounce that the machine was too slow to end within the session is seen, a quick one is not.
     assert [each for each in happened if each[1] != "worker-2"] == [
-        (Kind.JOIN, "worker-4"), (Kind.BOUNCE, "worker-1")]
+        (Kind.JOIN, "worker-4"),
+        (Kind.BOUNCE, "worker-1"),
+    ]
     outcome = simulate(scenario, arms(("ours+static",), (1,))[0], load("ours"), costs=costs)
     ids = {decision["decision_id"] for decision in facts.decisions[1:]}
     placed = [row.values for row in accepted_rows([str(tmp_path)]) if row.table == "assignment"]
-    moved = [row for row in placed if row["decision_id"] in ids and row["topic"] == "orders" and row["moved"]]
+    moved = [
+        row
+        for row in placed
+        if row["decision_id"] in ids and row["topic"] == "orders" and row["moved"]
+    ]
     # One round for each change, and a second one where owners had to let go first.
     assert 3 <= outcome.rebalances <= len(ids) <= 2 * outcome.rebalances
     # Faust's own leader topic is a task of its own, which a rebalance may move or not.

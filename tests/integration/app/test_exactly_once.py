@@ -22,8 +22,14 @@ WORKER = "tests.support.workers.transactional"
 class Group:
     """Workers of one app, what they were given, and what committed readers see of what they made of it."""
 
-    def __init__(self, bootstrap: str, folder: Path, agent: str = "one", *, used_partitions: int = 4) -> None:
-        self.app_id, self.bootstrap, self.folder = f"exactly-{uuid.uuid4().hex[:6]}", bootstrap, folder
+    def __init__(
+        self, bootstrap: str, folder: Path, agent: str = "one", *, used_partitions: int = 4
+    ) -> None:
+        self.app_id, self.bootstrap, self.folder = (
+            f"exactly-{uuid.uuid4().hex[:6]}",
+            bootstrap,
+            folder,
+        )
         self.agent, self.used_partitions = agent, used_partitions
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in ("numbers", "passed-on")]
@@ -31,8 +37,14 @@ class Group:
         for made in admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
-        self.reader = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{self.app_id}-reader",
-                                "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
+        self.reader = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"{self.app_id}-reader",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
         self.reader.subscribe([f"{self.app_id}-passed-on"])
         self.sent, self.seen = 0, list[int]()
 
@@ -40,22 +52,32 @@ class Group:
         """A worker, with the files of its former life; ``beside`` works in its process, too."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {"EXACTLY_APP_ID": self.app_id, "EXACTLY_BOOTSTRAP": self.bootstrap,
-                                    "EXACTLY_NAME": name, "EXACTLY_DATA": str(folder / "data"),
-                                    "EXACTLY_WORK_S": "0.02", "EXACTLY_COMMIT_S": "1.0",
-                                    "EXACTLY_AGENT": self.agent,
-                                    "EXACTLY_BESIDE": beside.app_id if beside else ""}
+        environment = os.environ | {
+            "EXACTLY_APP_ID": self.app_id,
+            "EXACTLY_BOOTSTRAP": self.bootstrap,
+            "EXACTLY_NAME": name,
+            "EXACTLY_DATA": str(folder / "data"),
+            "EXACTLY_WORK_S": "0.02",
+            "EXACTLY_COMMIT_S": "1.0",
+            "EXACTLY_AGENT": self.agent,
+            "EXACTLY_BESIDE": beside.app_id if beside else "",
+        }
         with (folder / "log").open("ab") as log:
             self.workers[name] = subprocess.Popen(
                 [sys.executable, "-m", WORKER, "worker", "-l", "info", "--without-web"],
-                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def send(self, count: int) -> None:
         """So many numbers, each a different one."""
         for number in range(self.sent, self.sent + count):
             key = b'"k%d"' % (number % 20)
-            self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, key,
-                                  number % self.used_partitions)
+            self.producer.produce(
+                f"{self.app_id}-numbers", b"%d" % number, key, number % self.used_partitions
+            )
         assert self.producer.flush(30) == 0
         self.sent += count
 
@@ -145,15 +167,23 @@ def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 @pytest.mark.slow
-def test_a_row_holds_nothing_of_a_transaction_that_was_aborted(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_row_holds_nothing_of_a_transaction_that_was_aborted(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     """SIGKILL before the first commit of a life, twice; the files outlive it, and what no commit covers.
 
     Each of 20 keys is counted in a row, and each count is passed on: one that is there twice in the row is
     missing in what was passed on.
     """
     group = Group(kafka.bootstrap, tmp_path, "tally")
-    eager = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"{group.app_id}-eager",
-                      "auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"})
+    eager = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": f"{group.app_id}-eager",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_uncommitted",
+        }
+    )
     try:
         group.start("one")
         group.pass_on(200)
@@ -213,7 +243,10 @@ def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """The other app's group changes five times while numbers pass through both."""
-    group, other = Group(kafka.bootstrap, tmp_path / "one"), Group(kafka.bootstrap, tmp_path / "other")
+    group, other = (
+        Group(kafka.bootstrap, tmp_path / "one"),
+        Group(kafka.bootstrap, tmp_path / "other"),
+    )
     try:
         group.start("both", beside=other)
         group.pass_on(20)

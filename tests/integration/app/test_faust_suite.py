@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faust_assigner.testing import faust_suite, faust_suite_run
 
-SWAPPED = '''
+SWAPPED = """
 import faust
 from faust.assignor import PartitionAssignor
 from faust_assigner.app.assignor import PartitionAssignor as Ours
@@ -21,16 +21,31 @@ def test_the_default_is_ours():
     assert app.conf.PartitionAssignor is PartitionAssignor
     assert issubclass(PartitionAssignor, Ours)
     assert isinstance(app.assignor, Ours)
-'''
+"""
 
 
 def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Pytest with the plugin over one file."""
     (folder / "test_it.py").write_text(text)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "faust_assigner.testing.faust_suite",
-         "-p", "no:cacheprovider", *arguments, "test_it.py"],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "faust_assigner.testing.faust_suite",
+            "-p",
+            "no:cacheprovider",
+            *arguments,
+            "test_it.py",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:

@@ -31,15 +31,24 @@ def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(280)
-def test_workers_tell_decisions_recoveries_and_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_tell_decisions_recoveries_and_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three workers, one killed and restarted with its files, 3,000 changelog rows from before."""
     ledger, app = tmp_path / "ledger", f"ledger-{time.time_ns()}"
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", str(ledger))
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
     monkeypatch.setenv("FAUST_ASSIGNER_DEPLOY", "blue")
     with broker_process() as broker:
-        outcome = play(broker.bootstrap, "ours", tmp_path / "fleet", app_id=app, partitions=PARTITIONS,
-                       preload=3000, events=("join", "SIGKILL", "restart with files"))
+        outcome = play(
+            broker.bootstrap,
+            "ours",
+            tmp_path / "fleet",
+            app_id=app,
+            partitions=PARTITIONS,
+            preload=3000,
+            events=("join", "SIGKILL", "restart with files"),
+        )
     assert outcome.violations == []
     assert len(list(ledger.glob("*.jsonl"))) >= 4, "a file for each process"
     rows = rows_in(ledger)
@@ -56,7 +65,9 @@ def check_decisions(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
     placed: dict[str, Counter[tuple[str, int]]] = defaultdict(Counter)
     for row in rows["assignment"]:
         if row["role"] == "active":
-            assert row["member_id"] in {m["member_id"] for m in decisions[row["decision_id"]]["members"]}
+            assert row["member_id"] in {
+                m["member_id"] for m in decisions[row["decision_id"]]["members"]
+            }
             placed[row["decision_id"]][row["topic"], row["partition"]] += 1
     topics = ("customers", "orders", "rates-changelog", "totals-changelog")
     every = {(f"{app}-{topic}", p): 1 for topic in topics for p in range(PARTITIONS)}
@@ -77,7 +88,10 @@ def check_recoveries(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
         assert row["end_offset"] >= row["start_offset"]
         assert row["records"] <= row["end_offset"] - row["start_offset"]
         assert bool(row["bytes"]) == bool(row["records"])
-    first = {row["partition"]: row for row in sorted(replayed, key=lambda row: row["started"], reverse=True)}
+    first = {
+        row["partition"]: row
+        for row in sorted(replayed, key=lambda row: row["started"], reverse=True)
+    }
     assert sum(row["records"] for row in first.values()) >= 3000 * 0.9
 
 
@@ -92,5 +106,7 @@ def check_samples(rows: dict[str, list[dict[str, Any]]], app: str, orders: int) 
         records, size = (sum(row[field] for row in mine) for field in ("records_in", "bytes_in"))
         assert records > 100, topic
         assert 5 < size / records < 500, (topic, size, records)
-    assert any(row["state_bytes"] > 0 for row in samples if row["topic"] == f"{app}-totals-changelog")
+    assert any(
+        row["state_bytes"] > 0 for row in samples if row["topic"] == f"{app}-totals-changelog"
+    )
     assert all(row["committed_offset"] <= row["end_offset"] for row in samples)

@@ -14,8 +14,12 @@ from tests.support.workers.load import Load, judge
 
 PARTITIONS = 6
 #: Which worker is replaced, by which kind; the one that stays leads, so both kinds lead a mixed group.
-ROLL_FORWARD_AND_BACK = [("worker-1", "ours"), ("worker-2", "ours"),
-                         ("worker-1", "stock"), ("worker-2", "stock")]
+ROLL_FORWARD_AND_BACK = [
+    ("worker-1", "ours"),
+    ("worker-2", "ours"),
+    ("worker-1", "stock"),
+    ("worker-2", "stock"),
+]
 
 
 def roll(bootstrap: str, folder: Path) -> None:
@@ -33,7 +37,9 @@ def roll(bootstrap: str, folder: Path) -> None:
             fleet.terminate(name)
             fleet.start(name, assignor)
             fleet.settle(workers=2)
-            kinds = {worker.name: (worker.assignor, len(worker.actives)) for worker in fleet.living()}
+            kinds = {
+                worker.name: (worker.assignor, len(worker.actives)) for worker in fleet.living()
+            }
             assert kinds[name] == (assignor, PARTITIONS // 2), kinds
         load.stop()
         fleet.drain(sum(load.sent))

@@ -47,14 +47,23 @@ def model_of(sent: int) -> Load:
 
 def test_an_offset_nobody_processed_is_a_lost_order() -> None:
     """And one processed twice is a repeat."""
-    verdict = judge(model_of(3), [(0.0, 0, 0), (0.1, 0, 0), (0.2, 0, 2)],
-                    {"anna": {"numbers": 3, "amount": 15, "missing": 0}})
+    verdict = judge(
+        model_of(3),
+        [(0.0, 0, 0), (0.1, 0, 0), (0.2, 0, 2)],
+        {"anna": {"numbers": 3, "amount": 15, "missing": 0}},
+    )
     assert (verdict.orders, verdict.lost, verdict.repeated, verdict.wrong_rows) == (3, 1, 1, ())
 
 
-@pytest.mark.parametrize("row", [
-    {"numbers": 3, "amount": 10, "missing": 1}, {"numbers": 2, "amount": 10, "missing": 0},
-    {"numbers": 3, "amount": 14, "missing": 0}, {}])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"numbers": 3, "amount": 10, "missing": 1},
+        {"numbers": 2, "amount": 10, "missing": 0},
+        {"numbers": 3, "amount": 14, "missing": 0},
+        {},
+    ],
+)
 def test_a_row_that_differs_from_the_model_is_wrong(row: dict[str, int]) -> None:
     """A hole, a missing tail, another sum, no row."""
     done = [(0.0, 0, offset) for offset in range(3)]
@@ -63,8 +72,10 @@ def test_a_row_that_differs_from_the_model_is_wrong(row: dict[str, int]) -> None
 
 def test_a_takeover_without_state_or_files_is_cold() -> None:
     """Of two moves, one goes to the standby."""
-    before = State({"a": frozenset({0, 1}), "b": frozenset({2})},
-                   {"a": frozenset({0, 1}), "b": frozenset({0, 2})})
+    before = State(
+        {"a": frozenset({0, 1}), "b": frozenset({2})},
+        {"a": frozenset({0, 1}), "b": frozenset({0, 2})},
+    )
     after = State({"b": frozenset({0, 1, 2})}, {"b": frozenset({0, 1, 2})})
     gaps = {0: 1.0, 1: 9.0, 2: 0.1}
     event = measure("SIGKILL", before, after, {}, {1: 50}, gaps)
@@ -75,10 +86,14 @@ def test_a_takeover_without_state_or_files_is_cold() -> None:
 
 def test_an_orphan_may_go_to_a_holder_first() -> None:
     """One of ``a`` goes to ``b``, which held it, and ``c`` makes even: two moves, the second warm by now."""
-    before = State({"a": frozenset({0}), "b": frozenset({1, 2}), "c": frozenset({3})},
-                   {"a": frozenset({0, 1}), "b": frozenset({0, 1, 2}), "c": frozenset({3})})
-    taken = State({"b": frozenset({0, 1, 2}), "c": frozenset({3})},
-                  {"b": frozenset({0, 1, 2}), "c": frozenset({1, 3})})
+    before = State(
+        {"a": frozenset({0}), "b": frozenset({1, 2}), "c": frozenset({3})},
+        {"a": frozenset({0, 1}), "b": frozenset({0, 1, 2}), "c": frozenset({3})},
+    )
+    taken = State(
+        {"b": frozenset({0, 1, 2}), "c": frozenset({3})},
+        {"b": frozenset({0, 1, 2}), "c": frozenset({1, 3})},
+    )
     after = State({"b": frozenset({0, 2}), "c": frozenset({1, 3})}, {})
     gaps = dict.fromkeys(range(4), 0.0)
     event = measure("SIGKILL", before, after, {}, {}, gaps, [taken, after])

@@ -53,12 +53,19 @@ def state_of(fleet: Fleet) -> State:
 
 def follow_ups(fleet: Fleet) -> int:
     """How often a worker asked for a follow-up round, by its log."""
-    return sum((worker.folder / "log").read_text(errors="replace").count("Asked for a follow-up round")
-               for worker in fleet.workers.values())
+    return sum(
+        (worker.folder / "log").read_text(errors="replace").count("Asked for a follow-up round")
+        for worker in fleet.workers.values()
+    )
 
 
-def stop_and_start(bootstrap: str, folder: Path, number: int, *,
-                   between: Callable[[Fleet], object] = lambda fleet: None) -> Return:
+def stop_and_start(
+    bootstrap: str,
+    folder: Path,
+    number: int,
+    *,
+    between: Callable[[Fleet], object] = lambda fleet: None,
+) -> Return:
     """Three workers share six partitions, all get the same signal, ``between``, all start again."""
     app_id = f"again-{time.time_ns()}"
     fleet = Fleet(app_id, bootstrap, PARTITIONS, folder, session_s=15.0)
@@ -82,9 +89,16 @@ def stop_and_start(bootstrap: str, folder: Path, number: int, *,
         load.stop()
         fleet.drain(sum(load.sent))
         verdict = judge(load, fleet.orders(), fleet.totals())
-        event = measure("stop of all", before, after, files, {}, dict.fromkeys(range(PARTITIONS), 0.0))
-        return Return(event, verdict.lost, verdict.wrong_rows, follow_ups(fleet) - since,
-                      sorted(len(owned) for owned in before.actives.values()))
+        event = measure(
+            "stop of all", before, after, files, {}, dict.fromkeys(range(PARTITIONS), 0.0)
+        )
+        return Return(
+            event,
+            verdict.lost,
+            verdict.wrong_rows,
+            follow_ups(fleet) - since,
+            sorted(len(owned) for owned in before.actives.values()),
+        )
     finally:
         load.stop()
         fleet.stop()

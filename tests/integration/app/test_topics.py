@@ -61,7 +61,9 @@ async def test_a_pattern_is_refused_with_the_agents_name() -> None:
     async def count(orders: Any) -> None:
         """Never gets one."""
 
-    with pytest.raises(ImproperlyConfigured, match=r"count: its topic is the pattern 'orders-\.\*'"):
+    with pytest.raises(
+        ImproperlyConfigured, match=r"count: its topic is the pattern 'orders-\.\*'"
+    ):
         refuse_patterns(app.agents.items())
 
 

@@ -64,17 +64,28 @@ async def called(function: Any, *arguments: Any) -> Any:
 class Group(WireGroup):
     """Cooperative workers with one table in RocksDB, whose clients read what is committed."""
 
-    def __init__(self, bootstrap: str, app_id: str, folder: Path, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self, bootstrap: str, app_id: str, folder: Path, stack: contextlib.AsyncExitStack
+    ) -> None:
         self.log = f"{app_id}-totals-changelog"
         super().__init__({"orders": PARTITIONS, self.log: PARTITIONS})
         self.bootstrap, self.app_id, self.folder, self.stack = bootstrap, app_id, folder, stack
 
     async def join(self, name: str) -> Any:
         """One more, from the next round on."""
-        app = make_app(f"http://{name}:6066", app_id=self.app_id, tables=["totals"], store="rocksdb://",
-                       datadir=str(self.folder / name), processing_guarantee="exactly_once")
-        client = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False,
-                                  isolation_level="read_committed")
+        app = make_app(
+            f"http://{name}:6066",
+            app_id=self.app_id,
+            tables=["totals"],
+            store="rocksdb://",
+            datadir=str(self.folder / name),
+            processing_guarantee="exactly_once",
+        )
+        client = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
         await client.start()
         self.stack.push_async_callback(client.stop)
 
@@ -82,22 +93,34 @@ class Group(WireGroup):
             return await client.end_offsets(tps)
 
         app.consumer = SimpleNamespace(
-            highwaters=highwaters, client=client, _thread=SimpleNamespace(
-                call_thread=called, thread_loop=asyncio.get_running_loop(), _consumer=SimpleNamespace(
-                    _coordinator=Coordinator(app), position=client.position,
-                    end_offsets=client.end_offsets)))
+            highwaters=highwaters,
+            client=client,
+            _thread=SimpleNamespace(
+                call_thread=called,
+                thread_loop=asyncio.get_running_loop(),
+                _consumer=SimpleNamespace(
+                    _coordinator=Coordinator(app),
+                    position=client.position,
+                    end_offsets=client.end_offsets,
+                ),
+            ),
+        )
         app.assignor.cooperative = True
         self.add(name, app, self.partitions)
         return app
 
     def said(self, app: Any) -> dict[int, int]:
         """How far it says on the wire that its state has come."""
-        sent = ConsumerProtocolMemberMetadata.decode(app.assignor.metadata(self.partitions).encode())
+        sent = ConsumerProtocolMemberMetadata.decode(
+            app.assignor.metadata(self.partitions).encode()
+        )
         told = decode_join(sent.user_data, sorted(self.partitions)).positions
         assert told is not None
         numbers = np.arange(PARTITIONS)
         found = offsets_at(claim_on(told, self.log), numbers)
-        return {p: offset for p, offset in zip(numbers.tolist(), found.tolist(), strict=True) if offset}
+        return {
+            p: offset for p, offset in zip(numbers.tolist(), found.tolist(), strict=True) if offset
+        }
 
     async def play(self, leader: str) -> None:
         """One round in which all keep what they have; owners learn where logs end, as a recovery does."""
@@ -107,7 +130,9 @@ class Group(WireGroup):
         for app in self.apps.values():
             recovery = app.tables.recovery
             mine = {tp for tp in app.assignor.assigned_actives() if tp.topic == self.log}
-            await recovery._build_highwaters(app.consumer, mine, recovery.active_highwaters, "active")
+            await recovery._build_highwaters(
+                app.consumer, mine, recovery.active_highwaters, "active"
+            )
 
     def owned(self, name: str) -> set[int]:
         """The partitions that a worker processes."""
@@ -154,15 +179,23 @@ def follow(app: Any) -> None:
 
 async def taken(app: Any) -> list[Any]:
     """What its client hands out."""
-    return [one for batch in (await app.consumer.client.getmany(timeout_ms=50)).values() for one in batch]
+    return [
+        one
+        for batch in (await app.consumer.client.getmany(timeout_ms=50)).values()
+        for one in batch
+    ]
 
 
-@pytest.mark.parametrize("logs", ["compacted", pytest.param("aborted", marks=[
-    pytest.mark.slow, pytest.mark.kafka])])
+@pytest.mark.parametrize(
+    "logs", ["compacted", pytest.param("aborted", marks=[pytest.mark.slow, pytest.mark.kafka])]
+)
 async def test_a_copy_of_a_log_without_a_record_is_promoted_once_it_has_been_read(
-        logs: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    logs: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Not before; from then on its member says so, and the leader believes it."""
-    place = compacted() if logs == "compacted" else aborted(request.getfixturevalue("kafka").bootstrap)
+    place = (
+        compacted() if logs == "compacted" else aborted(request.getfixturevalue("kafka").bootstrap)
+    )
     async with place as (bootstrap, app_id), contextlib.AsyncExitStack() as stack:
         group = Group(bootstrap, app_id, tmp_path, stack)
         for name in "abc":

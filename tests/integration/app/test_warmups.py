@@ -47,7 +47,9 @@ def share_of(fleet: Fleet, name: str, least: int, timeout_s: float = 60.0) -> No
     """Wait until a worker owns so many partitions."""
     deadline = time.monotonic() + timeout_s
     while len(fleet.workers[name].actives) < least:
-        assert time.monotonic() < deadline, f"{name}: {given(fleet, name)}\n{fleet.workers[name].log_tail()}"
+        assert time.monotonic() < deadline, (
+            f"{name}: {given(fleet, name)}\n{fleet.workers[name].log_tail()}"
+        )
         fleet.living()
         time.sleep(0.1)
 
@@ -55,7 +57,9 @@ def share_of(fleet: Fleet, name: str, least: int, timeout_s: float = 60.0) -> No
 def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settings: Any) -> Join:
     """A fourth worker joins three that share ``rows`` rows; wait until it has its share."""
     app_id = f"warm-{time.time_ns()}"
-    fleet = Fleet(app_id, bootstrap, partitions, folder, session_s=15.0, settings={**SETTINGS, **settings})
+    fleet = Fleet(
+        app_id, bootstrap, partitions, folder, session_s=15.0, settings={**SETTINGS, **settings}
+    )
     load = Load(bootstrap, app_id, partitions, preload=rows)
     try:
         load.prepare(10)
@@ -63,7 +67,9 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
             fleet.start(name)
         load.start()
         for name in WORKERS:
-            share_of(fleet, name, partitions // len(WORKERS))  # on a busy machine they do not start together
+            share_of(
+                fleet, name, partitions // len(WORKERS)
+            )  # on a busy machine they do not start together
         fleet.settle(workers=len(WORKERS), quiet_s=1.0)
         generation = fleet.generation()
         fleet.start(NEWCOMER)
@@ -75,9 +81,14 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
         replayed = sum(fleet.workers[NEWCOMER].replay.get(p, 0) for p in moved)
         load.stop()
         fleet.drain(sum(load.sent))
-        return Join(moved, moved - warm, replayed, fleet.generation() - generation,
-                    log_of(fleet, NEWCOMER).count("Asked for a follow-up round"),
-                    judge(load, fleet.orders(), fleet.totals()))
+        return Join(
+            moved,
+            moved - warm,
+            replayed,
+            fleet.generation() - generation,
+            log_of(fleet, NEWCOMER).count("Asked for a follow-up round"),
+            judge(load, fleet.orders(), fleet.totals()),
+        )
     finally:
         load.stop()
         fleet.stop()
@@ -102,7 +113,9 @@ def test_a_join_is_warm(tmp_path: Path) -> None:
 def test_without_warm_ups_a_join_is_cold(tmp_path: Path) -> None:
     """What the test above rests on."""
     with broker_process() as broker:
-        found = joined(broker.bootstrap, tmp_path, partitions=12, rows=24_000, faust_assigner_warmups=False)
+        found = joined(
+            broker.bootstrap, tmp_path, partitions=12, rows=24_000, faust_assigner_warmups=False
+        )
     assert len(found.cold) == len(found.moved) == 3
     assert (found.rounds, found.asked) == (2, 0)
 

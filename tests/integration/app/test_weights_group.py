@@ -47,18 +47,32 @@ def zipf(partitions: int, exponent: float, order: Sequence[int]) -> list[int]:
 
 def learned(loads: Sequence[int], limits: Limits) -> list[WeightRow]:
     """What the pipeline learns from ten minutes of samples of topics ``t`` and ``shop-c-changelog``."""
-    samples = [{
-        "group_id": "shop", "ts": NOW - dt.timedelta(minutes=minute), "topic": topic, "partition": partition,
-        "end_offset": 0, "committed_offset": 0, "bytes_in": load * 80, "records_in": load,
-        "cpu_ms": load * 0.2, "state_bytes": load * 10,
-    } for minute in range(10) for topic in ("t", "shop-c-changelog") for partition, load in enumerate(loads)]
+    samples = [
+        {
+            "group_id": "shop",
+            "ts": NOW - dt.timedelta(minutes=minute),
+            "topic": topic,
+            "partition": partition,
+            "end_offset": 0,
+            "committed_offset": 0,
+            "bytes_in": load * 80,
+            "records_in": load,
+            "cpu_ms": load * 0.2,
+            "state_bytes": load * 10,
+        }
+        for minute in range(10)
+        for topic in ("t", "shop-c-changelog")
+        for partition, load in enumerate(loads)
+    ]
     return weigh(rates_of(samples), computed_at=NOW, limits=limits)[1]
 
 
 class Churn:
     """A group over the wire that goes through joins and departures; counts moves and the heaviest."""
 
-    def __init__(self, loads: Sequence[int], members: int, weights: Path | None, limits: Limits) -> None:
+    def __init__(
+        self, loads: Sequence[int], members: int, weights: Path | None, limits: Limits
+    ) -> None:
         self.loads, self.weights = loads, weights
         self.clamp = f"{limits.lowest}:{limits.highest}"
         self.group = WireGroup({"t": len(loads), "shop-c-changelog": len(loads)})
@@ -81,7 +95,8 @@ class Churn:
         if self.weights is None:
             return
         app._default_options[1].update(  # type: ignore[attr-defined]
-            faust_assigner_weights=str(self.weights), faust_assigner_weights_clamp=self.clamp)
+            faust_assigner_weights=str(self.weights), faust_assigner_weights_clamp=self.clamp
+        )
         provider = install(app)
         assert provider is not None
         assert provider.wait(10.0)
@@ -116,8 +131,10 @@ def compared(loads: Sequence[int], path: Path, limits: Limits, seed: int) -> tup
     counted, weighted = Churn(loads, 4, None, limits), Churn(loads, 4, path, limits)
     for churn in (counted, weighted):
         churn.play(6, seed)
-    return (statistics.mean(weighted.heaviest) / statistics.mean(counted.heaviest),
-            weighted.moves / counted.moves)
+    return (
+        statistics.mean(weighted.heaviest) / statistics.mean(counted.heaviest),
+        weighted.moves / counted.moves,
+    )
 
 
 @pytest.mark.slow
@@ -150,8 +167,12 @@ def test_new_weights_alone_move_nothing_while_the_group_is_even_enough(tmp_path:
     churn.moves = 0
     shaken = [row._replace(weight=row.weight * draw.uniform(0.95, 1.05)) for row in rows]
     write_file(path, encode_document(shaken, version=2, computed_at=NOW))
-    until(lambda: all(app.assignor.weights_provider.current.version == 2
-                      for app in churn.group.apps.values()), 15.0)
+    until(
+        lambda: all(
+            app.assignor.weights_provider.current.version == 2 for app in churn.group.apps.values()
+        ),
+        15.0,
+    )
     churn.rebalance()
     assert churn.moves == 0
 
@@ -172,7 +193,9 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
     for version in (1, 2):
         publish(Cluster(bootstrap), "weights", [*rows, *other], version=version, computed_at=NOW)
 
-    app = make_app("http://one", broker=f"kafka://{bootstrap}", faust_assigner_weights="topic:weights")
+    app = make_app(
+        "http://one", broker=f"kafka://{bootstrap}", faust_assigner_weights="topic:weights"
+    )
     provider = install(app)
     assert provider is not None
     assert provider.wait(15.0)
@@ -184,8 +207,11 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
 
 def test_a_topic_that_is_not_there_means_one(embedded_broker: object) -> None:
     """Said as missing; the group counts."""
-    app = make_app("http://one", broker=f"kafka://{embedded_broker.bootstrap}",  # type: ignore[attr-defined]
-                   faust_assigner_weights="topic:nowhere")
+    app = make_app(
+        "http://one",
+        broker=f"kafka://{embedded_broker.bootstrap}",  # type: ignore[attr-defined]
+        faust_assigner_weights="topic:nowhere",
+    )
     provider = install(app)
     assert provider is not None
     assert provider.wait(15.0)
@@ -200,8 +226,9 @@ async def send_orders(bootstrap: str, app_id: str, loads: Sequence[int]) -> None
             for partition, load in enumerate(loads):
                 if number < load:
                     order = json.dumps({"number": number, "amount": 1}).encode()
-                    await producer.send(f"{app_id}-orders", order, json.dumps(f"c-{partition}").encode(),
-                                        partition)
+                    await producer.send(
+                        f"{app_id}-orders", order, json.dumps(f"c-{partition}").encode(), partition
+                    )
         await producer.flush()
 
 
@@ -217,7 +244,10 @@ class RealGroup:
     def carry_the_load(self) -> None:
         """All orders are sent and done, and the workers had time to take their samples."""
         asyncio.run(send_orders(self.fleet.bootstrap, "fleet", self.loads))
-        until(lambda: sum(len(worker.orders) for worker in self.fleet.living()) >= sum(self.loads), 40.0)
+        until(
+            lambda: sum(len(worker.orders) for worker in self.fleet.living()) >= sum(self.loads),
+            40.0,
+        )
         time.sleep(2.5)
 
     def grow(self) -> tuple[float, int]:
@@ -234,11 +264,19 @@ class RealGroup:
 
     def _rest(self, workers: int, *, after: int) -> None:
         """Wait until so many workers own every partition once, all of them in one later generation."""
-        until(lambda: len(self.fleet.living()) == workers and self.fleet.generation() > after
-              and self.fleet.at_rest(), 90.0)
+        until(
+            lambda: (
+                len(self.fleet.living()) == workers
+                and self.fleet.generation() > after
+                and self.fleet.at_rest()
+            ),
+            90.0,
+        )
 
     def _owners(self) -> dict[int, str]:
-        return {partition: worker.name for worker in self.fleet.living() for partition in worker.actives}
+        return {
+            partition: worker.name for worker in self.fleet.living() for partition in worker.actives
+        }
 
 
 @pytest.mark.slow
@@ -270,8 +308,11 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
                 group.fleet.stop()
             if name == "counted":
                 learn_here(Request([str(ledger)], dt.datetime.now(dt.UTC), str(path), limits=WIDE))
-    versions = {row.values["config"].get("weights_version")
-                for row in accepted_rows([str(ledger)]) if row.table == "decision"}
+    versions = {
+        row.values["config"].get("weights_version")
+        for row in accepted_rows([str(ledger)])
+        if row.table == "decision"
+    }
     assert versions == {None, str(json.loads(path.read_text())["version"])}
     print(f"heaviest over mean, moves: {seen}")
     assert seen["weighted"][0] <= LIGHTER * seen["counted"][0], seen
@@ -280,7 +321,18 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
 
 def test_the_ledger_line_of_a_decision_carries_the_version() -> None:
     """Readers find it in ``config``; the line stays valid."""
-    line = encode("decision", {
-        "group_id": "shop", "decision_id": "d", "ts": 0.0, "generation": 1, "trigger": "first",
-        "policy": "ours", "config": {"weights_version": "7"}, "members": [], "solve_ms": 1.0})
+    line = encode(
+        "decision",
+        {
+            "group_id": "shop",
+            "decision_id": "d",
+            "ts": 0.0,
+            "generation": 1,
+            "trigger": "first",
+            "policy": "ours",
+            "config": {"weights_version": "7"},
+            "members": [],
+            "solve_ms": 1.0,
+        },
+    )
     assert json.loads(line)["config"] == {"weights_version": "7"}

@@ -50,7 +50,9 @@ class Group:
 
     def name_of(self, member_id: str) -> str:
         """A member id as a stable name."""
-        return next((who for who, known in self.ids.items() if known == member_id), "?" if member_id else "")
+        return next(
+            (who for who, known in self.ids.items() if known == member_id), "?" if member_id else ""
+        )
 
     def join_values(self, who: str, member_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """A JoinGroup."""
@@ -103,7 +105,9 @@ class Group:
 
     def send_sync(self, who: str, given: dict[str, bytes] | None = None, **changes: Any) -> None:
         """SyncGroup, not waiting."""
-        assignments = [{"member_id": self.ids[w], "assignment": data} for w, data in (given or {}).items()]
+        assignments = [
+            {"member_id": self.ids[w], "assignment": data} for w, data in (given or {}).items()
+        ]
         values = {
             "group_id": self.name,
             "generation_id": self.generation.get(who, -1),
@@ -144,7 +148,9 @@ class Group:
     def leave(self, *members: dict[str, Any]) -> None:
         """LeaveGroup."""
         answer = self.client("admin").call(13, 4, group_id=self.name, members=list(members))
-        self.log.append(("leave", int(answer.error_code), [int(m.error_code) for m in answer.members]))
+        self.log.append(
+            ("leave", int(answer.error_code), [int(m.error_code) for m in answer.members])
+        )
 
     def state(self) -> None:
         """DescribeGroups."""
@@ -247,7 +253,12 @@ def static_members(bootstrap: str) -> list[Any]:
     g.heartbeat("b", member_id=old)
     g.commit("b", member_id=old, group_instance_id="ib")
     g.sync("b", member_id=old, group_instance_id="ib")
-    g.join("b", member_id="", group_instance_id="ib", protocols=[{"name": "range", "metadata": b"other"}])
+    g.join(
+        "b",
+        member_id="",
+        group_instance_id="ib",
+        protocols=[{"name": "range", "metadata": b"other"}],
+    )
     g.heartbeat("a", group_instance_id="ia")
     g.state()
     for version in (8, 9):
@@ -292,7 +303,9 @@ def topics_and_records(bootstrap: str) -> list[Any]:
     ]
     made = client.call(19, 5, topics=wanted, timeout=span(10_000))
     log.append(sorted((t.name, int(t.error_code)) for t in made.topics))
-    log.append(sorted((t.name, int(t.error_code)) for t in client.call(19, 5, topics=wanted[:1]).topics))
+    log.append(
+        sorted((t.name, int(t.error_code)) for t in client.call(19, 5, topics=wanted[:1]).topics)
+    )
     while client.produce("made", 0, batch()).error_code != 0:
         time.sleep(0.1)
     for data in (
@@ -323,15 +336,32 @@ def topics_and_records(bootstrap: str) -> list[Any]:
             1, 11, topics=[{"topic": "made", "partitions": [part]}], max_wait=span(10), min_bytes=1
         )
         found = answer.responses[0].partitions[0]
-        log.append(("fetch", offset, int(found.error_code), found.high_watermark, len(found.records or b"")))
+        log.append(
+            (
+                "fetch",
+                offset,
+                int(found.error_code),
+                found.high_watermark,
+                len(found.records or b""),
+            )
+        )
     for timestamp in (-3, -2, -1, 0, 1_000, 1_001):
         part = {"partition_index": 0, "timestamp": timestamp}
-        found = client.call(2, 7, topics=[{"name": "made", "partitions": [part]}]).topics[0].partitions[0]
+        found = (
+            client.call(2, 7, topics=[{"name": "made", "partitions": [part]}])
+            .topics[0]
+            .partitions[0]
+        )
         log.append(("list", timestamp, int(found.error_code), found.offset, found.timestamp))
     Group(bootstrap, "nobody"), Group(bootstrap, "ghost")  # their coordinators are up
-    fetched = client.call(9, 5, group_id="nobody", topics=[{"name": "made", "partition_indexes": (0, 7)}])
+    fetched = client.call(
+        9, 5, group_id="nobody", topics=[{"name": "made", "partition_indexes": (0, 7)}]
+    )
     log.append(
-        [(p.partition_index, p.committed_offset, int(p.error_code)) for p in fetched.topics[0].partitions]
+        [
+            (p.partition_index, p.committed_offset, int(p.error_code))
+            for p in fetched.topics[0].partitions
+        ]
     )
     grown = client.call(
         37,
@@ -358,7 +388,9 @@ def test_kafka_and_the_broker_answer_alike(kafka: KafkaServer, script: Script) -
     with EmbeddedBroker(settings=settings) as broker:
         for bootstrap in (kafka.bootstrap, broker.bootstrap):
             with RawClient(bootstrap) as client:
-                client.call(19, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}])
+                client.call(
+                    19, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+                )
         theirs, ours = script(kafka.bootstrap), script(broker.bootstrap)
     assert len(ours) == len(theirs)
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []

@@ -54,7 +54,12 @@ NOISE = random.Random(7).randbytes(50)
 
 def packed(codec: int, body: bytes, count: int = 2, tail: bytes = b"") -> bytes:
     """A compressed batch."""
-    pack = {1: gzip.compress, 2: snappy_encode, 3: lz4_encode, 4: lambda b: bytes(cramjam.zstd.compress(b))}
+    pack = {
+        1: gzip.compress,
+        2: snappy_encode,
+        3: lz4_encode,
+        4: lambda b: bytes(cramjam.zstd.compress(b)),
+    }
     return batch(pack[codec](body) + tail, count=count, attributes=codec)
 
 
@@ -162,7 +167,9 @@ def topic(client: RawClient, name: str, **configs: str) -> str:
     """A topic that takes records, with settings by Kafka's names (``_`` for ``.``)."""
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     client.call(
-        19, 5, topics=[{"name": name, "num_partitions": 1, "replication_factor": 1, "configs": given}]
+        19,
+        5,
+        topics=[{"name": name, "num_partitions": 1, "replication_factor": 1, "configs": given}],
     )
     while client.produce(name, 0, batch(record(key=b"k"))).error_code in NOT_YET:
         time.sleep(0.05)
@@ -179,9 +186,15 @@ def verdicts(bootstrap: str, name: str, cases: Cases, **configs: str) -> dict[st
             refused = [r.batch_index for r in answer.record_errors]
             stored = b""
             if answer.error_code == 0:
-                where = {"partition": 0, "fetch_offset": answer.base_offset, "partition_max_bytes": 10**6}
+                where = {
+                    "partition": 0,
+                    "fetch_offset": answer.base_offset,
+                    "partition_max_bytes": 10**6,
+                }
                 topics = [{"topic": name, "partitions": [where]}]
-                read = client.call(1, 11, max_bytes=10**7, max_wait=datetime.timedelta(0), topics=topics)
+                read = client.call(
+                    1, 11, max_bytes=10**7, max_wait=datetime.timedelta(0), topics=topics
+                )
                 stored = bytes(read.responses[0].partitions[0].records or b"")
                 stored = stored[:12] + stored[16:17] + stored[21:] if not configs else b"taken"
             found[case] = (int(answer.error_code), refused, stored[8:])

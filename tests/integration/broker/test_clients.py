@@ -83,14 +83,24 @@ async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
             await until(lambda: len(members[0].seen) == 60, "the first member reads all")
             members.append(await Member(broker).start())
             members.append(await Member(broker).start())
-            await until(lambda: sorted(len(m.owned) for m in members) == [2, 2, 2], "three members, two each")
+            await until(
+                lambda: sorted(len(m.owned) for m in members) == [2, 2, 2],
+                "three members, two each",
+            )
             await members.pop().leave()
-            await until(lambda: sorted(len(m.owned) for m in members) == [3, 3], "two members after a leave")
+            await until(
+                lambda: sorted(len(m.owned) for m in members) == [3, 3], "two members after a leave"
+            )
             await members.pop(0).die()
-            await until(lambda: len(members[0].owned) == 6, "the survivor takes over after a session timeout")
+            await until(
+                lambda: len(members[0].owned) == 6,
+                "the survivor takes over after a session timeout",
+            )
             for number in range(6):
                 await producer.send_and_wait("t", b"late", partition=number)
-            await until(lambda: {(p, 10) for p in range(6)} <= set(members[0].seen), "new records are read")
+            await until(
+                lambda: {(p, 10) for p in range(6)} <= set(members[0].seen), "new records are read"
+            )
             await members[0].leave()
 
 
@@ -152,7 +162,9 @@ async def test_aiokafka_reads_headers_timestamps_and_positions_by_time() -> None
                 for n in range(5)
             ]
             assert [(await s).offset for s in sent] == [0, 1, 2, 3, 4]
-        consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(
+            "t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
+        )
         await consumer.start()
         message = [await consumer.getone() for _ in range(5)][3]
         assert (message.timestamp, message.headers, message.value) == (
@@ -176,7 +188,9 @@ async def test_aiokafka_admin_creates_grows_and_describes() -> None:
     async with EmbeddedBroker() as broker:
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await admin.start()
-        await admin.create_topics([AioNewTopic("a", 3, 1, topic_configs={"cleanup.policy": "compact"})])
+        await admin.create_topics(
+            [AioNewTopic("a", 3, 1, topic_configs={"cleanup.policy": "compact"})]
+        )
         described = await admin.describe_topics(["a"])
         assert len(described[0]["partitions"]) == 3
         await admin.delete_topics(["a"])
@@ -184,7 +198,9 @@ async def test_aiokafka_admin_creates_grows_and_describes() -> None:
         await admin.close()
 
 
-def confluent_group(broker: EmbeddedBroker, topic: str, wanted: int, members: int) -> list[set[Any]]:
+def confluent_group(
+    broker: EmbeddedBroker, topic: str, wanted: int, members: int
+) -> list[set[Any]]:
     """Run a confluent group in threads until ``wanted`` records were read; return what each member read."""
     seen: list[set[Any]] = [set() for _ in range(members)]
     stop = threading.Event()
@@ -253,7 +269,11 @@ def test_every_compression_codec_makes_the_round_trip(codec: str) -> None:
         stored = broker.call(lambda node: node.catalogue.partition("c", 0).size)  # type: ignore[union-attr]
         assert stored > 25_000 if codec == "none" else stored < 10_000
         consumer = Consumer(
-            {"bootstrap.servers": broker.bootstrap, "group.id": codec, "auto.offset.reset": "earliest"}
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": codec,
+                "auto.offset.reset": "earliest",
+            }
         )
         consumer.subscribe(["c"])
         got = []
@@ -279,7 +299,9 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
         change = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
         changed = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[change])
         admin.incremental_alter_configs([changed])[changed].result(10)
-        assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "7000"
+        assert (
+            admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "7000"
+        )
         admin.create_partitions([NewPartitions("t", 5)])["t"].result(10)
         assert len(admin.list_topics(timeout=10).topics["t"].partitions) == 5
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -312,7 +334,11 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(200):
             producer.send(
-                "t", b"v", partition=number % 4, headers=[("h", b"x")], timestamp_ms=1_700_000_000_007
+                "t",
+                b"v",
+                partition=number % 4,
+                headers=[("h", b"x")],
+                timestamp_ms=1_700_000_000_007,
             )
         producer.flush(10)
         seen: list[set[Any]] = [set(), set()]

@@ -26,12 +26,17 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_listens_and_stops_cleanly(tmp_path: Path, number: int) -> None:
     """Port 0 picks one; SIGTERM and SIGINT end it with code 0, also while a member waits in a long poll."""
-    with broker_process(tmp_path, "num.partitions=3") as broker, RawClient(broker.bootstrap) as client:
+    with (
+        broker_process(tmp_path, "num.partitions=3") as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
         made = client.call(3, 12, topics=[{"name": "t"}], allow_auto_topic_creation=True).topics[0]
         assert len(made.partitions) == 3
         assert client.produce("t", 0, batch()).error_code == 0
         part = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 10**6}
-        client.send(1, 11, max_bytes=10**7, min_bytes=1, topics=[{"topic": "t", "partitions": [part]}])
+        client.send(
+            1, 11, max_bytes=10**7, min_bytes=1, topics=[{"topic": "t", "partitions": [part]}]
+        )
         assert broker.stop(number) == 0
     again = BrokerProcess(tmp_path, port=broker.port)
     assert again.bootstrap == broker.bootstrap

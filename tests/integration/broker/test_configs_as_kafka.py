@@ -24,7 +24,9 @@ def described(bootstrap: str, kind: int, name: str) -> Described:
         end = time.monotonic() + 20
         while True:
             (result,) = client.call(32, 4, resources=[resource]).results
-            if result.error_code == 0 or time.monotonic() > end:  # a fresh Kafka hears of topics late
+            if (
+                result.error_code == 0 or time.monotonic() > end
+            ):  # a fresh Kafka hears of topics late
                 break
             time.sleep(0.1)
         assert result.error_code == 0
@@ -36,18 +38,27 @@ def described(bootstrap: str, kind: int, name: str) -> Described:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "plain"), (GROUP, "some-group")])
-def test_configs_of_topics_and_groups_are_described_alike(kafka: KafkaServer, kind: int, name: str) -> None:
+def test_configs_of_topics_and_groups_are_described_alike(
+    kafka: KafkaServer, kind: int, name: str
+) -> None:
     """Values, where they come from, and types: what tools show, and what they leave out as a default."""
     with EmbeddedBroker(settings={name: int(SETTINGS[name]) for name in HEARTBEATS}) as broker:
-        ours, theirs = described(broker.bootstrap, kind, name), described(kafka.bootstrap, kind, name)
-    assert {n: (ours[n], theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] != theirs[n]} == {}
+        ours, theirs = (
+            described(broker.bootstrap, kind, name),
+            described(kafka.bootstrap, kind, name),
+        )
+    assert {
+        n: (ours[n], theirs[n]) for n in ours.keys() & theirs.keys() if ours[n] != theirs[n]
+    } == {}
 
 
 def altered(bootstrap: str) -> list[Any]:
     """Errors of requests that change configs, in both ways, and what is left in the end."""
     log: list[Any] = []
     with RawClient(bootstrap) as client:
-        client.call(19, 5, topics=[{"name": "altered", "num_partitions": 1, "replication_factor": 1}])
+        client.call(
+            19, 5, topics=[{"name": "altered", "num_partitions": 1, "replication_factor": 1}]
+        )
         end = time.monotonic() + 20
         set_one = {"name": "retention.ms", "value": "7000", "config_operation": 0}
         for key, version in ((33, 2), (44, 1)):
@@ -59,9 +70,21 @@ def altered(bootstrap: str) -> list[Any]:
                 (TOPIC, "altered", [{**set_one, "name": "no.such"}]),
                 (TOPIC, "altered", [{**set_one, "name": "cleanup.policy", "value": ""}]),
                 (TOPIC, "nowhere", [set_one]),
-                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": "50000"}]),
-                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": "1"}]),
-                (GROUP, "altered", [{**set_one, "name": "consumer.session.timeout.ms", "value": None}]),
+                (
+                    GROUP,
+                    "altered",
+                    [{**set_one, "name": "consumer.session.timeout.ms", "value": "50000"}],
+                ),
+                (
+                    GROUP,
+                    "altered",
+                    [{**set_one, "name": "consumer.session.timeout.ms", "value": "1"}],
+                ),
+                (
+                    GROUP,
+                    "altered",
+                    [{**set_one, "name": "consumer.session.timeout.ms", "value": None}],
+                ),
                 (GROUP, "altered", [{**set_one, "name": "no.such"}]),
             ):
                 changes = [dict(c) for c in changes]
@@ -71,11 +94,15 @@ def altered(bootstrap: str) -> list[Any]:
                 resource = {"resource_type": kind, "resource_name": name, "configs": changes}
                 error = 3
                 while error == 3 and (name == "altered" or not log) and time.monotonic() < end:
-                    (answer,) = client.call(key, version, resources=[resource], validate_only=False).responses
+                    (answer,) = client.call(
+                        key, version, resources=[resource], validate_only=False
+                    ).responses
                     error = int(answer.error_code)
                 log.append((key, kind, name, changes, error))
     for kind, source in ((TOPIC, 1), (GROUP, 8)):
-        log.append({n: c for n, c in described(bootstrap, kind, "altered").items() if c[1] == source})
+        log.append(
+            {n: c for n, c in described(bootstrap, kind, "altered").items() if c[1] == source}
+        )
     return log
 
 
@@ -91,6 +118,11 @@ def test_configs_are_altered_alike(kafka: KafkaServer) -> None:
 def test_types_of_the_brokers_own_configs_are_kafkas(kafka: KafkaServer) -> None:
     """INT and LONG aside, since bounds may differ."""
     with EmbeddedBroker() as broker:
-        ours, theirs = described(broker.bootstrap, BROKER, "1"), described(kafka.bootstrap, BROKER, "1")
+        ours, theirs = (
+            described(broker.bootstrap, BROKER, "1"),
+            described(kafka.bootstrap, BROKER, "1"),
+        )
     types = {n: (ours[n][2], theirs[n][2]) for n in ours.keys() & theirs.keys()}
-    assert {n: pair for n, pair in types.items() if pair[0] != pair[1] and set(pair) != {3, 5}} == {}
+    assert {
+        n: pair for n, pair in types.items() if pair[0] != pair[1] and set(pair) != {3, 5}
+    } == {}

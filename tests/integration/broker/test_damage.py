@@ -113,7 +113,9 @@ def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(tmp_path: Path)
         EmbeddedBroker(tmp_path).__enter__()
 
 
-def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_answer(tmp_path: Path) -> None:
+def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_answer(
+    tmp_path: Path,
+) -> None:
     """KAFKA_STORAGE_ERROR: a reader must not take it for the end of the log."""
     killed_broker(tmp_path, value_bytes=2_000)
     with EmbeddedBroker(tmp_path) as broker:
@@ -128,7 +130,9 @@ def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_a
         )  # type: ignore[union-attr]
         with RawClient(broker.bootstrap) as client:
             part = {"partition": 0, "fetch_offset": 7, "partition_max_bytes": 10**6}
-            answer = client.call(1, 11, max_bytes=10**7, topics=[{"topic": "t", "partitions": [part]}])
+            answer = client.call(
+                1, 11, max_bytes=10**7, topics=[{"topic": "t", "partitions": [part]}]
+            )
             assert answer.responses[0].partitions[0].error_code == 56
     with pytest.raises(StoreDamaged, match="t-0: offsets 7 to 7"):
         EmbeddedBroker(tmp_path).__enter__()

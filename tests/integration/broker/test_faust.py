@@ -58,7 +58,11 @@ class Worker:
             str(free_port()),
         ]
         self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=self.output.open("w"), stderr=subprocess.STDOUT
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=self.output.open("w"),
+            stderr=subprocess.STDOUT,
         )
 
     def latest(self) -> tuple[int, int]:

@@ -65,7 +65,9 @@ def test_deleting_works_on_a_full_disk_and_gives_its_space_back(small_disk: Path
             8, 5, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics
         )
         assert committed.topics[0].partitions[0].error_code == 0
-        cut = client.call(21, 1, topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 50}]}])
+        cut = client.call(
+            21, 1, topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 50}]}]
+        )
         assert cut.topics[0].partitions[0].error_code == 0
         assert client.call(20, 5, topic_names=("a",)).responses[0].error_code == 0
         again = 0

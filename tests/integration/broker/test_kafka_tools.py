@@ -43,7 +43,9 @@ class Tools:
     def mine(self, *arguments: str) -> list[str]:
         """Those lines that are about the story's group."""
         return [
-            line for line in self.groups(*arguments) if "GROUP " in line and not line.startswith("GROUP ID")
+            line
+            for line in self.groups(*arguments)
+            if "GROUP " in line and not line.startswith("GROUP ID")
         ]
 
 
@@ -82,7 +84,9 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert sorted(moved[-2:]) == ["GROUP TOPIC 0 0", "GROUP TOPIC 1 0"]
     gone = tools.groups("--delete-offsets", "--group", scene.group, "--topic", scene.topic)
     assert gone[-2:] == ["TOPIC 0 Successful", "TOPIC 1 Successful"]
-    assert any("Deletion of requested" in line for line in tools.groups("--delete", "--group", scene.group))
+    assert any(
+        "Deletion of requested" in line for line in tools.groups("--delete", "--group", scene.group)
+    )
     assert "GROUP" not in tools.groups("--list")
 
 

@@ -73,7 +73,9 @@ def test_requests_before_a_bad_frame_are_still_answered(broker: EmbeddedBroker) 
         assert client.is_closed()
 
 
-def test_an_unknown_version_of_api_versions_gets_version_0_with_error_35(broker: EmbeddedBroker) -> None:
+def test_an_unknown_version_of_api_versions_gets_version_0_with_error_35(
+    broker: EmbeddedBroker,
+) -> None:
     """KIP-511: a client from the future learns what to speak, on the same connection."""
     with RawClient(broker.bootstrap) as client:
         client.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
@@ -144,22 +146,31 @@ def test_a_peer_that_does_not_read_holds_up_nobody(broker: EmbeddedBroker) -> No
     with RawClient(broker.bootstrap) as deaf, RawClient(broker.bootstrap) as ok:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         wants = [
-            {"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}]}
+            {
+                "topic": "t",
+                "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}],
+            }
         ]
         for _ in range(200):
             deaf.send(1, 11, max_bytes=10**6, topics=wants, session_epoch=-1)
         for _ in range(5):
             assert serves(ok)
-        waiting = [c._transport.get_write_buffer_size() for c in broker.server._connections if c._transport]
+        waiting = [
+            c._transport.get_write_buffer_size() for c in broker.server._connections if c._transport
+        ]
         assert max(waiting) < 2_000_000, "one answer waits, not two hundred"
 
 
 def test_illegal_topics_are_neither_made_nor_found(broker: EmbeddedBroker) -> None:
     """INVALID_TOPIC_EXCEPTION; metadata does not create them."""
     with RawClient(broker.bootstrap) as client:
-        answer = client.call(METADATA, 12, topics=[{"name": "../x"}], allow_auto_topic_creation=True)
+        answer = client.call(
+            METADATA, 12, topics=[{"name": "../x"}], allow_auto_topic_creation=True
+        )
         assert [t.error_code for t in answer.topics] == [17]
-        created = client.call(19, 5, topics=[{"name": "a b", "num_partitions": 1, "replication_factor": 1}])
+        created = client.call(
+            19, 5, topics=[{"name": "a b", "num_partitions": 1, "replication_factor": 1}]
+        )
         assert [t.error_code for t in created.topics] == [17]
         assert serves(client)
 

@@ -56,14 +56,22 @@ def answers_of(client: RawClient) -> list[Any]:
         {"name": "twice", "partitions": [*parts(7, 7), *parts(8)]},
     ]
     listed = client.call(LIST_OFFSETS, 5, topics=asked).topics
-    found.append(sorted((p.partition_index, int(p.error_code)) for t in listed for p in t.partitions))
+    found.append(
+        sorted((p.partition_index, int(p.error_code)) for t in listed for p in t.partitions)
+    )
     new = {"name": "twice-new", "num_partitions": 1, "replication_factor": 1}
-    found.append([(t.name, int(t.error_code)) for t in client.call(19, 5, topics=[new, new]).topics])
+    found.append(
+        [(t.name, int(t.error_code)) for t in client.call(19, 5, topics=[new, new]).topics]
+    )
     grown = {"name": "twice", "count": 3, "assignments": None}
-    found.append([(t.name, int(t.error_code)) for t in client.call(37, 1, topics=[grown, grown]).results])
+    found.append(
+        [(t.name, int(t.error_code)) for t in client.call(37, 1, topics=[grown, grown]).results]
+    )
     gone = client.call(20, 5, topic_names=("twice", "twice")).responses
     found.append([(t.name, int(t.error_code)) for t in gone])
-    both = client.call(20, 6, topics=[{"name": "twice", "topic_id": topics[0].topic_id or named}]).responses
+    both = client.call(
+        20, 6, topics=[{"name": "twice", "topic_id": topics[0].topic_id or named}]
+    ).responses
     found.append([(t.name, int(t.error_code)) for t in both])
     config = {"name": "retention.ms", "config_operation": 0, "value": "1000"}
     for resources in ([[config], [config]], [[config, config]]):
@@ -71,11 +79,18 @@ def answers_of(client: RawClient) -> list[Any]:
         answer = client.call(44, 1, resources=changes, validate_only=True).responses
         found.append([(r.resource_name, int(r.error_code)) for r in answer])
     found.append(
-        [(g.group_id, int(g.error_code)) for g in client.call(42, 2, groups_names=("no", "no")).results]
+        [
+            (g.group_id, int(g.error_code))
+            for g in client.call(42, 2, groups_names=("no", "no")).results
+        ]
     )
     want = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}
-    fetched = client.call(FETCH, 11, max_bytes=10**6, topics=[{"topic": "twice", "partitions": [want, want]}])
-    found.append([(p.partition_index, int(p.error_code)) for t in fetched.responses for p in t.partitions])
+    fetched = client.call(
+        FETCH, 11, max_bytes=10**6, topics=[{"topic": "twice", "partitions": [want, want]}]
+    )
+    found.append(
+        [(p.partition_index, int(p.error_code)) for t in fetched.responses for p in t.partitions]
+    )
     twice = [{"name": "twice", "partition_data": [{"index": 0, "records": batch()}] * 2}]
     produced = client.call(0, 9, acks=-1, topic_data=twice).responses
     found.append([(p.index, int(p.error_code)) for t in produced for p in t.partition_responses])
@@ -110,11 +125,19 @@ def test_groups_offsets_and_settings_named_twice_are_answered_once(broker: Embed
         part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4_000}
         topics = [{"name": "t", "partitions": [part]}]
         client.call(
-            OFFSET_COMMIT, 5, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics
+            OFFSET_COMMIT,
+            5,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=topics,
         )
         groups = client.call(DESCRIBE_GROUPS, 5, groups=("g", "h", "g") * 100).groups
         assert [g.group_id for g in groups] == ["g", "h"]
-        asked = [{"group_id": "g", "topics": None}, {"group_id": "g", "topics": [topic_of(0, 0)]}] * 100
+        asked = [
+            {"group_id": "g", "topics": None},
+            {"group_id": "g", "topics": [topic_of(0, 0)]},
+        ] * 100
         fetched = client.call(OFFSET_FETCH, 8, groups=asked).groups
         assert [[len(t.partitions) for t in g.topics] for g in fetched] == [[1]]
         old = client.call(OFFSET_FETCH, 5, group_id="g", topics=[topic_of(0, 0, 1)] * 3).topics
@@ -149,7 +172,8 @@ LONG: dict[str, Callable[[RawClient], object]] = {
             {
                 "topic": "wide1",
                 "partitions": [
-                    {"partition": n, "fetch_offset": 0, "partition_max_bytes": 10} for n in range(30_000)
+                    {"partition": n, "fetch_offset": 0, "partition_max_bytes": 10}
+                    for n in range(30_000)
                 ],
             }
         ],
@@ -171,7 +195,9 @@ LONG: dict[str, Callable[[RawClient], object]] = {
     "described configs": lambda c: c.send(
         DESCRIBE_CONFIGS,
         4,
-        resources=[{"resource_type": 2, "resource_name": f"wide{n % 10}x{n}"} for n in range(40_000)],
+        resources=[
+            {"resource_type": 2, "resource_name": f"wide{n % 10}x{n}"} for n in range(40_000)
+        ],
     ),
     "groups": lambda c: c.send(DESCRIBE_GROUPS, 5, groups=tuple(f"g{n}" for n in range(80_000))),
 }

@@ -61,7 +61,8 @@ def test_a_fenced_member_is_written_down_with_both_epochs(caplog: pytest.LogCapt
         one, other = f"{s.group}-one", f"{s.group}-other"
     lines = [r.getMessage() for r in caplog.records if "is refused" in r.getMessage()]
     assert any(
-        f"of {one} with epoch {epoch + 4} is refused FENCED_MEMBER_EPOCH: it is at epoch {epoch}" in line
+        f"of {one} with epoch {epoch + 4} is refused FENCED_MEMBER_EPOCH: it is at epoch {epoch}"
+        in line
         for line in lines
     ), lines
     assert any(
@@ -74,11 +75,22 @@ def test_a_fenced_member_is_written_down_with_both_epochs(caplog: pytest.LogCapt
 @pytest.mark.processes
 def test_the_command_shows_metrics_on_loopback() -> None:
     """--metrics-port 0 says where."""
-    command = [sys.executable, "-m", "faust_assigner.cli", "broker", "--port", "0", "--metrics-port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "faust_assigner.cli",
+        "broker",
+        "--port",
+        "0",
+        "--metrics-port",
+        "0",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            found = re.fullmatch(r"metrics on http://127\.0\.0\.1:(\d+)/metrics\n", process.stdout.readline())
+            found = re.fullmatch(
+                r"metrics on http://127\.0\.0\.1:(\d+)/metrics\n", process.stdout.readline()
+            )
             assert found is not None
             assert process.stdout.readline().startswith("listening on ")
             assert read(int(found[1]))["connections", ()] == 0

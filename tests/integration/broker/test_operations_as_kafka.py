@@ -42,18 +42,26 @@ def operations(client: RawClient, scene: Scene, asked: bool) -> dict[str, int]:
     return {
         "Metadata 10, cluster": metadata.cluster_authorized_operations,
         "Metadata 10, topic": metadata.topics[0].topic_authorized_operations,
-        "Metadata 12, topic": ask(3, 12, topics=topic, **topics).topics[0].topic_authorized_operations,
-        "DescribeCluster": ask(60, 1, include_cluster_authorized_operations=asked, endpoint_type=1)
-        .cluster_authorized_operations,
+        "Metadata 12, topic": ask(3, 12, topics=topic, **topics)
+        .topics[0]
+        .topic_authorized_operations,
+        "DescribeCluster": ask(
+            60, 1, include_cluster_authorized_operations=asked, endpoint_type=1
+        ).cluster_authorized_operations,
         "DescribeTopicPartitions": pages.topics[0].topic_authorized_operations,
         "DescribeGroups": ask(15, 5, groups=group, **included).groups[0].authorized_operations,
         "DescribeGroups, no such group": ask(15, 5, groups=("none",), **included)
-        .groups[0].authorized_operations,
+        .groups[0]
+        .authorized_operations,
         "DescribeGroups 6, no such group": ask(15, 6, groups=("none",), **included)
-        .groups[0].authorized_operations,
-        "ConsumerGroupDescribe": ask(69, 1, group_ids=group, **included).groups[0].authorized_operations,
+        .groups[0]
+        .authorized_operations,
+        "ConsumerGroupDescribe": ask(69, 1, group_ids=group, **included)
+        .groups[0]
+        .authorized_operations,
         "ConsumerGroupDescribe, no such group": ask(69, 1, group_ids=("none",), **included)
-        .groups[0].authorized_operations,
+        .groups[0]
+        .authorized_operations,
     }
 
 

@@ -23,7 +23,9 @@ def client() -> Iterator[RawClient]:
         yield connected
 
 
-def commit(client: RawClient, version: int, member: str, generation: int, **topics: dict[int, str]) -> Any:
+def commit(
+    client: RawClient, version: int, member: str, generation: int, **topics: dict[int, str]
+) -> Any:
     """The errors of one commit, by topic, in the order of its partitions; notes by partition."""
     found = client.call(3, 12, topics=[{"name": "t"}]).topics[0].topic_id
     asked = [
@@ -49,7 +51,9 @@ def commit(client: RawClient, version: int, member: str, generation: int, **topi
 
 
 @pytest.mark.parametrize(("version", "unknown"), [(8, UNKNOWN_PLACE), (10, UNKNOWN_ID)])
-def test_what_is_not_there_is_refused_by_itself(client: RawClient, version: int, unknown: int) -> None:
+def test_what_is_not_there_is_refused_by_itself(
+    client: RawClient, version: int, unknown: int
+) -> None:
     """Whatever the group says of the member; and of notes the group's word comes first."""
     assert commit(client, version, "", -1, t={0: ""}) == [[0]]
     refused = commit(client, version, "m", 3, t={0: "", 1: "x" * 5_000, 9: ""}, nowhere={0: ""})
@@ -65,7 +69,10 @@ def test_notes_are_counted_in_characters(client: RawClient) -> None:
 
 def test_no_group_is_made_by_a_commit_of_nothing(client: RawClient) -> None:
     """Only places that are there are worth a group."""
-    assert commit(client, 8, "", -1, nowhere={0: ""}, t={9: ""}) == [[UNKNOWN_PLACE], [UNKNOWN_PLACE]]
+    assert commit(client, 8, "", -1, nowhere={0: ""}, t={9: ""}) == [
+        [UNKNOWN_PLACE],
+        [UNKNOWN_PLACE],
+    ]
     assert commit(client, 8, "", -1) == []
     assert client.call(LIST_GROUPS, 5).groups == ()
 
@@ -73,7 +80,10 @@ def test_no_group_is_made_by_a_commit_of_nothing(client: RawClient) -> None:
 def test_offsets_of_no_place_cannot_be_deleted(client: RawClient) -> None:
     """UNKNOWN_TOPIC_OR_PARTITION for each, the others go; a group needs a name."""
     commit(client, 8, "", -1, t={0: ""})
-    wanted = [{"name": name, "partitions": [{"partition_index": p} for p in (0, 9)]} for name in ("t", "x")]
+    wanted = [
+        {"name": name, "partitions": [{"partition_index": p} for p in (0, 9)]}
+        for name in ("t", "x")
+    ]
     answer = client.call(OFFSET_DELETE, 0, group_id="g", topics=wanted)
     errors = [[int(p.error_code) for p in topic.partitions] for topic in answer.topics]
     assert errors == [[0, UNKNOWN_PLACE], [UNKNOWN_PLACE, UNKNOWN_PLACE]]
@@ -83,5 +93,7 @@ def test_offsets_of_no_place_cannot_be_deleted(client: RawClient) -> None:
 def test_states_are_looked_for_without_the_blanks_around_them(client: RawClient) -> None:
     """ListGroups: types as they are."""
     commit(client, 8, "", -1, t={0: ""})
-    assert [g.group_id for g in client.call(LIST_GROUPS, 5, states_filter=[" empty "]).groups] == ["g"]
+    assert [g.group_id for g in client.call(LIST_GROUPS, 5, states_filter=[" empty "]).groups] == [
+        "g"
+    ]
     assert client.call(LIST_GROUPS, 5, types_filter=[" classic"]).groups == ()

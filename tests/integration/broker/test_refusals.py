@@ -38,12 +38,16 @@ def errors_in(message: Any) -> set[int]:
         if item.name == "error_code":
             found.add(int(value))
         elif isinstance(value, tuple):
-            found |= {code for v in value if hasattr(v, "__dataclass_fields__") for code in errors_in(v)}
+            found |= {
+                code for v in value if hasattr(v, "__dataclass_fields__") for code in errors_in(v)
+            }
     return found
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_api_can_say_that_something_went_wrong_in_every_version(key: int, version: int) -> None:
+def test_every_api_can_say_that_something_went_wrong_in_every_version(
+    key: int, version: int
+) -> None:
     """Also to a request that could not be read."""
     frame = encode_response(key, version, 1, refuse(key, version, None, ErrorCode.invalid_request))
     assert struct.pack(">h", 42) in frame[8:]
@@ -75,7 +79,14 @@ def test_a_fault_of_ours_is_an_answer_and_keeps_the_connection(
         (15, 4, struct.pack(">ib", -1, 0)),
         (19, 4, struct.pack(">iib", -1, 1000, 0)),
         (42, 1, struct.pack(">i", -1)),
-        (11, 5, b"\0\1g" + struct.pack(">ii", 10_000, 10_000) + b"\0\0\xff\xff\0\1c" + struct.pack(">i", -1)),
+        (
+            11,
+            5,
+            b"\0\1g"
+            + struct.pack(">ii", 10_000, 10_000)
+            + b"\0\0\xff\xff\0\1c"
+            + struct.pack(">i", -1),
+        ),
         (13, 3, b"\0\1g" + struct.pack(">i", -1)),
         (14, 3, b"\0\1g" + struct.pack(">i", 1) + b"\0\1m\xff\xff" + struct.pack(">i", -1)),
     ],
@@ -92,7 +103,9 @@ def test_null_where_a_list_belongs_is_an_invalid_request(
 
 
 @pytest.mark.parametrize("field", ["group_instance_id", "protocol_type", "client_id", "member_id"])
-def test_a_string_no_old_answer_could_carry_is_refused_at_once(broker: EmbeddedBroker, field: str) -> None:
+def test_a_string_no_old_answer_could_carry_is_refused_at_once(
+    broker: EmbeddedBroker, field: str
+) -> None:
     """Over 32,767 bytes: or it would sit in a group and break each answer that shows it, the leader's too."""
     too_long = "x" * 32_768
     values: dict[str, Any] = {

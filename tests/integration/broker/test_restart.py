@@ -28,7 +28,9 @@ KILLS = 3
 
 def create(client: RawClient, name: str, partitions: int = 1) -> None:
     """A topic, if it is not there yet."""
-    client.call(19, 5, topics=[{"name": name, "num_partitions": partitions, "replication_factor": 1}])
+    client.call(
+        19, 5, topics=[{"name": name, "num_partitions": partitions, "replication_factor": 1}]
+    )
 
 
 def read_all(client: RawClient, topic: str) -> dict[int, bytes]:
@@ -37,7 +39,9 @@ def read_all(client: RawClient, topic: str) -> dict[int, bytes]:
     offset = 0
     while True:
         part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 10**6}
-        answer = client.call(1, 11, max_bytes=10**7, topics=[{"topic": topic, "partitions": [part]}])
+        answer = client.call(
+            1, 11, max_bytes=10**7, topics=[{"topic": topic, "partitions": [part]}]
+        )
         data = bytes(answer.responses[0].partitions[0].records or b"")
         if not data:
             return found
@@ -52,14 +56,18 @@ def commit(client: RawClient, offset: int) -> int:
     """Commit from outside of the group; returns the error."""
     part = {"partition_index": 0, "committed_offset": offset}
     topics = [{"name": "t", "partitions": [part]}]
-    answer = client.call(8, 5, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    answer = client.call(
+        8, 5, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics
+    )
     return int(answer.topics[0].partitions[0].error_code)
 
 
 def committed(client: RawClient) -> int:
     """What the group has."""
     topics = [{"name": "t", "partition_indexes": (0,)}]
-    return int(client.call(9, 5, group_id="g", topics=topics).topics[0].partitions[0].committed_offset)
+    return int(
+        client.call(9, 5, group_id="g", topics=topics).topics[0].partitions[0].committed_offset
+    )
 
 
 def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int) -> None:
@@ -87,7 +95,9 @@ def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Pa
         broker = BrokerProcess(tmp_path)
         with RawClient(broker.bootstrap) as client:
             create(client, "t")
-        worker = threading.Thread(target=load, args=(broker.bootstrap, acked, commits, round_number * 10**6))
+        worker = threading.Thread(
+            target=load, args=(broker.bootstrap, acked, commits, round_number * 10**6)
+        )
         worker.start()
         before = len(acked)
         while len(acked) < before + 200:
@@ -158,7 +168,9 @@ def test_identity_topics_and_producer_ids_survive_a_restart(tmp_path: Path) -> N
         client.call(37, 1, topics=[{"name": "t", "count": 5, "assignments": None}])
         for _ in range(3):
             client.produce("t", 0, batch())
-        client.call(21, 1, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}])
+        client.call(
+            21, 1, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}]
+        )
         before = facts(client)
     with broker, RawClient(broker.bootstrap) as client:
         after = facts(client)
@@ -170,9 +182,19 @@ def facts(client: RawClient) -> list[Any]:
     """What must be the same after a restart, and a producer id, which must not."""
     metadata = client.call(3, 12, topics=None)
     part = {"partition_index": 0, "timestamp": -2}
-    start = client.call(2, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0].offset
+    start = (
+        client.call(2, 5, topics=[{"name": "t", "partitions": [part]}])
+        .topics[0]
+        .partitions[0]
+        .offset
+    )
     topics = [(t.name, t.topic_id, len(t.partitions)) for t in metadata.topics]
-    return [metadata.cluster_id, topics, start, client.call(22, 4, transactional_id=None).producer_id]
+    return [
+        metadata.cluster_id,
+        topics,
+        start,
+        client.call(22, 4, transactional_id=None).producer_id,
+    ]
 
 
 def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
@@ -186,7 +208,9 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> N
         broker.call(lambda node: node.store.write([(note, b"")], [b"tt"]))
     with EmbeddedBroker(tmp_path) as broker, RawClient(broker.bootstrap) as client:
         assert client.call(3, 12, topics=None).topics == ()
-        left = broker.call(lambda node: [k for k, _ in node.store.scan(b"") if topic.topic_id.bytes in k])
+        left = broker.call(
+            lambda node: [k for k, _ in node.store.scan(b"") if topic.topic_id.bytes in k]
+        )
         assert left == []
         create(client, "t")
         assert read_all(client, "t") == {}
@@ -228,7 +252,9 @@ def trimmed_store(folder: Path) -> None:
         broker.call(fill)
 
 
-def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(tmp_path: Path) -> None:
+def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(
+    tmp_path: Path,
+) -> None:
     """SIGTERM while the store is read ends with code 0, a start after that has everything."""
     trimmed_store(tmp_path)
     starting = subprocess.Popen(
@@ -241,7 +267,9 @@ def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(tmp
     broker = BrokerProcess(tmp_path)
     with RawClient(broker.bootstrap) as client:
         part = {"partition_index": 599, "timestamp": -1}
-        found = client.call(2, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0]
+        found = (
+            client.call(2, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0]
+        )
         assert found.offset == 100
     assert broker.stop() == 0
 

@@ -26,10 +26,14 @@ DEADLINE_S = 60.0
 Owned = set[tuple[str, int]]
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
+)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
-    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    server: Any = request.getfixturevalue(
+        "embedded_broker" if request.param == "embedded" else "kafka"
+    )
     return server.bootstrap
 
 
@@ -49,8 +53,14 @@ class Fleet:
     async def join(self, name: str, *assignors: PlannedAssignor) -> None:
         """One more consumer."""
         consumer = self.consumers[name] = AIOKafkaConsumer(
-            *self.counts, bootstrap_servers=self.bootstrap, group_id=self.run, session_timeout_ms=6_000,
-            heartbeat_interval_ms=100, enable_auto_commit=False, partition_assignment_strategy=assignors)
+            *self.counts,
+            bootstrap_servers=self.bootstrap,
+            group_id=self.run,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=100,
+            enable_auto_commit=False,
+            partition_assignment_strategy=assignors,
+        )
         await consumer.start()
 
     def owned(self, name: str) -> Owned:
@@ -61,13 +71,16 @@ class Fleet:
         """Wait until the group is as it should be."""
         end = time.monotonic() + DEADLINE_S
         while not holds():
-            assert time.monotonic() < end, f"{what}: {[(n, sorted(self.owned(n))) for n in self.consumers]}"
+            assert time.monotonic() < end, (
+                f"{what}: {[(n, sorted(self.owned(n))) for n in self.consumers]}"
+            )
             await asyncio.sleep(0.05)
 
     async def even(self, *loads: int) -> None:
         """Wait for these numbers of partitions."""
-        await self.until(f"loads {loads}",
-                         lambda: sorted(len(self.owned(n)) for n in self.consumers) == [*loads])
+        await self.until(
+            f"loads {loads}", lambda: sorted(len(self.owned(n)) for n in self.consumers) == [*loads]
+        )
 
 
 @contextlib.asynccontextmanager
@@ -102,11 +115,18 @@ async def test_co_partitioned_topics_travel_together(bootstrap: str) -> None:
     async with fleet(bootstrap, orders=6, payments=6, audit=4) as group:
         for name in "abc":
             await group.join(name, CoPartitionedAssignor())
-        await group.until("everything owned once", lambda: len(
-            {tp for n in "abc" for tp in group.owned(n)}) == 16 and all(group.owned(n) for n in "abc"))
+        await group.until(
+            "everything owned once",
+            lambda: (
+                len({tp for n in "abc" for tp in group.owned(n)}) == 16
+                and all(group.owned(n) for n in "abc")
+            ),
+        )
         for name in "abc":
             owned = group.owned(name)
-            assert {n for t, n in owned if t == "orders"} == {n for t, n in owned if t == "payments"}
+            assert {n for t, n in owned if t == "orders"} == {
+                n for t, n in owned if t == "payments"
+            }
 
 
 async def test_redundant_partitions_have_two_readers(bootstrap: str) -> None:
@@ -136,7 +156,12 @@ async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
         await group.even(4, 4)
         await group.consumers.pop("old").stop()
         await group.join("newer", CoPartitionedAssignor(), StickyAssignor())
-        await group.until("equal numbers together", lambda: all(
-            len(group.owned(name)) == 4
-            and {n for t, n in group.owned(name) if t == "orders"}
-            == {n for t, n in group.owned(name) if t == "payments"} for name in ("new", "newer")))
+        await group.until(
+            "equal numbers together",
+            lambda: all(
+                len(group.owned(name)) == 4
+                and {n for t, n in group.owned(name) if t == "orders"}
+                == {n for t, n in group.owned(name) if t == "payments"}
+                for name in ("new", "newer")
+            ),
+        )

@@ -27,7 +27,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 @pytest.fixture(params=["embedded", ON_KAFKA])
 def broker(request: pytest.FixtureRequest) -> tuple[str, str]:
     """Where it listens, and which fence its writers can have."""
-    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    server: Any = request.getfixturevalue(
+        "embedded_broker" if request.param == "embedded" else "kafka"
+    )
     return server.bootstrap, "generation" if request.param == "embedded" else "transactions"
 
 
@@ -41,8 +43,9 @@ class Processes:
     def start(self, name: str) -> None:
         """One more."""
         with (self.folder / name).open("wb") as out:
-            self.running[name] = subprocess.Popen([*self.command, "--name", name], cwd=ROOT, stdout=out,
-                                                  stderr=subprocess.STDOUT)
+            self.running[name] = subprocess.Popen(
+                [*self.command, "--name", name], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT
+            )
 
     def said(self, name: str) -> str:
         """Its lines so far."""
@@ -90,8 +93,12 @@ async def records(bootstrap: str, topic: str) -> list[str]:
 
 async def written(bootstrap: str, topic: str) -> list[Any]:
     """Every committed record, in order."""
-    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest",
-                                isolation_level="read_committed")
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
     await consumer.start()
     try:
         (end,) = (await consumer.end_offsets([TopicPartition(topic, 0)])).values()
@@ -116,22 +123,39 @@ def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
     bootstrap, fence = broker
     topic = f"written-{uuid.uuid4().hex[:8]}"
     asyncio.run(create(bootstrap, topic))
-    crowd = processes("examples.single_writer.writer", "--bootstrap", bootstrap, "--topic", topic,
-                      "--fence", fence, "--group", topic, "--session", "6")
+    crowd = processes(
+        "examples.single_writer.writer",
+        "--bootstrap",
+        bootstrap,
+        "--topic",
+        topic,
+        "--fence",
+        fence,
+        "--group",
+        topic,
+        "--session",
+        "6",
+    )
     for name in "abc":
         crowd.start(name)
-    crowd.until("all are in the group", lambda: all("generation" in crowd.said(name) for name in "abc"))
+    crowd.until(
+        "all are in the group", lambda: all("generation" in crowd.said(name) for name in "abc")
+    )
     crowd.until("one writes", lambda: len(asyncio.run(records(bootstrap, topic))) > 2)
     first = asyncio.run(records(bootstrap, topic))[-1]
     crowd.running[first].send_signal(signal.SIGSTOP)
     crowd.until("another writes", lambda: asyncio.run(records(bootstrap, topic))[-1] != first)
     before = asyncio.run(records(bootstrap, topic))
     crowd.running[first].send_signal(signal.SIGCONT)
-    crowd.until("the old one notices", lambda: any(
-        word in crowd.said(first) for word in ("fenced", "lost its place")))
+    crowd.until(
+        "the old one notices",
+        lambda: any(word in crowd.said(first) for word in ("fenced", "lost its place")),
+    )
     noticed = len(asyncio.run(records(bootstrap, topic)))
-    crowd.until("more is written", lambda: len(asyncio.run(records(bootstrap, topic))) > noticed + 2)
-    after = asyncio.run(records(bootstrap, topic))[len(before):]
+    crowd.until(
+        "more is written", lambda: len(asyncio.run(records(bootstrap, topic))) > noticed + 2
+    )
+    after = asyncio.run(records(bootstrap, topic))[len(before) :]
     assert first not in after
     assert len(set(after)) == 1
     assert not (ended := crowd.ended()), ended
@@ -153,11 +177,27 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     bootstrap, fence = broker
     topic, ice = f"written-{uuid.uuid4().hex[:8]}", tmp_path / "ice"
     asyncio.run(create(bootstrap, topic))
-    crowd = processes("tests.support.clients.frozen_writer", step, "--ice", str(ice), "--bootstrap",
-                      bootstrap, "--topic", topic, "--fence", fence, "--group", topic, "--session", "6")
+    crowd = processes(
+        "tests.support.clients.frozen_writer",
+        step,
+        "--ice",
+        str(ice),
+        "--bootstrap",
+        bootstrap,
+        "--topic",
+        topic,
+        "--fence",
+        fence,
+        "--group",
+        topic,
+        "--session",
+        "6",
+    )
     for name in "ab":
         crowd.start(name)
-    crowd.until("both are in the group", lambda: all("generation" in crowd.said(name) for name in "ab"))
+    crowd.until(
+        "both are in the group", lambda: all("generation" in crowd.said(name) for name in "ab")
+    )
     crowd.until("one writes", lambda: len(asyncio.run(records(bootstrap, topic))) > 2)
     ice.touch()
     crowd.until("the writer is frozen", lambda: not ice.exists())
@@ -165,13 +205,15 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     (second,) = set("ab") - {first}
     crowd.until("the other writes", lambda: asyncio.run(records(bootstrap, topic))[-1] == second)
     crowd.running[first].send_signal(signal.SIGCONT)
-    crowd.until("the old one notices", lambda: any(
-        word in crowd.said(first) for word in ("fenced", "lost its place")))
+    crowd.until(
+        "the old one notices",
+        lambda: any(word in crowd.said(first) for word in ("fenced", "lost its place")),
+    )
     time.sleep(1)
     late = [record.value.decode() for record in asyncio.run(written(bootstrap, topic))]
     taken = asyncio.run(records(bootstrap, topic))
-    assert first not in taken[taken.index(second):]
-    assert late[taken.index(second):].count(first) == (1 if fence == "generation" else 0)
+    assert first not in taken[taken.index(second) :]
+    assert late[taken.index(second) :].count(first) == (1 if fence == "generation" else 0)
     assert not (ended := crowd.ended()), ended
 
 
@@ -181,8 +223,17 @@ def test_tasks_are_shared_out_once_and_stay_where_they_run(
     """Seven tasks on three workers; one is killed, and no task ever runs twice at a time."""
     bootstrap, _ = broker
     tasks = [f"task-{number}" for number in range(7)]
-    pool = processes("examples.task_pool.worker", "--bootstrap", bootstrap, "--tasks", ",".join(tasks),
-                     "--group", f"pool-{uuid.uuid4().hex[:8]}", "--session", "6")
+    pool = processes(
+        "examples.task_pool.worker",
+        "--bootstrap",
+        bootstrap,
+        "--tasks",
+        ",".join(tasks),
+        "--group",
+        f"pool-{uuid.uuid4().hex[:8]}",
+        "--session",
+        "6",
+    )
 
     def running(name: str) -> list[str]:
         open_: list[str] = []
@@ -196,8 +247,10 @@ def test_tasks_are_shared_out_once_and_stay_where_they_run(
 
     def shared_by(*names: str) -> bool:
         here = [task for name in names for task in running(name)]
-        return sorted(here) == tasks and max(len(running(n)) for n in names) - min(
-            len(running(n)) for n in names) <= 1
+        return (
+            sorted(here) == tasks
+            and max(len(running(n)) for n in names) - min(len(running(n)) for n in names) <= 1
+        )
 
     for name in "abc":
         pool.start(name)

@@ -19,10 +19,14 @@ DEADLINE_S = 60.0
 BOTH = ["classic", "consumer"]
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
+)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
-    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    server: Any = request.getfixturevalue(
+        "embedded_broker" if request.param == "embedded" else "kafka"
+    )
     bootstrap: str = server.bootstrap
     return bootstrap
 
@@ -47,9 +51,17 @@ def consumer(bootstrap: str, topic: str) -> Iterator[Callable[[str, str], Consum
 
     def make(group: str, protocol: str) -> Consumer:
         timeouts = {} if protocol == "consumer" else {"session.timeout.ms": 6000}
-        one = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol,
-                        "client.id": f"client-{len(made)}", "auto.offset.reset": "earliest",
-                        "enable.auto.commit": False, **timeouts})
+        one = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": protocol,
+                "client.id": f"client-{len(made)}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **timeouts,
+            }
+        )
         one.subscribe([topic])
         made.append(one)
         return one
@@ -90,8 +102,12 @@ def test_a_group_is_listed_and_described(
     assert producer.flush(30) == 0
 
     listed = json.loads(groups("list", "--bootstrap", bootstrap, "--json").stdout)
-    assert {"group_id": group, "group_type": protocol, "protocol_type": "consumer",
-            "state": "Stable"} in listed
+    assert {
+        "group_id": group,
+        "group_type": protocol,
+        "protocol_type": "consumer",
+        "state": "Stable",
+    } in listed
 
     told = json.loads(groups("describe", group, "--bootstrap", bootstrap, "--json").stdout)
     assert (told["group_type"], told["state"]) == (protocol, "Stable")
@@ -99,7 +115,12 @@ def test_a_group_is_listed_and_described(
     assert member["client_id"] == "client-0"
     assert member["owned"] == [[topic, number] for number in range(4)]
     assert member["pending"] == member["revoking"] == []
-    assert [(row["committed"], row["lag"]) for row in told["partitions"]] == [(5, 0), (5, 0), (5, 1), (5, 0)]
+    assert [(row["committed"], row["lag"]) for row in told["partitions"]] == [
+        (5, 0),
+        (5, 0),
+        (5, 1),
+        (5, 0),
+    ]
     if protocol == "consumer":
         assert told["epoch"] >= 1
         assert told["target_epoch"] == member["epoch"] == told["epoch"]

@@ -19,10 +19,14 @@ from faust_assigner.clients import member as clients_member
 DEADLINE_S = 60.0
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
+)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
-    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    server: Any = request.getfixturevalue(
+        "embedded_broker" if request.param == "embedded" else "kafka"
+    )
     return server.bootstrap
 
 
@@ -95,19 +99,32 @@ class Crowd:
     async def join(self, name: str, *strategies: Any, **changes: Any) -> GroupMember:
         """One more."""
         diary = self.diaries[name] = Diary()
-        options = {"session_timeout_s": 6.0, "rebalance_timeout_s": 10.0, "heartbeat_interval_s": 0.1,
-                   **changes}
+        options = {
+            "session_timeout_s": 6.0,
+            "rebalance_timeout_s": 10.0,
+            "heartbeat_interval_s": 0.1,
+            **changes,
+        }
         member = self.members[name] = GroupMember(
-            self.group, protocol_type="greeters", strategies=strategies or [Greeting(name)], work=diary,
-            bootstrap_servers=self.bootstrap, **options)
+            self.group,
+            protocol_type="greeters",
+            strategies=strategies or [Greeting(name)],
+            work=diary,
+            bootstrap_servers=self.bootstrap,
+            **options,
+        )
         await member.start()
         return member
 
     async def greeted(self, *names: str) -> None:
         """Wait until these members have all met in one round."""
         state = " ".join(sorted(names)).encode()
-        await until(f"{names} meet: {self.diaries}", lambda: all(
-            (share := self.members[n].share) is not None and share.state == state for n in names))
+        await until(
+            f"{names} meet: {self.diaries}",
+            lambda: all(
+                (share := self.members[n].share) is not None and share.state == state for n in names
+            ),
+        )
 
     def leader(self) -> str:
         """Who leads now."""
@@ -153,8 +170,12 @@ async def test_what_the_leader_raises_all_members_hear(bootstrap: str) -> None:
         strategies = {name: Greeting(name, fails="no agreement") for name in "ab"}
         for name in "ab":
             await crowd.join(name, strategies[name])
-        await until("both hear of it", lambda: all(
-            any("no agreement" in reason for reason in crowd.diaries[n].failures) for n in "ab"))
+        await until(
+            "both hear of it",
+            lambda: all(
+                any("no agreement" in reason for reason in crowd.diaries[n].failures) for n in "ab"
+            ),
+        )
         assert all(not crowd.diaries[n].shares for n in "ab")
         for strategy in strategies.values():
             strategy.fails = ""
@@ -171,8 +192,12 @@ async def test_changed_metadata_makes_a_round(bootstrap: str) -> None:
         (follower,) = set("ab") - {crowd.leader()}
         words[follower].said = "new"
         crowd.members[follower].rejoin()
-        await until("the new word is heard", lambda: all(
-            m.share is not None and b"new" in m.share.state for m in crowd.members.values()))
+        await until(
+            "the new word is heard",
+            lambda: all(
+                m.share is not None and b"new" in m.share.state for m in crowd.members.values()
+            ),
+        )
 
 
 async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
@@ -234,8 +259,14 @@ async def test_work_that_raises_ends_its_member(bootstrap: str) -> None:
             raise OSError("no room")
 
     async with Crowd(bootstrap) as crowd:
-        member = GroupMember(crowd.group, protocol_type="greeters", strategies=[Greeting("x")], work=Broken(),
-                             heartbeat_interval_s=0.1, bootstrap_servers=bootstrap)
+        member = GroupMember(
+            crowd.group,
+            protocol_type="greeters",
+            strategies=[Greeting("x")],
+            work=Broken(),
+            heartbeat_interval_s=0.1,
+            bootstrap_servers=bootstrap,
+        )
         async with member:
             with pytest.raises(OSError, match="no room"):
                 await asyncio.wait_for(member.wait(), DEADLINE_S)
@@ -244,7 +275,9 @@ async def test_work_that_raises_ends_its_member(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["stable", "joining", "while its work ends"])
-async def test_a_coordinator_that_restarts_finds_its_members_again(tmp_path: Path, phase: str) -> None:
+async def test_a_coordinator_that_restarts_finds_its_members_again(
+    tmp_path: Path, phase: str
+) -> None:
     """Whatever it was at: members come back by themselves; a stable generation lives on."""
     settings = {"group.initial.rebalance.delay.ms": "300"}
     broker = EmbeddedBroker(tmp_path, settings=settings)
@@ -276,8 +309,10 @@ async def test_a_coordinator_that_restarts_finds_its_members_again(tmp_path: Pat
 
 async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path) -> None:
     """Others may have it by then; when the coordinator is back the member joins anew."""
-    broker = EmbeddedBroker(tmp_path, settings={"group.initial.rebalance.delay.ms": "0",
-                                                "group.min.session.timeout.ms": "500"})
+    broker = EmbeddedBroker(
+        tmp_path,
+        settings={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"},
+    )
     await broker.start()
     crowd = Crowd(broker.bootstrap)
     try:
@@ -286,7 +321,9 @@ async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path
         port = int(broker.bootstrap.rpartition(":")[2])
         await broker.stop()
         await until("the share counts as lost", lambda: crowd.diaries["a"].ended == [True])
-        broker = EmbeddedBroker(tmp_path, port=port, settings={"group.min.session.timeout.ms": "500"})
+        broker = EmbeddedBroker(
+            tmp_path, port=port, settings={"group.min.session.timeout.ms": "500"}
+        )
         await broker.start()
         await crowd.greeted("a")
     finally:
@@ -303,7 +340,9 @@ async def test_who_stops_while_it_joins_is_in_no_round(
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
-        crowd.diaries["a"].slow_s = 4.0  # the next round waits for it, longer than a goodbye may take
+        crowd.diaries[
+            "a"
+        ].slow_s = 4.0  # the next round waits for it, longer than a goodbye may take
         late = await crowd.join("late", session_timeout_s=60.0)
         await until("the round began", lambda: crowd.members["a"].share is None)
         await until("the newcomer has its id", lambda: bool(late._member_id))

@@ -30,25 +30,35 @@ class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
         return ConsumerProtocolMemberMetadata(0, sorted(topics), said)
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
+)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker listens."""
-    server: Any = request.getfixturevalue("embedded_broker" if request.param == "embedded" else "kafka")
+    server: Any = request.getfixturevalue(
+        "embedded_broker" if request.param == "embedded" else "kafka"
+    )
     address: str = server.bootstrap
     return address
 
 
 async def asked(bootstrap: str, group: str, topic: str) -> Any:
     """The command's answer while one member is there, and its exit code once it has gone."""
-    one = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, client_id="shop",
-                           partition_assignment_strategy=[Ours])
+    one = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        client_id="shop",
+        partition_assignment_strategy=[Ours],
+    )
     one.subscribe([topic])
     await one.start()
     try:
         async with asyncio.timeout(60.0):
             while not one.assignment():
                 await asyncio.sleep(0.05)
-        said = [await asyncio.to_thread(command, group, bootstrap, *more) for more in ((), ("--json",))]
+        said = [
+            await asyncio.to_thread(command, group, bootstrap, *more) for more in ((), ("--json",))
+        ]
     finally:
         await one.stop()
     return said, await asyncio.to_thread(command, group, bootstrap)
@@ -67,7 +77,12 @@ def test_a_group_is_told_which_roll_comes_next(bootstrap: str) -> None:
     admin.create_topics([NewTopic(f"orders-{name}", 2, 1)])[f"orders-{name}"].result(30)
     (plain, as_json), gone = asyncio.run(asked(bootstrap, f"shop-{name}", f"orders-{name}"))
     assert plain.exit_code == 0, plain.output
-    assert "the last round: faust\nrebalances stop nobody from the next one on\nback to" in plain.output
+    assert (
+        "the last round: faust\nrebalances stop nobody from the next one on\nback to"
+        in plain.output
+    )
     found = json.loads(as_json.output)
-    assert [(worker["client_id"], worker["kind"]) for worker in found["workers"]] == [("shop", "cooperative")]
+    assert [(worker["client_id"], worker["kind"]) for worker in found["workers"]] == [
+        ("shop", "cooperative")
+    ]
     assert gone.exit_code != 0

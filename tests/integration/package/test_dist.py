@@ -42,7 +42,9 @@ def test_both_pass_twine(built: tuple[Path, Path]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_demo_runs_from_the_installed_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs_from_the_installed_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """``make dist``: a clean environment, the sdist's examples, no source of the package in reach."""
     dist.main(tmp_path)
     said = capsys.readouterr().out

@@ -44,10 +44,14 @@ DEBOUNCE_S = 0.2
 #: After each fault; ``within`` adds what the machine takes, as measured.
 CONVERGE_S = TTL_S + DEBOUNCE_S + 2.0
 STRICT = ("--strict", "--topic", "orders=24", "--topic", "rates=8")
-PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [TopicPartition("rates", n) for n in range(8)]
+PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [
+    TopicPartition("rates", n) for n in range(8)
+]
 
 
-def within(bound_s: float, what: str, ids: Sequence[int]) -> AbstractAsyncContextManager[convergence.Taken]:
+def within(
+    bound_s: float, what: str, ids: Sequence[int]
+) -> AbstractAsyncContextManager[convergence.Taken]:
     """Renewals come at a third of a time to live and have another third: that is what it can spare."""
     return convergence.within(bound_s, what, ids, spare_s=TTL_S / 3)
 
@@ -71,7 +75,10 @@ class Group:
     def ids(self, *workers: subprocess.Popen[bytes]) -> list[int]:
         """The processes of the story."""
         found = [*(one.process for one in self.running), self.etcd.process, *workers]
-        return [*(process.pid for process in found if process is not None), *(tap.pid for tap in self.taps)]
+        return [
+            *(process.pid for process in found if process is not None),
+            *(tap.pid for tap in self.taps),
+        ]
 
     @contextlib.asynccontextmanager
     async def recorded(self) -> AsyncIterator[None]:
@@ -87,12 +94,17 @@ class Group:
     async def is_sound(self, target: str) -> None:
         """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
         said = await until_state(
-            target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs)
-        assert {one.owner for one in said.assignments} <= {one.consumer_name for one in said.consumers}
+            target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs
+        )
+        assert {one.owner for one in said.assignments} <= {
+            one.consumer_name for one in said.consumers
+        }
         keys = Keys(self.flags[3])
         events = await self._history()
         assert faults(events, keys.prefix, strict=True) == []
-        assert [event for event in events if event.key == keys.epochs] == [], "nobody took it for restored"
+        assert [event for event in events if event.key == keys.epochs] == [], (
+            "nobody took it for restored"
+        )
         assert without_compares(self.taps, keys) == []
         # The lease has a third left at the fence: what was on its way by then, and what the machine held up.
         late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
@@ -115,7 +127,11 @@ def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -
         for tap in tapped:
             if cabled:
                 started.cables.append(ends.enter_context(proxy_to(tap.endpoint)))
-            way = ("--etcd", f"http://{(started.cables[-1] if cabled else tap).endpoint}", *flags[2:])
+            way = (
+                "--etcd",
+                f"http://{(started.cables[-1] if cabled else tap).endpoint}",
+                *flags[2:],
+            )
             started.running += ends.enter_context(instances(folder, *QUICK, *way, *STRICT))
         yield started
 
@@ -154,8 +170,9 @@ async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> In
 
     async def look() -> bool:
         living = [one for one in running if one.process.poll() is None]
-        well = await asyncio.gather(*(
-            is_well(one.target, "leader", Access(), patience_s=0.5) for one in living))
+        well = await asyncio.gather(
+            *(is_well(one.target, "leader", Access(), patience_s=0.5) for one in living)
+        )
         found[:] = [one for one, leads in zip(living, well, strict=True) if leads]
         return len(found) == 1
 

@@ -1,6 +1,6 @@
 """A consumer of the first Kafka Assigner: its proto, a client generated from it, and one life.
 
-    python original.py FOLDER HOST:PORT NAME TOPIC     # prints a JSON line for each thing that happens
+python original.py FOLDER HOST:PORT NAME TOPIC     # prints a JSON line for each thing that happens
 """
 
 from __future__ import annotations
@@ -54,8 +54,18 @@ def generate(folder: Path) -> tuple[Any, Any]:
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "original.proto").write_text(PROTO)
-    assert protoc.main(["protoc", f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}",
-                        str(folder / "original.proto")]) == 0
+    assert (
+        protoc.main(
+            [
+                "protoc",
+                f"-I{folder}",
+                f"--python_out={folder}",
+                f"--grpc_python_out={folder}",
+                str(folder / "original.proto"),
+            ]
+        )
+        == 0
+    )
     sys.path[0] = str(folder)
     return importlib.import_module("original_pb2"), importlib.import_module("original_pb2_grpc")
 
@@ -93,15 +103,25 @@ def follow(pb: Any, stub: Any, name: str, command: Any) -> None:
     """One command."""
     kind = command.WhichOneof("command")
     if kind == "assignment":
-        say("assignment", assigned=[p.partition for p in command.assignment.assigned],
-            unassigned=[p.partition for p in command.assignment.unassigned])
+        say(
+            "assignment",
+            assigned=[p.partition for p in command.assignment.assigned],
+            unassigned=[p.partition for p in command.assignment.unassigned],
+        )
     elif kind == "warm":
         say("warm", partition=command.warm.partition.partition, owner=command.warm.current_owner)
-        stub.PartitionReady(pb.PartitionReadyRequest(consumer_name=name, partition=command.warm.partition))
+        stub.PartitionReady(
+            pb.PartitionReadyRequest(consumer_name=name, partition=command.warm.partition)
+        )
     elif kind == "release":
-        say("release", partition=command.release.partition.partition, owner=command.release.new_owner)
+        say(
+            "release",
+            partition=command.release.partition.partition,
+            owner=command.release.new_owner,
+        )
         stub.PartitionReleased(
-            pb.PartitionReleasedRequest(consumer_name=name, partition=command.release.partition))
+            pb.PartitionReleasedRequest(consumer_name=name, partition=command.release.partition)
+        )
     else:
         say("unknown")
 

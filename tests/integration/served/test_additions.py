@@ -45,10 +45,17 @@ async def test_an_operator_sees_how_far_a_warm_up_is_and_gives_it_up(tmp_path: P
                 await until(lambda: len(warms(second)) == 2)
                 for warm in warms(second):
                     await second.client.progress(warm, 0.5)
-                said = await until_state(service.target, lambda state: len(state.handoffs) == 2 and all(
-                    one.progress == 0.5 for one in state.handoffs))
+                said = await until_state(
+                    service.target,
+                    lambda state: (
+                        len(state.handoffs) == 2
+                        and all(one.progress == 0.5 for one in state.handoffs)
+                    ),
+                )
                 with pytest.raises(WrongPhase):
-                    await operator.abort(warms(second)[0].partition, said.handoffs[0].handoff_id + 1_000)
+                    await operator.abort(
+                        warms(second)[0].partition, said.handoffs[0].handoff_id + 1_000
+                    )
                 for warm in warms(second):
                     await operator.abort(warm.partition, warm.handoff_id)
                 await until(lambda: sum(isinstance(told, AbortWarm) for told in second.told) >= 2)
@@ -62,12 +69,19 @@ async def test_an_operator_sees_how_far_a_warm_up_is_and_gives_it_up(tmp_path: P
 async def test_an_operator_names_a_topic_and_lets_it_grow(tmp_path: Path) -> None:
     """Consumers of all topics get it, and its new partitions, at once."""
     with instances(tmp_path, *FOUR) as (service,):
-        everything, orders = Consumer(service.target, "a"), Consumer(service.target, "b", topics=["orders"])
+        everything, orders = (
+            Consumer(service.target, "a"),
+            Consumer(service.target, "b", topics=["orders"]),
+        )
         async with consumers(everything, orders), Operator(service.target) as operator:
             await settled([everything, orders], [2, 2])
             await operator.set_topic("new.topic", 2)
-            await until(lambda: {p for p in everything.working if p.topic == "new.topic"} == {
-                TopicPartition("new.topic", 0), TopicPartition("new.topic", 1)})
+            await until(
+                lambda: (
+                    {p for p in everything.working if p.topic == "new.topic"}
+                    == {TopicPartition("new.topic", 0), TopicPartition("new.topic", 1)}
+                )
+            )
             await operator.set_topic("new.topic", 4)
             await settled([everything, orders], [4, 4])
             assert {partition.topic for partition in orders.working} == {"orders"}
@@ -77,18 +91,32 @@ async def test_a_screen_is_told_of_every_change(tmp_path: Path) -> None:
     """WatchState tells the state, and again after each change; ``--watch`` prints what it shows of it."""
     with instances(tmp_path, *FOUR) as (service,), (tmp_path / "screen").open("wb") as out:
         screen = subprocess.Popen(
-            [sys.executable, "-m", "faust_assigner.cli", "consumers", "--watch", "--at", service.target],
-            stdout=out)
+            [
+                sys.executable,
+                "-m",
+                "faust_assigner.cli",
+                "consumers",
+                "--watch",
+                "--at",
+                service.target,
+            ],
+            stdout=out,
+        )
         try:
             await until(lambda: (tmp_path / "screen").read_text() != "", "the state now")
-            async with Operator(service.target) as operator, contextlib.aclosing(operator.watch()) as states:
+            async with (
+                Operator(service.target) as operator,
+                contextlib.aclosing(operator.watch()) as states,
+            ):
                 assert len((await anext(states)).consumers) == 0
                 async with consumers(Consumer(service.target, "first")) as (one,):
                     await settled([one], [4])
                     async with asyncio.timeout(20):
                         while len((await anext(states)).assignments) < 4:
                             pass
-                    await until(lambda: "first" in (tmp_path / "screen").read_text(), "the next state")
+                    await until(
+                        lambda: "first" in (tmp_path / "screen").read_text(), "the next state"
+                    )
         finally:
             screen.terminate()
             screen.wait()
@@ -102,47 +130,74 @@ def keeper(target: str, name: str, rack: str) -> Consumer:
     return Consumer(target, name, registration=Registration(keeps_replicas=True, rack=rack))
 
 
-async def test_a_replica_that_a_consumer_keeps_warm_is_where_the_partition_goes(tmp_path: Path) -> None:
+async def test_a_replica_that_a_consumer_keeps_warm_is_where_the_partition_goes(
+    tmp_path: Path,
+) -> None:
     """It is told which to keep, in another rack than the owner; it says that it does; the owner dies."""
     with instances(tmp_path, *FOUR, "--replicas", "1") as (service,):
-        members = [keeper(service.target, name, rack) for name, rack in (("a", "1"), ("b", "2"), ("c", "3"))]
+        members = [
+            keeper(service.target, name, rack)
+            for name, rack in (("a", "1"), ("b", "2"), ("c", "3"))
+        ]
         async with consumers(*members):
             await settled(members, [2, 1, 1])
             kept: dict[str, tuple[TopicPartition, ...]] = {}
 
             def told() -> bool:
-                kept.update({one.name: said.partitions for one in members
-                             for said in one.told if isinstance(said, Standbys)})
+                kept.update(
+                    {
+                        one.name: said.partitions
+                        for one in members
+                        for said in one.told
+                        if isinstance(said, Standbys)
+                    }
+                )
                 return sum(map(len, kept.values())) == 4
 
             await until(told)
             for one in members:
-                assert not set(kept.get(one.name, ())) & set(one.working), "nobody stands by for itself"
+                assert not set(kept.get(one.name, ())) & set(one.working), (
+                    "nobody stands by for itself"
+                )
                 await one.client.replicas(kept.get(one.name, ()))
-            await until_state(service.target, lambda state: sum(
-                len(one.replicas) for one in state.consumers) == 4)
+            await until_state(
+                service.target, lambda state: sum(len(one.replicas) for one in state.consumers) == 4
+            )
             dead, lost = members[0], set(members[0].working)
             await dead.stop()
             await settled(members[1:], [2, 2])
-            assert all(partition in kept[one.name] for one in members[1:]
-                       for partition in lost & set(one.working))
+            assert all(
+                partition in kept[one.name]
+                for one in members[1:]
+                for partition in lost & set(one.working)
+            )
 
 
 async def test_what_a_consumer_declares_of_itself_counts(tmp_path: Path) -> None:
     """Its capacity, what partitions weigh, and which topics belong together."""
     heavy = {TopicPartition("orders", 0): 5.0}
     with instances(tmp_path, *QUICK, "--topic", "orders=6", "--topic", "payments=6") as (service,):
-        large = Consumer(service.target, "large", registration=Registration(
-            capacity=2.0, copartitioned=[("orders", "payments")]))
-        small = Consumer(service.target, "small", registration=Registration(
-            copartitioned=[("orders", "payments")]))
+        large = Consumer(
+            service.target,
+            "large",
+            registration=Registration(capacity=2.0, copartitioned=[("orders", "payments")]),
+        )
+        small = Consumer(
+            service.target,
+            "small",
+            registration=Registration(copartitioned=[("orders", "payments")]),
+        )
         async with consumers(large, small):
             await settled([large, small], [8, 4])
             for one in (large, small):
                 assert Counter(p.partition for p in one.working) == Counter(
-                    dict.fromkeys({p.partition for p in one.working}, 2)), "pairs stay together"
+                    dict.fromkeys({p.partition for p in one.working}, 2)
+                ), "pairs stay together"
     with instances(tmp_path, *QUICK, "--topic", "orders=6") as (service,):
-        pair = [Consumer(service.target, name, registration=Registration(weights=heavy)) for name in "ab"]
+        pair = [
+            Consumer(service.target, name, registration=Registration(weights=heavy))
+            for name in "ab"
+        ]
         async with consumers(*pair):
             await settled(pair, [5, 1])
 

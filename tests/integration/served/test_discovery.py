@@ -11,7 +11,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.server.discovery import KafkaTopics
-from tests.support.assigning.instances import QUICK, Consumer, calls_ended, consumers, instances, settled
+from tests.support.assigning.instances import (
+    QUICK,
+    Consumer,
+    calls_ended,
+    consumers,
+    instances,
+    settled,
+)
 
 
 @pytest.fixture
@@ -38,7 +45,9 @@ async def test_a_topic_is_counted_and_none_is_created(broker: EmbeddedBroker) ->
 async def test_a_kafka_that_is_silent_is_asked_again() -> None:
     """What it does not say is not known: the call fails and may be repeated."""
     topics = KafkaTopics("127.0.0.1:1", timeout_s=2)
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1 did not say how many partitions orders has"):
+    with pytest.raises(
+        StoreUnavailable, match=r"127\.0\.0\.1:1 did not say how many partitions orders has"
+    ):
         await topics.count("orders")
     await topics.close()
 

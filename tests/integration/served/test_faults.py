@@ -52,11 +52,16 @@ from tests.support.assigning.rules import NO_ID, Said
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
+
 @pytest.mark.parametrize("count", [2, 3])
-async def test_a_killed_leader_is_followed_by_another(tmp_path: Path, etcd: EtcdServer, count: int) -> None:
+async def test_a_killed_leader_is_followed_by_another(
+    tmp_path: Path, etcd: EtcdServer, count: int
+) -> None:
     """SIGKILL; consumers of the dead instance find another and keep their partitions."""
     with group(tmp_path, etcd, count) as g:
-        members = [consumer(g.targets[n % count:] + g.targets[:n % count], f"c{n}") for n in range(4)]
+        members = [
+            consumer(g.targets[n % count :] + g.targets[: n % count], f"c{n}") for n in range(4)
+        ]
         async with consumers(*members[:3]), writing(members):
             await settled(members[:3], [11, 11, 10])
             held = {one.name: dict(one.working) for one in members[:3]}
@@ -67,13 +72,17 @@ async def test_a_killed_leader_is_followed_by_another(tmp_path: Path, etcd: Etcd
                 await leader_of(g.running)
                 await settled(members[:3], [11, 11, 10])
             # Where the machine took more than a lease can spare, some were lost to it.
-            assert {one.name: one.working for one in members[:3]} == held or taken.seconds > TTL_S / 3
+            assert {
+                one.name: one.working for one in members[:3]
+            } == held or taken.seconds > TTL_S / 3
             async with consumers(members[3]):
                 await settled(members, [8, 8, 8, 8])
                 await g.is_sound(left.target)
 
 
-async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(tmp_path: Path, etcd: EtcdServer) -> None:
+async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(
+    tmp_path: Path, etcd: EtcdServer
+) -> None:
     """SIGSTOP, SIGCONT: nothing is written under a lease that is gone; the other one serves meanwhile."""
     with group(tmp_path, etcd, 2) as g:
         leader = await leader_of(g.running)
@@ -97,7 +106,8 @@ async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(tmp_path: Pat
 
 
 async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
-    tmp_path: Path, etcd: EtcdServer,
+    tmp_path: Path,
+    etcd: EtcdServer,
 ) -> None:
     """Nothing gets through to etcd, and nothing is said; its consumers go to the other instance."""
     with group(tmp_path, etcd, 2, cabled=True) as g:
@@ -189,11 +199,21 @@ async def test_etcd_restored_from_a_snapshot(tmp_path: Path) -> None:
             await asyncio.to_thread(etcd.tool, "snapshot", "save", str(tmp_path / "snapshot"))
             async with consumers(members[3]):
                 await settled(members, [8, 8, 8, 8])
-                before = {partition: epoch for one in members for partition, epoch in one.working.items()}
+                before = {
+                    partition: epoch for one in members for partition, epoch in one.working.items()
+                }
                 await asyncio.to_thread(etcd.restore, tmp_path / "snapshot")
-                await until(lambda: counts(members) == [8, 8, 8, 8] and all(
-                    epoch > before[partition] and sink.epochs[partition] == epoch
-                    for one in members for partition, epoch in one.working.items()), "writes are taken")
+                await until(
+                    lambda: (
+                        counts(members) == [8, 8, 8, 8]
+                        and all(
+                            epoch > before[partition] and sink.epochs[partition] == epoch
+                            for one in members
+                            for partition, epoch in one.working.items()
+                        )
+                    ),
+                    "writes are taken",
+                )
                 await settled(members, [8, 8, 8, 8])
             await calls_ended()
 
@@ -212,7 +232,10 @@ def fill(etcd: EtcdServer) -> None:
     for number in range(100):
         put = subprocess.run(
             [tool, "--endpoints", etcd.endpoint, "put", f"/filler/{number}"],
-            input=b"x" * 500_000, capture_output=True, check=False)
+            input=b"x" * 500_000,
+            capture_output=True,
+            check=False,
+        )
         if b"exceeded" in put.stderr:
             return
     raise AssertionError("the quota was never reached")
@@ -232,7 +255,13 @@ class Worker:
     def __init__(self, folder: Path, targets: Sequence[str], name: str) -> None:
         self.journal = folder / f"{name}.journal"
         self.journal.touch()
-        command = [sys.executable, "-m", "tests.support.assigning.consumer", ",".join(targets), name]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.assigning.consumer",
+            ",".join(targets),
+            name,
+        ]
         self.process = subprocess.Popen([*command, str(self.journal)])
 
     def lines(self) -> list[tuple[float, str, int]]:
@@ -248,8 +277,11 @@ class Worker:
 
 def owners_at_once(workers: Sequence[Worker]) -> list[str]:
     """Work of an old owner after a new one, which has a higher epoch, has begun."""
-    rows = sorted((at, partition, epoch, worker.journal.stem)
-                  for worker in workers for at, partition, epoch in worker.lines())
+    rows = sorted(
+        (at, partition, epoch, worker.journal.stem)
+        for worker in workers
+        for at, partition, epoch in worker.lines()
+    )
     highest: dict[str, tuple[int, str]] = {}
     found = []
     for at, partition, epoch, name in rows:
@@ -263,18 +295,24 @@ def owners_at_once(workers: Sequence[Worker]) -> list[str]:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
-    tmp_path: Path, etcd: EtcdServer, how: signal.Signals,
+    tmp_path: Path,
+    etcd: EtcdServer,
+    how: signal.Signals,
 ) -> None:
     """What it held goes to the living in time; one that wakes works on nothing that is another's by then."""
     with group(tmp_path, etcd, 2) as g:
         workers = [Worker(tmp_path, g.targets, f"w{n}") for n in range(3)]
         try:
             await until_owned(g.targets[0], [11, 11, 10])
-            async with within(CONVERGE_S, f"consumer {how.name}", g.ids(*(one.process for one in workers))):
+            async with within(
+                CONVERGE_S, f"consumer {how.name}", g.ids(*(one.process for one in workers))
+            ):
                 workers[2].process.send_signal(how)
                 await until_owned(g.targets[0], [16, 16])
             if how is signal.SIGSTOP:
-                async with within(CONVERGE_S, "consumer woken", g.ids(*(one.process for one in workers))):
+                async with within(
+                    CONVERGE_S, "consumer woken", g.ids(*(one.process for one in workers))
+                ):
                     workers[2].process.send_signal(signal.SIGCONT)
                     await until_owned(g.targets[0], [11, 11, 10])
             await asyncio.sleep(0.5)
@@ -287,6 +325,7 @@ async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
 
 async def until_owned(target: str, loads: Sequence[int]) -> None:
     """Wait until the service says that so many partitions are owned by each, and nothing is under way."""
+
     def fits(said: pb.State) -> bool:
         counted = Counter(one.owner for one in said.assignments)
         return sorted(counted.values(), reverse=True) == list(loads) and not said.handoffs
@@ -295,7 +334,8 @@ async def until_owned(target: str, loads: Sequence[int]) -> None:
 
 
 async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
-    tmp_path: Path, etcd: EtcdServer,
+    tmp_path: Path,
+    etcd: EtcdServer,
 ) -> None:
     """Each comes back within its time, at another instance."""
     with group(tmp_path, etcd, 2) as g:
@@ -317,7 +357,9 @@ async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
             await calls_ended()
 
 
-async def test_answers_of_liars_are_refused_as_the_model_does(tmp_path: Path, etcd: EtcdServer) -> None:
+async def test_answers_of_liars_are_refused_as_the_model_does(
+    tmp_path: Path, etcd: EtcdServer
+) -> None:
     """In anybody's name, of any handoff, while consumers come and go and the leader dies."""
     dice = random.Random(5)
     with group(tmp_path, etcd, 2) as g:
@@ -327,7 +369,9 @@ async def test_answers_of_liars_are_refused_as_the_model_does(tmp_path: Path, et
         async def lying() -> None:
             living = [one.target for one in g.running]
             while True:
-                ids = [one.handoff_id for m in members for one in m.told if isinstance(one, Warm)] or [1]
+                ids = [
+                    one.handoff_id for m in members for one in m.told if isinstance(one, Warm)
+                ] or [1]
                 names = [*(one.name for one in members), "stranger"]
                 ids = [*ids[-8:], ids[-1] - 1, NO_ID]
                 said = await lie(dice.choice(living), PARTITIONS, names, ids, dice)

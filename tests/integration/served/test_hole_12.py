@@ -15,7 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.served.test_secure import CANARY, Keys
-from tests.support.assigning.instances import QUICK, ROOT, Consumer, Instance, consumers, instances, settled
+from tests.support.assigning.instances import (
+    QUICK,
+    ROOT,
+    Consumer,
+    Instance,
+    consumers,
+    instances,
+    settled,
+)
 from tests.support.clients.tcp_proxy import proxy_to
 
 pytestmark = pytest.mark.processes
@@ -27,8 +35,12 @@ async def test_12_a_token_on_the_wire_is_read_by_nobody(tmp_path: Path, naive: b
     keys = Keys(tmp_path)
     (tmp_path / "tokens").write_text(f"a {CANARY}\n")
     flags: Sequence[str] = () if naive else keys.flags()
-    with instances(tmp_path, *QUICK, *flags, "--tokens", str(tmp_path / "tokens"),
-                   "--topic", "orders=2") as (service,), proxy_to(service.target) as wire:
+    with (
+        instances(
+            tmp_path, *QUICK, *flags, "--tokens", str(tmp_path / "tokens"), "--topic", "orders=2"
+        ) as (service,),
+        proxy_to(service.target) as wire,
+    ):
         access = keys.access(token=CANARY)
         if naive:
             access = type(access)(token=CANARY)
@@ -60,13 +72,19 @@ class _Naive(Instance):
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.log = folder / "naive.log"
         with self.log.open("wb") as out:
-            self.process = subprocess.Popen([sys.executable, "-c", _SIGINT_ONLY, *arguments], stdout=out,
-                                            stderr=subprocess.STDOUT, cwd=ROOT)
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _SIGINT_ONLY, *arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+            )
 
 
 @pytest.mark.parametrize(("kind", "code"), [(Instance, 0), (_Naive, -signal.SIGTERM)])
 async def test_12_sigterm_is_a_stop_and_no_accident(
-    tmp_path: Path, kind: type[Instance], code: int,
+    tmp_path: Path,
+    kind: type[Instance],
+    code: int,
 ) -> None:
     """What ends processes everywhere; consumers are told, and the process ends well."""
     service = kind(tmp_path, *QUICK, "--topic", "orders=2")

@@ -70,7 +70,9 @@ async def test_scale_up_triggers_handoffs_and_their_full_lifecycle(start: Any) -
             said = await until_state(target, lambda state: not state.handoffs)
             assert len(said.assignments) == 9
             assert len(third.warmed) == 3
-            told = [one for member in (first, second) for one in member.told if isinstance(one, Release)]
+            told = [
+                one for member in (first, second) for one in member.told if isinstance(one, Release)
+            ]
             assert sorted(one.partition for one in told) == sorted(third.warmed)
 
 
@@ -166,12 +168,16 @@ async def test_sequential_crashes_converge(start: Any) -> None:
 async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> None:
     """A draining consumer is given nothing, releases all, and its stream ends."""
     target = start("--topic", "orders=8")
-    async with consumers(Consumer(target, "a", warm_s=0.5), Consumer(target, "b")) as (first, second):
+    async with consumers(Consumer(target, "a", warm_s=0.5), Consumer(target, "b")) as (
+        first,
+        second,
+    ):
         await settled([first, second], [4, 4])
         async with Operator(target) as operator:
             assert await operator.drain("b")
-            draining = await until_state(target, lambda state: "Draining" in {
-                one.status for one in state.consumers})
+            draining = await until_state(
+                target, lambda state: "Draining" in {one.status for one in state.consumers}
+            )
             assert {one.new_owner for one in draining.handoffs} <= {"a"}
         await settled([first, second], [8, 0])
         assert second.task is not None
@@ -217,7 +223,9 @@ class Original:
         script = Path(__file__).with_name("original.py")
         self.process = subprocess.Popen(
             [sys.executable, str(script), str(folder / f"generated-{name}"), target, name, topic],
-            stdin=subprocess.PIPE, stdout=(folder / f"{name}.jsonl").open("wb"))
+            stdin=subprocess.PIPE,
+            stdout=(folder / f"{name}.jsonl").open("wb"),
+        )
         self._file = folder / f"{name}.jsonl"
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
@@ -243,7 +251,9 @@ class Original:
 
 
 @pytest.mark.slow
-async def test_a_client_of_the_original_proto_lives_its_whole_life_here(start: Any, tmp_path: Path) -> None:
+async def test_a_client_of_the_original_proto_lives_its_whole_life_here(
+    start: Any, tmp_path: Path
+) -> None:
     """It registers, warms, is given, releases, deregisters and drains, beside one of ours."""
     target = start("--topic", "orders=8")
     async with consumers(Consumer(target, "ours")) as (ours,):
@@ -254,8 +264,12 @@ async def test_a_client_of_the_original_proto_lives_its_whole_life_here(start: A
             assert theirs.told("assignment")[0]["assigned"] == []
             assert {row["owner"] for row in theirs.told("warm")} == {"ours"}
             async with consumers(Consumer(target, "third")) as (third,):
-                await until(lambda: sorted(
-                    (len(theirs.owned()), len(ours.working), len(third.working))) == [2, 3, 3])
+                await until(
+                    lambda: (
+                        sorted((len(theirs.owned()), len(ours.working), len(third.working)))
+                        == [2, 3, 3]
+                    )
+                )
                 await third.leave()
             await until(lambda: len(theirs.owned()) + len(ours.working) == 8)
             assert await asyncio.to_thread(theirs.leave) == 0

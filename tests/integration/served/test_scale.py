@@ -13,7 +13,14 @@ from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.integration.served.group import writing
 from tests.support.assigning.history import faults, history
-from tests.support.assigning.instances import QUICK, Consumer, consumers, instances, settled, until_state
+from tests.support.assigning.instances import (
+    QUICK,
+    Consumer,
+    consumers,
+    instances,
+    settled,
+    until_state,
+)
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TOPICS = ("--topic", "a=512", "--topic", "b=256", "--topic", "c=192", "--topic", "d=64")
@@ -33,22 +40,28 @@ def owners(members: Sequence[Consumer]) -> dict[object, str]:
 
 @pytest.mark.timeout(600)
 async def test_1_to_20_to_4_consumers_on_1024_partitions(
-    tmp_path: Path, etcd: EtcdServer, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    etcd: EtcdServer,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No partition is worked on by two at once, and no more move than have to."""
     flags, lines = on(etcd), []
     with instances(tmp_path, *QUICK, *flags, *FLAGS, count=2) as running:
         targets = [one.target for one in running]
-        members = [Consumer(targets[n % 2:] + targets[:n % 2], f"c{n:02}") for n in range(20)]
+        members = [Consumer(targets[n % 2 :] + targets[: n % 2], f"c{n:02}") for n in range(20)]
         async with consumers(members[0]), writing(members):
-            lines.append(f"1 consumer owns all after {await settled(members[:1], [PARTITIONS]):.2f} s")
+            lines.append(
+                f"1 consumer owns all after {await settled(members[:1], [PARTITIONS]):.2f} s"
+            )
             before = owners(members)
             async with consumers(*members[1:]):
                 took = await settled(members, loads(20), seconds=200)
                 after = owners(members)
                 moved = sum(before[partition] != after[partition] for partition in after)
                 warmed = sum(len(one.warmed) for one in members)
-                lines.append(f"1 -> 20: {took:.2f} s, {moved} moved, {warmed} handoffs, the fewest are 972")
+                lines.append(
+                    f"1 -> 20: {took:.2f} s, {moved} moved, {warmed} handoffs, the fewest are 972"
+                )
                 # A consumer that comes to an uneven share is one of those with more: 52 stay with the first.
                 assert moved == PARTITIONS - max(loads(20))
                 assert warmed == moved
@@ -61,10 +74,18 @@ async def test_1_to_20_to_4_consumers_on_1024_partitions(
                 moved = sum(before[partition] != after[partition] for partition in after)
                 stay = {one.name for one in members[:4]}
                 fewest = sum(owner not in stay for owner in before.values())
-                lines.append(f"20 -> 4, drained: {took:.2f} s, {moved} moved, the fewest are {fewest}")
+                lines.append(
+                    f"20 -> 4, drained: {took:.2f} s, {moved} moved, the fewest are {fewest}"
+                )
                 assert moved == fewest
                 await until_state(targets[0], lambda said: not said.handoffs)
-                assert faults(await history(flags[1].removeprefix("http://"), flags[3]), flags[3],
-                              strict=True) == []
+                assert (
+                    faults(
+                        await history(flags[1].removeprefix("http://"), flags[3]),
+                        flags[3],
+                        strict=True,
+                    )
+                    == []
+                )
     with capsys.disabled():
         print("\n" + "\n".join(lines))

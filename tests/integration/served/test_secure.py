@@ -46,8 +46,12 @@ class Keys:
     def access(self, name: str = "", token: str = "") -> Access:
         """A caller's side."""
         pair = self._authority.sign(name) if name else Pair(Path(), Path())
-        return Access(ca=self.ca, token=token, cert=pair.cert if name else None,
-                      key=pair.key if name else None)
+        return Access(
+            ca=self.ca,
+            token=token,
+            cert=pair.cert if name else None,
+            key=pair.key if name else None,
+        )
 
 
 @pytest.fixture
@@ -59,8 +63,17 @@ def keys(tmp_path: Path) -> Keys:
 @pytest.fixture
 def with_certificates(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
     """A service that asks for certificates; ``ops`` administers."""
-    with instances(tmp_path, *QUICK, *keys.flags(), "--tls-client-ca", str(keys.ca), "--admins", "ops",
-                   "--topic", "orders=8") as (one,):
+    with instances(
+        tmp_path,
+        *QUICK,
+        *keys.flags(),
+        "--tls-client-ca",
+        str(keys.ca),
+        "--admins",
+        "ops",
+        "--topic",
+        "orders=8",
+    ) as (one,):
         yield one
 
 
@@ -68,8 +81,17 @@ def with_certificates(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
 def with_tokens(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
     """A service that asks for tokens, over TLS."""
     (tmp_path / "tokens").write_text(f"a {CANARY}\nb token-of-b\nops token-of-ops\n")
-    with instances(tmp_path, *QUICK, *keys.flags(), "--tokens", str(tmp_path / "tokens"), "--admins", "ops",
-                   "--topic", "orders=8") as (one,):
+    with instances(
+        tmp_path,
+        *QUICK,
+        *keys.flags(),
+        "--tokens",
+        str(tmp_path / "tokens"),
+        "--admins",
+        "ops",
+        "--topic",
+        "orders=8",
+    ) as (one,):
         yield one
 
 
@@ -92,15 +114,23 @@ async def test_a_certificate_is_the_name(with_certificates: Instance, keys: Keys
 
 @pytest.mark.slow
 async def test_without_a_certificate_of_the_authority_nobody_gets_in(
-    with_certificates: Instance, keys: Keys, tmp_path: Path,
+    with_certificates: Instance,
+    keys: Keys,
+    tmp_path: Path,
 ) -> None:
     """None, or one that a stranger signed: the handshake fails. Unencrypted: too."""
     target = with_certificates.target
     stranger = Authority(tmp_path, "stranger").sign("a")
-    for access in (keys.access(), Access(), Access(ca=keys.ca, cert=stranger.cert, key=stranger.key)):
+    for access in (
+        keys.access(),
+        Access(),
+        Access(ca=keys.ca, cert=stranger.cert, key=stranger.key),
+    ):
         async with access.open(target) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await KafkaAssignerStub(channel).Heartbeat(pb.HeartbeatRequest(consumer_name="a"), timeout=5)
+                await KafkaAssignerStub(channel).Heartbeat(
+                    pb.HeartbeatRequest(consumer_name="a"), timeout=5
+                )
             assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
     await calls_ended()
 
@@ -108,32 +138,44 @@ async def test_without_a_certificate_of_the_authority_nobody_gets_in(
 async def test_a_token_is_the_name(with_tokens: Instance, keys: Keys) -> None:
     """In every call: none of them takes the body's word for it."""
     target = with_tokens.target
-    members = [Consumer(target, "a", access=keys.access(token=CANARY)),
-               Consumer(target, "b", access=keys.access(token="token-of-b"))]
+    members = [
+        Consumer(target, "a", access=keys.access(token=CANARY)),
+        Consumer(target, "b", access=keys.access(token="token-of-b")),
+    ]
     async with consumers(*members):
         await settled(members, [4, 4])
         at = pb.TopicPartition(topic="orders", partition=0)
-        requests = {"Heartbeat": pb.HeartbeatRequest, "PartitionReady": pb.PartitionReadyRequest,
-                    "PartitionReleased": pb.PartitionReleasedRequest, "WarmFailed": pb.WarmFailedRequest,
-                    "ReportProgress": pb.ReportProgressRequest, "ReportReplicas": pb.ReportReplicasRequest,
-                    "Deregister": pb.DeregisterRequest}
+        requests = {
+            "Heartbeat": pb.HeartbeatRequest,
+            "PartitionReady": pb.PartitionReadyRequest,
+            "PartitionReleased": pb.PartitionReleasedRequest,
+            "WarmFailed": pb.WarmFailedRequest,
+            "ReportProgress": pb.ReportProgressRequest,
+            "ReportReplicas": pb.ReportReplicasRequest,
+            "Deregister": pb.DeregisterRequest,
+        }
         async with keys.access().open(target) as channel:
             stub = KafkaAssignerStub(channel)
             for method, request in requests.items():
                 body = request(consumer_name="a")
                 if "partition" in request.DESCRIPTOR.fields_by_name:
                     body.partition.CopyFrom(at)
-                for token, code in (("token-of-b", grpc.StatusCode.PERMISSION_DENIED),
-                                    ("wrong", grpc.StatusCode.UNAUTHENTICATED)):
+                for token, code in (
+                    ("token-of-b", grpc.StatusCode.PERMISSION_DENIED),
+                    ("wrong", grpc.StatusCode.UNAUTHENTICATED),
+                ):
                     with pytest.raises(grpc.aio.AioRpcError) as raised:
                         await getattr(stub, method)(
-                            body, metadata=(("authorization", f"Bearer {token}"),), timeout=5)
+                            body, metadata=(("authorization", f"Bearer {token}"),), timeout=5
+                        )
                     assert raised.value.code() == code, method
         await settled(members, [4, 4])
 
 
 @pytest.mark.slow
-async def test_who_has_no_token_is_told_and_does_not_try_again(with_tokens: Instance, keys: Keys) -> None:
+async def test_who_has_no_token_is_told_and_does_not_try_again(
+    with_tokens: Instance, keys: Keys
+) -> None:
     """Health needs none: probes have no tokens."""
     for token in ("", "wrong"):
         one = Consumer(with_tokens.target, "a", access=keys.access(token=token))

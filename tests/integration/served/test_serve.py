@@ -41,7 +41,9 @@ EIGHT = ("--topic", "orders=8")
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Instance]:
     """One instance with one topic of eight partitions."""
-    with instances(tmp_path, *QUICK, *EIGHT, "--metrics", "127.0.0.1:0", "--cooldown", "1") as (one,):
+    with instances(tmp_path, *QUICK, *EIGHT, "--metrics", "127.0.0.1:0", "--cooldown", "1") as (
+        one,
+    ):
         yield one
 
 
@@ -59,13 +61,17 @@ async def test_one_consumer_gets_all_and_two_share(service: Instance) -> None:
 @pytest.mark.slow
 async def test_a_download_that_takes_long_stays_warming(service: Instance) -> None:
     """The old owner works on meanwhile, and the state says how the handoffs stand."""
-    async with consumers(Consumer(service.target, "a"), ) as (first,):
+    async with consumers(
+        Consumer(service.target, "a"),
+    ) as (first,):
         await settled([first], [8])
         async with consumers(Consumer(service.target, "b", warm_s=1000)) as (second,):
             await until(lambda: sum(isinstance(told, Warm) for told in second.told) == 4)
             await asyncio.sleep(0.5)
             said = await state(service.target)
-            assert {(h.old_owner, h.new_owner, h.phase) for h in said.handoffs} == {("a", "b", "Warming")}
+            assert {(h.old_owner, h.new_owner, h.phase) for h in said.handoffs} == {
+                ("a", "b", "Warming")
+            }
             assert (len(first.working), len(second.working)) == (8, 0)
 
 
@@ -81,12 +87,16 @@ async def test_a_warm_up_that_fails_is_said_and_leaves_the_partition(service: In
 
 async def test_who_leaves_hands_over_first(service: Instance) -> None:
     """WAIT_FOR_DRAIN: everything is given away, then the stream ends; the last one may go at once."""
-    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
+    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
+        first,
+        second,
+    ):
         await settled([first, second], [4, 4])
         await second.leave()
         await settled([first], [8])
-        assert sorted(told.partition for told in second.told if isinstance(told, Release)) == sorted(
-            told.partition for told in first.told if isinstance(told, Warm))
+        assert sorted(
+            told.partition for told in second.told if isinstance(told, Release)
+        ) == sorted(told.partition for told in first.told if isinstance(told, Warm))
 
 
 @pytest.mark.slow
@@ -113,7 +123,10 @@ async def test_what_cannot_be_is_refused_for_good(service: Instance) -> None:
 @pytest.mark.slow
 async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: Instance) -> None:
     """Without a handoff, once its time to live and the debounce are over."""
-    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
+    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
+        first,
+        second,
+    ):
         await settled([first, second], [4, 4])
         warmed = len(first.warmed)
         await second.stop()
@@ -124,7 +137,10 @@ async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: 
 @pytest.mark.slow
 async def test_a_short_absence_moves_nothing(service: Instance) -> None:
     """A reconnected stream begins with the full assignment, under the same epochs."""
-    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
+    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
+        first,
+        second,
+    ):
         await settled([first, second], [4, 4])
         held = dict(second.working)
         await second.stop()
@@ -164,8 +180,11 @@ async def test_what_it_serves_can_be_asked_of_it(service: Instance) -> None:
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
         async for answer in stub.ServerReflectionInfo(iter([asked])):
             names = {one.name for one in answer.list_services_response.service}
-    assert {"kafka_assigner.v1.KafkaAssigner", "kafka_assigner.v1.KafkaAssignerAdmin",
-            "grpc.health.v1.Health"} <= names
+    assert {
+        "kafka_assigner.v1.KafkaAssigner",
+        "kafka_assigner.v1.KafkaAssignerAdmin",
+        "grpc.health.v1.Health",
+    } <= names
 
 
 async def test_metrics_are_for_prometheus(service: Instance) -> None:
@@ -195,14 +214,22 @@ def read(url: str) -> str:
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
     """``faust-assigner`` with these words."""
-    return subprocess.run([sys.executable, "-m", "faust_assigner.cli", *words], capture_output=True,
-                          text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "faust_assigner.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @pytest.mark.slow
 async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
     """``consumers``, ``assignments``, ``handoffs``, ``plan``, ``drain``, ``health``; with --json."""
-    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (first, second):
+    async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
+        first,
+        second,
+    ):
         await settled([first, second], [4, 4])
 
         async def ask(*words: str) -> str:
@@ -210,12 +237,22 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
             assert done.returncode == 0, done.stderr
             return done.stdout
 
-        assert [one["consumer"] for one in json.loads(await ask("consumers", "--json"))] == ["a", "b"]
-        owners = {one["partition"]: one["owner"] for one in json.loads(await ask("assignments", "--json"))}
+        assert [one["consumer"] for one in json.loads(await ask("consumers", "--json"))] == [
+            "a",
+            "b",
+        ]
+        owners = {
+            one["partition"]: one["owner"] for one in json.loads(await ask("assignments", "--json"))
+        }
         assert sorted(owners.values()) == ["a"] * 4 + ["b"] * 4
-        assert await ask("handoffs") == "topic  partition  from  to  phase  progress  age_s  handoff_id\n"
+        assert (
+            await ask("handoffs")
+            == "topic  partition  from  to  phase  progress  age_s  handoff_id\n"
+        )
         moves = json.loads(await ask("plan", "--dry-run", "--without", "b", "--json"))
-        assert {one["partition"] for one in moves} == {n for n, owner in owners.items() if owner == "b"}
+        assert {one["partition"] for one in moves} == {
+            n for n, owner in owners.items() if owner == "b"
+        }
         assert await ask("health", "--role", "leader") == f"{service.target} is well as leader\n"
         assert (await ask("drain", "b")) == "WAIT_FOR_DRAIN\n"
         await settled([first, second], [8, 0])
@@ -243,7 +280,9 @@ async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
             async with grpc.aio.insecure_channel(service.target) as channel:
                 health = health_pb2_grpc.HealthStub(channel)
                 watches = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(4)]
-                codes = [await asyncio.gather(watch.read(), return_exceptions=True) for watch in watches]
+                codes = [
+                    await asyncio.gather(watch.read(), return_exceptions=True) for watch in watches
+                ]
                 refused = [one for (one,) in codes if isinstance(one, grpc.aio.AioRpcError)]
                 assert {one.code() for one in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             await asyncio.sleep(1)
@@ -253,7 +292,9 @@ async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_request_that_is_too_long_is_refused(service: Instance) -> None:
     """And harms nobody."""
-    request = pb.RegisterRequest(consumer_name="a", topics=[f"{number:0200d}" for number in range(30_000)])
+    request = pb.RegisterRequest(
+        consumer_name="a", topics=[f"{number:0200d}" for number in range(30_000)]
+    )
     async with grpc.aio.insecure_channel(service.target) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await anext(aiter(KafkaAssignerStub(channel).Register(request)))

@@ -13,28 +13,55 @@ import pytest
 from faust_assigner.service.client.channel import MESSAGE_BYTES
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
-from tests.support.assigning.instances import Consumer, calls_ended, consumers, instances, state, until
+from tests.support.assigning.instances import (
+    Consumer,
+    calls_ended,
+    consumers,
+    instances,
+    state,
+    until,
+)
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 PARTITIONS = 1000
 #: A long name: what a stream's window of 64 KiB does not take is soon reached.
-FLAGS = ("--topic", f"{'o' * 240}={PARTITIONS}", "--debounce", "0.2", "--max-handoffs", "10000",
-         "--max-handoffs-per-consumer", "10000", "--channel", "8", "--metrics", "127.0.0.1:0")
-OPTIONS = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536),
-           ("grpc.max_receive_message_length", MESSAGE_BYTES)]
+FLAGS = (
+    "--topic",
+    f"{'o' * 240}={PARTITIONS}",
+    "--debounce",
+    "0.2",
+    "--max-handoffs",
+    "10000",
+    "--max-handoffs-per-consumer",
+    "10000",
+    "--channel",
+    "8",
+    "--metrics",
+    "127.0.0.1:0",
+)
+OPTIONS = [
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 65_536),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+]
 
 
 def resynced(url: str) -> float:
     """How many streams overflowed so far."""
     with urllib.request.urlopen(url, timeout=20) as page:
-        found = re.search(r"^faust_assigner_service_streams_resynced_total (\S+)$", page.read().decode(),
-                          re.MULTILINE)
+        found = re.search(
+            r"^faust_assigner_service_streams_resynced_total (\S+)$",
+            page.read().decode(),
+            re.MULTILINE,
+        )
     assert found
     return float(found[1])
 
 
 @pytest.mark.timeout(240)
-async def test_who_does_not_read_gets_a_fresh_assignment_and_holds_up_nobody(tmp_path: Path) -> None:
+async def test_who_does_not_read_gets_a_fresh_assignment_and_holds_up_nobody(
+    tmp_path: Path,
+) -> None:
     """Hundreds of releases do not fit; the other consumer gets its half all the same."""
     with instances(tmp_path, *FLAGS) as (service,):
         async with grpc.aio.insecure_channel(service.target, OPTIONS) as channel:
@@ -55,6 +82,8 @@ async def test_who_does_not_read_gets_a_fresh_assignment_and_holds_up_nobody(tmp
                             owned = {at.partition for at in update.assigned}
                             break
                 said = await state(service.target)
-                assert owned == {one.partition.partition for one in said.assignments if one.owner == "slow"}
+                assert owned == {
+                    one.partition.partition for one in said.assignments if one.owner == "slow"
+                }
             stream.cancel()
         await calls_ended()

@@ -55,14 +55,31 @@ class CountingProcess:
         self.journal.touch()
         self.log = (folder / f"{name}.log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "examples.warm_counts.app", "--service", service.target,
-             "--kafka", broker.bootstrap, "--name", name, "--data", str(self.data),
-             "--journal", str(self.journal)],
-            cwd=ROOT, stdout=self.log, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "examples.warm_counts.app",
+                "--service",
+                service.target,
+                "--kafka",
+                broker.bootstrap,
+                "--name",
+                name,
+                "--data",
+                str(self.data),
+                "--journal",
+                str(self.journal),
+            ],
+            cwd=ROOT,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+        )
 
     def told(self, kind: str) -> list[dict[str, Any]]:
         """The journal's lines of one kind."""
-        rows = [json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")]
+        rows = [
+            json.loads(line) for line in self.journal.read_text().splitlines() if line.endswith("}")
+        ]
         return [row for row in rows if row["kind"] == kind]
 
     def stop(self) -> int:
@@ -108,7 +125,9 @@ class Words:
 
 @pytest.mark.slow
 async def test_counts_are_exact_while_partitions_move_warm(
-    tmp_path: Path, service: Instance, broker: EmbeddedBroker,
+    tmp_path: Path,
+    service: Instance,
+    broker: EmbeddedBroker,
 ) -> None:
     """One, two, one killed, one that leaves: every word counted once, and nothing kept is ever stopped."""
     words = Words(broker.bootstrap)
@@ -157,7 +176,9 @@ def moved_are_warm(old: CountingProcess, new: CountingProcess) -> None:
 
 def kept_never_stopped(one: CountingProcess) -> None:
     """What it kept was opened once and counted without a gap."""
-    kept = {row["partition"] for row in one.told("open")} - {row["partition"] for row in one.told("close")}
+    kept = {row["partition"] for row in one.told("open")} - {
+        row["partition"] for row in one.told("close")
+    }
     assert len(kept) == 2
     for number in kept:
         offsets = [row["offset"] for row in one.told("counted") if row["partition"] == number]
@@ -175,8 +196,10 @@ def counted(members: list[CountingProcess]) -> dict[int, int]:
 
 async def until_owners(service: Instance, loads: dict[str, int]) -> None:
     """Wait until the partitions are these consumers', and nothing is under way."""
-    await until_state(service.target, lambda said: not said.handoffs and loads == Counter(
-        one.owner for one in said.assignments))
+    await until_state(
+        service.target,
+        lambda said: not said.handoffs and loads == Counter(one.owner for one in said.assignments),
+    )
 
 
 def stored(data: Path) -> dict[tuple[int, str], int]:

@@ -46,8 +46,11 @@ class Stores:
         """A connection of its own."""
         if self.kind == "memory" and self.opened:
             return self.opened[0]
-        store: Store = MemoryStore(clock=LoopClock()) if self.kind == "memory" else EtcdStore(
-            EtcdAccess(endpoints=(self.endpoint,), deadline_s=deadline_s))
+        store: Store = (
+            MemoryStore(clock=LoopClock())
+            if self.kind == "memory"
+            else EtcdStore(EtcdAccess(endpoints=(self.endpoint,), deadline_s=deadline_s))
+        )
         self.opened.append(store)
         return store
 
@@ -71,7 +74,11 @@ def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
 
             virtually(whole) if kind == "memory" else asyncio.run(whole())
 
-        test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
+        test.__name__, test.__doc__, test.__module__ = (
+            story.__name__,
+            story.__doc__,
+            story.__module__,
+        )
         return test
 
     return decorate
@@ -79,14 +86,19 @@ def _on(kinds: Sequence[Any]) -> Callable[[Story], Callable[..., None]]:
 
 _SLOW = pytest.param("etcd", marks=[pytest.mark.processes, pytest.mark.slow])
 _ALWAYS = pytest.param("etcd", marks=pytest.mark.processes)
-_SYSTEMS = [pytest.param("system_etcd", marks=[pytest.mark.processes, pytest.mark.slow])
-            for source in installed() if source == "system"]
+_SYSTEMS = [
+    pytest.param("system_etcd", marks=[pytest.mark.processes, pytest.mark.slow])
+    for source in installed()
+    if source == "system"
+]
 #: A story on the store in memory, on virtual time, and on a real etcd; on the system's own where it has one.
 on_both = _on(["memory", _SLOW, *_SYSTEMS])
 on_both_always = _on(["memory", _ALWAYS, *_SYSTEMS])
 
 
-@pytest_asyncio.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.processes), *_SYSTEMS])
+@pytest_asyncio.fixture(
+    params=["memory", pytest.param("etcd", marks=pytest.mark.processes), *_SYSTEMS]
+)
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
     """A store in memory, and one in a real etcd of each version that is installed."""
     found = Stores(request.param)

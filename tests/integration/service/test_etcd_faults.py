@@ -114,7 +114,8 @@ async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
 
 
 async def test_etcd_restored_to_an_older_revision_is_listed_anew(
-    own_etcd: EtcdServer, tmp_path: Path,
+    own_etcd: EtcdServer,
+    tmp_path: Path,
 ) -> None:
     """What came after the snapshot is lost; nobody waits for revisions that were before, nor commits in vain
     under an epoch that begins again."""
@@ -128,8 +129,12 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
         told = {at: epoch for helper in b.helpers for at, epoch in helper.owned.items()}
         before = [node._mirror.revision for node in b.nodes]
         own_etcd.restore(tmp_path / "snapshot")
-        await eventually(lambda: all(node._mirror.revision < was
-                                     for node, was in zip(b.nodes, before, strict=True)), "listed anew")
+        await eventually(
+            lambda: all(
+                node._mirror.revision < was for node, was in zip(b.nodes, before, strict=True)
+            ),
+            "listed anew",
+        )
         await reconnecting(b)
         await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
         await reconnecting(b)
@@ -139,8 +144,11 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
         await eventually_equal(b, admin)
         # As an operator says it where no instance lived through the restore.
         own_etcd.tool("put", "/g/epochs/base", '{"base": 5000000}')
-        await eventually(lambda: all(
-            epoch > 5_000_000 for helper in b.helpers for epoch in helper.owned.values()))
+        await eventually(
+            lambda: all(
+                epoch > 5_000_000 for helper in b.helpers for epoch in helper.owned.values()
+            )
+        )
         await b.settles(2, 2, 2)
         await admin.close()
     await closed(b)
@@ -151,7 +159,10 @@ async def eventually_equal(b: Bench, admin: EtcdStore) -> None:
     async with asyncio.timeout(30):
         while True:
             truth = {kv.key: kv.value for kv in (await admin.list("/g/")).items}
-            if all({kv.key: kv.value for kv in node._mirror.view.raw.values()} == truth for node in b.nodes):
+            if all(
+                {kv.key: kv.value for kv in node._mirror.view.raw.values()} == truth
+                for node in b.nodes
+            ):
                 return
             await asyncio.sleep(0.1)
 
@@ -189,8 +200,12 @@ async def test_a_leader_whose_lease_is_revoked_leads_no_more(own_etcd: EtcdServe
         leader = await b.nodes[0].leader()
         assert leader is not None
         own_etcd.tool("lease", "revoke", f"{leader.lease_id:x}")
-        await eventually(lambda: (b.nodes[0]._mirror.view.leader or leader) != leader
-                         and b.nodes[0]._mirror.view.leader.value.lease_id != leader.lease_id)
+        await eventually(
+            lambda: (
+                (b.nodes[0]._mirror.view.leader or leader) != leader
+                and b.nodes[0]._mirror.view.leader.value.lease_id != leader.lease_id
+            )
+        )
         await eventually(lambda: sum(node.leads for node in b.nodes) == 1)
         await b.settles(3, 3)
     await closed(b)
@@ -208,7 +223,11 @@ async def test_the_next_endpoint_is_tried_where_one_does_not_answer(own_etcd: Et
 
 async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
     """Without it, or with a wrong one, nothing is answered; the token is renewed by itself."""
-    for command in (("user", "add", "root:pw"), ("user", "grant-role", "root", "root"), ("auth", "enable")):
+    for command in (
+        ("user", "add", "root:pw"),
+        ("user", "grant-role", "root", "root"),
+        ("auth", "enable"),
+    ):
         own_etcd.tool(*command)
     nobody = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,)))
     wrong = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,), user="root", password="no"))
@@ -232,8 +251,15 @@ async def test_mutual_tls(tmp_path: Path) -> None:
     """With our certificate it answers, without one it does not, nor to a client that trusts another CA."""
     authority = Authority(tmp_path)
     server, client = authority.sign("server"), authority.sign("client")
-    options = ["--cert-file", str(server.cert), "--key-file", str(server.key), "--client-cert-auth",
-               "--trusted-ca-file", str(authority.ca)]
+    options = [
+        "--cert-file",
+        str(server.cert),
+        "--key-file",
+        str(server.key),
+        "--client-cert-auth",
+        "--trusted-ca-file",
+        str(authority.ca),
+    ]
     ca, certificate, key = (path.read_bytes() for path in (authority.ca, client.cert, client.key))
     with etcd_server(options=options, scheme="https") as etcd:
         endpoints = (f"https://{etcd.endpoint}",)
@@ -249,7 +275,10 @@ async def test_mutual_tls(tmp_path: Path) -> None:
 
 def test_access_that_contradicts_itself_is_refused() -> None:
     """Before anything is connected."""
-    for wrong in ({"endpoints": ()}, {"endpoints": ("a:1",), "certificate": b"x"},
-                  {"endpoints": ("http://a:1", "https://b:1")}):
+    for wrong in (
+        {"endpoints": ()},
+        {"endpoints": ("a:1",), "certificate": b"x"},
+        {"endpoints": ("http://a:1", "https://b:1")},
+    ):
         with pytest.raises(ConfigError):
             EtcdAccess(**wrong)  # type: ignore[arg-type]

@@ -31,7 +31,9 @@ async def test_a_single_consumer_gets_everything(stores: Stores) -> None:
 
 
 @on_both
-async def test_two_consumers_that_come_together_split_evenly_without_handoffs(stores: Stores) -> None:
+async def test_two_consumers_that_come_together_split_evenly_without_handoffs(
+    stores: Stores,
+) -> None:
     """Both are there at the first plan."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
@@ -178,7 +180,9 @@ async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Store
 
 
 @on_both
-async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_handoff(stores: Stores) -> None:
+async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_handoff(
+    stores: Stores,
+) -> None:
     """Both in one plan: of nine, three were the dead one's, and a living one gives one away."""
     async with bench(stores) as b:
         node = await b.node({"events": 9}, debounce_s=1.0)

@@ -40,7 +40,9 @@ async def seen(store: Store, prefix: str, start: int, count: int) -> list[Event]
     return events
 
 
-async def test_every_write_has_the_next_revision_and_a_key_knows_its_first_and_last(stores: Stores) -> None:
+async def test_every_write_has_the_next_revision_and_a_key_knows_its_first_and_last(
+    stores: Stores,
+) -> None:
     """create_revision stays, mod_revision and version grow."""
     store, key = stores.open(), f"{stores.prefix}a"
     first = await put(store, key, b"1")
@@ -137,7 +139,12 @@ async def test_a_watch_begins_in_the_past_and_misses_nothing(stores: Stores) -> 
     last = await put(store, f"{prefix}c", b"3")
     events = await seen(store, prefix, start, 4)
     told = {(event.key, event.kv.value if event.kv else None) for event in events}
-    assert told == {(f"{prefix}a", b"1"), (f"{prefix}a", None), (f"{prefix}b", b"2"), (f"{prefix}c", b"3")}
+    assert told == {
+        (f"{prefix}a", b"1"),
+        (f"{prefix}a", None),
+        (f"{prefix}b", b"2"),
+        (f"{prefix}c", b"3"),
+    }
     assert [event.revision for event in events] == sorted(event.revision for event in events)
     assert (events[0].revision, events[-1].revision) == (start, last)
 
@@ -154,7 +161,9 @@ async def test_a_watch_hears_what_comes_later(stores: Stores) -> None:
     assert event.kv.value == b"later"
 
 
-async def test_a_batch_of_a_watch_that_catches_up_says_no_more_than_it_brought(stores: Stores) -> None:
+async def test_a_batch_of_a_watch_that_catches_up_says_no_more_than_it_brought(
+    stores: Stores,
+) -> None:
     """Whoever resumes after a batch's revision gets all the rest, however far behind the watch was."""
     store, prefix = stores.open(), stores.prefix
     first = 0
@@ -209,7 +218,9 @@ async def test_a_lease_that_is_kept_alive_lives(stores: Stores) -> None:
     await store.revoke(lease.lease_id)
 
 
-async def test_a_revoked_lease_takes_its_keys_along_and_may_be_revoked_again(stores: Stores) -> None:
+async def test_a_revoked_lease_takes_its_keys_along_and_may_be_revoked_again(
+    stores: Stores,
+) -> None:
     """Twice is once; keeping it alive fails, and so does writing under it."""
     store, key = stores.open(), f"{stores.prefix}a"
     lease = await store.grant(60)

@@ -45,20 +45,27 @@ class App:
         self.changelog = f"{self.app_id}-balances-changelog"
         self.state: list[dict[bytes, bytes]] = [{} for _ in range(PARTITIONS)]
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        topics = [NewTopic(f"{self.app_id}-source", PARTITIONS, 1),
-                  NewTopic(self.changelog, PARTITIONS, 1, config={"cleanup.policy": "compact"})]
+        topics = [
+            NewTopic(f"{self.app_id}-source", PARTITIONS, 1),
+            NewTopic(self.changelog, PARTITIONS, 1, config={"cleanup.policy": "compact"}),
+        ]
         for made in admin.create_topics(topics).values():
             made.result(30)
 
     def write(self, writes: list[Write], *, transaction: str | None = None) -> None:
         """Changelog records as Faust writes them: JSON keys and values, no value for a delete."""
         settings: dict[str, str] = {"bootstrap.servers": self.bootstrap, "linger.ms": "5"}
-        producer = Producer(settings | ({"transactional.id": uuid.uuid4().hex} if transaction else {}))
+        producer = Producer(
+            settings | ({"transactional.id": uuid.uuid4().hex} if transaction else {})
+        )
         if transaction:
             producer.init_transactions(30)
             producer.begin_transaction()
         for partition, key, value in writes:
-            raw_key, raw = json.dumps(key).encode(), None if value is None else json.dumps(value).encode()
+            raw_key, raw = (
+                json.dumps(key).encode(),
+                None if value is None else json.dumps(value).encode(),
+            )
             producer.produce(self.changelog, raw, raw_key, partition)
             producer.poll(0)
             if raw is None:
@@ -101,7 +108,9 @@ class App:
                 digest.update(b"%d %d %d " % (partition, len(key), len(value)) + key + value)
         return digest.hexdigest()
 
-    def worker(self, datadir: Path, *, snapshots: Path | None = None, **settings: Any) -> dict[str, Any]:
+    def worker(
+        self, datadir: Path, *, snapshots: Path | None = None, **settings: Any
+    ) -> dict[str, Any]:
         """Run a Faust worker until it has recovered; what it says of itself."""
         process = self.start_worker(datadir, snapshots=snapshots, **settings)
         try:
@@ -112,15 +121,29 @@ class App:
         return json.loads(out.splitlines()[-1]) | {"log": err}
 
     def start_worker(
-        self, datadir: Path, *, snapshots: Path | None = None, **settings: Any,
+        self,
+        datadir: Path,
+        *,
+        snapshots: Path | None = None,
+        **settings: Any,
     ) -> subprocess.Popen[str]:
         """The process."""
-        given = {"bootstrap": self.bootstrap, "app_id": self.app_id, "partitions": PARTITIONS,
-                 "datadir": str(datadir), **settings}
+        given = {
+            "bootstrap": self.bootstrap,
+            "app_id": self.app_id,
+            "partitions": PARTITIONS,
+            "datadir": str(datadir),
+            **settings,
+        }
         environment = {**os.environ, "FAUST_ASSIGNER_SNAPSHOTS": str(snapshots or "")}
         return subprocess.Popen(
-            [sys.executable, str(WORKER), json.dumps(given)], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            [sys.executable, str(WORKER), json.dumps(given)],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
 
 def partition_hash(state: dict[bytes, bytes]) -> str:
@@ -144,10 +167,17 @@ class Stores:
 
     def __init__(self, app: App, folder: Path, snapshots: Path | None) -> None:
         self.app = app
-        self.settings = Settings(str(snapshots) if snapshots else None, True,
-                                 {"bootstrap_servers": app.bootstrap}, "read_committed", folder)
-        self.databases = {n: RocksDBOptions(max_open_files=64).open(folder / f"balances-{n}.db")
-                          for n in range(PARTITIONS)}
+        self.settings = Settings(
+            str(snapshots) if snapshots else None,
+            True,
+            {"bootstrap_servers": app.bootstrap},
+            "read_committed",
+            folder,
+        )
+        self.databases = {
+            n: RocksDBOptions(max_open_files=64).open(folder / f"balances-{n}.db")
+            for n in range(PARTITIONS)
+        }
 
     def cold(self) -> list[Cold]:
         """The partitions that lag, as the recovery would hand them over."""

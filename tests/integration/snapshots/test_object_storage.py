@@ -36,8 +36,22 @@ def test_weights_and_simulations_are_read_from_and_written_to_a_bucket(url: str)
     assert done.exit_code == 0, done.output
     assert json.loads(store.cat_file(f"{inside}/w.json"))["partition_weight"]
     for seed in ("1", "2"):
-        done = run("simulate", "--scenarios", "2", "--out", f"{url}/sim", "--no-spark", "--jobs", "1",
-                   "--policies", "ours", "--replicas", "1", "--seed", seed)
+        done = run(
+            "simulate",
+            "--scenarios",
+            "2",
+            "--out",
+            f"{url}/sim",
+            "--no-spark",
+            "--jobs",
+            "1",
+            "--policies",
+            "ours",
+            "--replicas",
+            "1",
+            "--seed",
+            seed,
+        )
         assert done.exit_code == 0, done.output
     assert json.loads(store.cat_file(f"{inside}/sim/report.json"))["sim_summary"]
     assert len(store.ls(f"{inside}/sim/sim_result")) == 1
@@ -47,13 +61,22 @@ def test_weights_and_simulations_are_read_from_and_written_to_a_bucket(url: str)
 
 
 def test_a_storage_that_does_not_answer_is_worth_another_try(
-    s3_folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    s3_folder: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """75 and one line."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     fsspec.filesystem("s3").clear_instance_cache()
-    done = run("weights", "--ledger", f"{s3_folder}/ledger", "--out", str(tmp_path / "w.json"), "--no-spark")
+    done = run(
+        "weights",
+        "--ledger",
+        f"{s3_folder}/ledger",
+        "--out",
+        str(tmp_path / "w.json"),
+        "--no-spark",
+    )
     assert done.exit_code == TRY_AGAIN, done.output
     fsspec.filesystem("s3").clear_instance_cache()
 
@@ -61,8 +84,10 @@ def test_a_storage_that_does_not_answer_is_worth_another_try(
 def test_hadoop_is_told_what_everybody_else_reads_from_the_environment() -> None:
     """A server of one's own, without which S3's client would ask Amazon."""
     assert s3_settings({"AWS_ENDPOINT_URL": "http://s3:9000", "AWS_REGION": "eu-1"}) == {
-        "spark.hadoop.fs.s3a.endpoint": "http://s3:9000", "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.endpoint.region": "eu-1"}
+        "spark.hadoop.fs.s3a.endpoint": "http://s3:9000",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-1",
+    }
     assert s3_settings({}) == {}
 
 
@@ -70,8 +95,12 @@ def test_what_spark_lacks_for_a_bucket_is_named() -> None:
     """The package, not a class name."""
     from py4j.protocol import Py4JError
 
-    found = verdict(Py4JError("java.lang.ClassNotFoundException: Class "
-                              "org.apache.hadoop.fs.s3a.S3AFileSystem not found"))
+    found = verdict(
+        Py4JError(
+            "java.lang.ClassNotFoundException: Class "
+            "org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+        )
+    )
     assert found is not None
     assert "org.apache.hadoop:hadoop-aws" in found[0]
     assert found[1] == USAGE

@@ -62,7 +62,9 @@ class Log:
         return keys | {OFFSET_KEY: str(count - 1).encode()}
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])]
+)
 def log(request: pytest.FixtureRequest) -> Log:
     """On our broker and on Kafka."""
     server = request.getfixturevalue("kafka" if request.param == "kafka" else "embedded_broker")
@@ -106,7 +108,9 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("with_ids", [True, False], ids=["ids", "no ids"])
-def test_the_next_snapshot_builds_on_none_of_the_old_topic(log: Log, tmp_path: Path, with_ids: bool) -> None:
+def test_the_next_snapshot_builds_on_none_of_the_old_topic(
+    log: Log, tmp_path: Path, with_ids: bool
+) -> None:
     """Neither on the one beyond the new end nor on the older one that would fit."""
     two_lives(log, tmp_path / "s", with_ids=with_ids)
     [manifest] = take_snapshot(log.cluster, log.topic, str(tmp_path / "s"), previous=True)
@@ -116,15 +120,22 @@ def test_the_next_snapshot_builds_on_none_of_the_old_topic(log: Log, tmp_path: P
 
 
 @pytest.mark.parametrize("with_ids", [True, False], ids=["ids", "no ids"])
-def test_a_worker_restores_nothing_of_the_old_topic(log: Log, tmp_path: Path, with_ids: bool) -> None:
+def test_a_worker_restores_nothing_of_the_old_topic(
+    log: Log, tmp_path: Path, with_ids: bool
+) -> None:
     """It replays instead; from the new topic's own snapshot it restores."""
     two_lives(log, tmp_path / "s", with_ids=with_ids)
     assert restore(log, tmp_path / "s", tmp_path / "first") == ("replay", log.expected("new", 30))
     take_snapshot(log.cluster, log.topic, str(tmp_path / "s"))
-    assert restore(log, tmp_path / "s", tmp_path / "second") == ("snapshot", log.expected("new", 30))
+    assert restore(log, tmp_path / "s", tmp_path / "second") == (
+        "snapshot",
+        log.expected("new", 30),
+    )
 
 
-def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(log: Log, tmp_path: Path) -> None:
+def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(
+    log: Log, tmp_path: Path
+) -> None:
     """Then offsets tell nothing, only the id does."""
     two_lives(log, tmp_path / "s", with_ids=True)
     log.write("newer", 30)
@@ -134,7 +145,9 @@ def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(log: Log, t
     assert manifest.keys == 60
 
 
-def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(log: Log, tmp_path: Path) -> None:
+def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(
+    log: Log, tmp_path: Path
+) -> None:
     """With a cluster to ask at once; without one as soon as a snapshot of the new topic is there."""
     folder = str(tmp_path / "s")
     two_lives(log, tmp_path / "s", with_ids=True)
@@ -153,7 +166,9 @@ def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(log: Log, tmp
 
 
 def test_a_topic_recreated_while_it_is_read_publishes_nothing(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    log: Log,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of the records may be of each."""
     log.write("old", 10)
@@ -171,7 +186,9 @@ def test_a_topic_recreated_while_it_is_read_publishes_nothing(
     assert not list(tmp_path.rglob(MANIFEST_NAME))
 
 
-def test_a_running_topics_snapshots_are_built_upon_from_before_ids_too(log: Log, tmp_path: Path) -> None:
+def test_a_running_topics_snapshots_are_built_upon_from_before_ids_too(
+    log: Log, tmp_path: Path
+) -> None:
     """An upgrade costs no full read."""
     log.write("old", 10)
     take_snapshot(log.cluster, log.topic, str(tmp_path))

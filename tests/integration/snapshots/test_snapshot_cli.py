@@ -39,11 +39,15 @@ def produce(bootstrap: str, topic: str, records: list[tuple[bytes, bytes | None]
 @pytest.fixture(params=["local", "s3"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where snapshots go: a folder of this machine, or of an object store."""
-    return str(request.getfixturevalue("s3_folder") if request.param == "s3" else tmp_path / "snapshots")
+    return str(
+        request.getfixturevalue("s3_folder") if request.param == "s3" else tmp_path / "snapshots"
+    )
 
 
 def test_snapshot_writes_verifies_and_builds_on_the_previous(
-    changelog: tuple[str, str], folder: str, tmp_path: Path,
+    changelog: tuple[str, str],
+    folder: str,
+    tmp_path: Path,
 ) -> None:
     """The three spellings, one after the other."""
     bootstrap, topic = changelog
@@ -59,9 +63,16 @@ def test_snapshot_writes_verifies_and_builds_on_the_previous(
     catalog = Catalog(open_storage(folder))
     manifest = catalog.snapshots(topic, 0)[0]
     assert dict(read_items(catalog.fetch(manifest, tmp_path))) == {
-        b'"b"': b"2", b'"c"': b"3", OFFSET_KEY: b"3"}
-    for spelling in (("verify", "--to", folder), ("verify", folder), ("--to", folder, "verify"),
-                     ("verify", "--to", folder, "--topic", topic)):
+        b'"b"': b"2",
+        b'"c"': b"3",
+        OFFSET_KEY: b"3",
+    }
+    for spelling in (
+        ("verify", "--to", folder),
+        ("verify", folder),
+        ("--to", folder, "verify"),
+        ("verify", "--to", folder, "--topic", topic),
+    ):
         verified = run(*spelling)
         assert verified.exit_code == 0, verified.output
         assert verified.output.count(" ok") == len(catalog.partitions(topic)) + 1
@@ -71,7 +82,9 @@ def test_snapshot_writes_verifies_and_builds_on_the_previous(
     assert json.loads(run("gc", "--to", folder, "--keep", "1", "--json").stdout) == []
 
 
-def test_verify_ends_with_1_when_a_snapshot_is_damaged(changelog: tuple[str, str], tmp_path: Path) -> None:
+def test_verify_ends_with_1_when_a_snapshot_is_damaged(
+    changelog: tuple[str, str], tmp_path: Path
+) -> None:
     """For cron; an unfinished folder alone is no fault."""
     bootstrap, topic = changelog
     run("--bootstrap", bootstrap, "--topic", topic, "--to", str(tmp_path), "--no-spark")
@@ -83,7 +96,10 @@ def test_verify_ends_with_1_when_a_snapshot_is_damaged(changelog: tuple[str, str
     damaged.write_bytes(damaged.read_bytes()[:-1])
     broken = run("verify", "--to", str(tmp_path), "--json")
     assert broken.exit_code == 1
-    assert [each["visible"] for each in json.loads(broken.stdout) if each["problem"]] == [True, False]
+    assert [each["visible"] for each in json.loads(broken.stdout) if each["problem"]] == [
+        True,
+        False,
+    ]
 
 
 def test_gc_says_first_and_removes_then(changelog: tuple[str, str], tmp_path: Path) -> None:
@@ -96,23 +112,42 @@ def test_gc_says_first_and_removes_then(changelog: tuple[str, str], tmp_path: Pa
     said = run("gc", "--to", str(tmp_path), "--max-age", "0s", "--dry-run", "--json")
     assert len(Catalog(open_storage(tmp_path)).snapshots(topic, 0)) == 2
     done = run("gc", "--to", str(tmp_path), "--max-age", "0s", "--json")
-    assert [each["path"] for each in json.loads(done.stdout)] == [
-        each["path"] for each in json.loads(said.stdout)] == [f"{topic}/0/{3:020d}"]
+    assert (
+        [each["path"] for each in json.loads(done.stdout)]
+        == [each["path"] for each in json.loads(said.stdout)]
+        == [f"{topic}/0/{3:020d}"]
+    )
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
-    ((), 2, "--bootstrap, --topic, --to"),
-    (("--bootstrap", "127.0.0.1:1"), 2, "--topic, --to"),
-    (("verify",), 2, "--to"),
-    (("verify", "--to", "/nonexistent"), 2, "no snapshots under /nonexistent"),
-    (("gc", "--to", "/nonexistent", "--keep", "0"), 2, "--keep"),
-    (("--bootstrap", "127.0.0.1:1", "--topic", "a/b", "--to", "x", "--no-spark"), 2,
-     "no name of a Kafka topic"),
-    (("--bootstrap", "127.0.0.1:1", "--topic", "t", "--to", "x", "--no-spark"), 75, "127.0.0.1:1"),
-    (("--config", "/nonexistent", "--topic", "t", "--to", "x", "--no-spark"), 2, "--config /nonexistent"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "--bootstrap, --topic, --to"),
+        (("--bootstrap", "127.0.0.1:1"), 2, "--topic, --to"),
+        (("verify",), 2, "--to"),
+        (("verify", "--to", "/nonexistent"), 2, "no snapshots under /nonexistent"),
+        (("gc", "--to", "/nonexistent", "--keep", "0"), 2, "--keep"),
+        (
+            ("--bootstrap", "127.0.0.1:1", "--topic", "a/b", "--to", "x", "--no-spark"),
+            2,
+            "no name of a Kafka topic",
+        ),
+        (
+            ("--bootstrap", "127.0.0.1:1", "--topic", "t", "--to", "x", "--no-spark"),
+            75,
+            "127.0.0.1:1",
+        ),
+        (
+            ("--config", "/nonexistent", "--topic", "t", "--to", "x", "--no-spark"),
+            2,
+            "--config /nonexistent",
+        ),
+    ],
+)
 def test_what_is_missing_or_wrong_is_said_without_a_traceback(
-    arguments: tuple[str, ...], code: int, said: str,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
 ) -> None:
     """2 for what was asked, 75 for a cluster that does not answer; one line."""
     result = run(*arguments)
@@ -123,7 +158,15 @@ def test_what_is_missing_or_wrong_is_said_without_a_traceback(
 
 def test_an_unknown_topic_is_not_created(embedded_broker: Any, tmp_path: Path) -> None:
     """A typo must not make a topic on the broker."""
-    asked = ("--bootstrap", embedded_broker.bootstrap, "--topic", "typo", "--to", str(tmp_path), "--no-spark")
+    asked = (
+        "--bootstrap",
+        embedded_broker.bootstrap,
+        "--topic",
+        "typo",
+        "--to",
+        str(tmp_path),
+        "--no-spark",
+    )
     assert "has no topic 'typo'" in run(*asked).output
     assert "has no topic 'typo'" in run(*asked).output
 

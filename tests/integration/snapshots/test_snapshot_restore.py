@@ -25,7 +25,9 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 from tests.integration.snapshots.balances import App, Stores, damage, partition_hash
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])]
+)
 def app(request: pytest.FixtureRequest) -> App:
     """The app on our broker and on Kafka."""
     server = request.getfixturevalue("kafka" if request.param == "kafka" else "embedded_broker")
@@ -41,7 +43,9 @@ def local(embedded_broker: Any) -> App:
 
 
 @pytest.mark.processes
-def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(app: App, tmp_path: Path) -> None:
+def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
+    app: App, tmp_path: Path
+) -> None:
     """Three workers, one table: replayed by stock Faust, from the snapshot, then from its own files."""
     app.fill()
     app.snapshot(tmp_path / "snapshots")
@@ -73,7 +77,9 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, tmp_path: Path) -> None:
+def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
+    embedded_broker: Any, tmp_path: Path
+) -> None:
     """Two workers: the second one's standby goes on from the snapshot while the first one works."""
     app = App(embedded_broker.bootstrap)
     app.write([(n % 2, f"key-{n % 9000}", n) for n in range(30_000)])
@@ -83,8 +89,14 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(embedded_broker: Any, 
     try:
         assert first.stdout is not None
         first.stdout.readline()  # it has recovered and stays
-        second = app.worker(tmp_path / "second", restore=True, standbys=1, settle_s=40, partial=True,
-                            snapshots=tmp_path / "snapshots")
+        second = app.worker(
+            tmp_path / "second",
+            restore=True,
+            standbys=1,
+            settle_s=40,
+            partial=True,
+            snapshots=tmp_path / "snapshots",
+        )
     finally:
         first.kill()
         first.communicate()
@@ -151,7 +163,9 @@ def test_gaps_of_control_records_are_passed_over(kafka: Any, tmp_path: Path) -> 
 
 
 def test_a_snapshot_older_than_delete_retention_is_refused(
-    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    stores: Stores,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Kafka's default is a day; what the tail then lacks are tombstones."""
     stores.app.snapshot(tmp_path / "snapshots", age_ms=86_400_000 + 60_000)
@@ -161,7 +175,9 @@ def test_a_snapshot_older_than_delete_retention_is_refused(
 
 
 @pytest.mark.parametrize("what", ["file", "sha256", "missing", "manifest"])
-def test_a_snapshot_whose_hash_differs_is_refused(stores: Stores, tmp_path: Path, what: str) -> None:
+def test_a_snapshot_whose_hash_differs_is_refused(
+    stores: Stores, tmp_path: Path, what: str
+) -> None:
     """A bit of a file, the manifest's hash, a missing file, a half-written manifest."""
     manifest = stores.app.snapshot(tmp_path / "snapshots")[0]
     folder = tmp_path / "snapshots" / folder_of(manifest)
@@ -200,7 +216,9 @@ def test_storage_that_does_not_answer_means_replay(stores: Stores, url: str) -> 
 def test_an_unreachable_kafka_leaves_everything_to_faust(stores: Stores, tmp_path: Path) -> None:
     """Nothing raises; nothing is written."""
     stores.app.snapshot(tmp_path / "snapshots")
-    done = stores.bring_up(connection={"bootstrap_servers": "127.0.0.1:1", "request_timeout_ms": 500})
+    done = stores.bring_up(
+        connection={"bootstrap_servers": "127.0.0.1:1", "request_timeout_ms": 500}
+    )
     assert done == {0: "replay", 1: "replay"}
     assert stores.contents(0) == {}
 
@@ -221,7 +239,9 @@ def test_a_stopped_replay_keeps_what_it_has_and_goes_on_later(stores: Stores) ->
     stores.assert_up_to_date()
 
 
-def test_a_restore_told_to_stop_before_it_began_does_nothing(stores: Stores, tmp_path: Path) -> None:
+def test_a_restore_told_to_stop_before_it_began_does_nothing(
+    stores: Stores, tmp_path: Path
+) -> None:
     """A second rebalance right after the first."""
     stores.app.snapshot(tmp_path / "snapshots")
     stop = Stop()
@@ -246,14 +266,18 @@ def test_object_storage_is_downloaded_beside_the_tables(stores: Stores, s3_folde
 
 
 def test_an_exchange_that_fails_leaves_the_old_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half an exchange would be an empty database that passes for a full one."""
     opened = RocksDBOptions(max_open_files=64).open
     path, built = tmp_path / "balances-0.db", tmp_path / "scratch" / "database"
     store: Any = SimpleNamespace(partition_path=lambda _: path, _dbs={0: opened(path)})
     store._db_for_partition = lambda partition: (
-        store._dbs[partition] if partition in store._dbs else store._dbs.setdefault(partition, opened(path)))
+        store._dbs[partition]
+        if partition in store._dbs
+        else store._dbs.setdefault(partition, opened(path))
+    )
     store._dbs[0].put(b"a", b"old")
     built.parent.mkdir()
     other = opened(built)

@@ -36,7 +36,9 @@ class Line:
 
 def good(row: dict[str, Any], **unknown: Any) -> Line:
     """A line that its table takes; ``unknown`` columns are in it and must not matter."""
-    written = {key: stamp(value) if isinstance(value, datetime) else value for key, value in row.items()}
+    written = {
+        key: stamp(value) if isinstance(value, datetime) else value for key, value in row.items()
+    }
     return Line(json.dumps({**written, **unknown}).encode(), row)
 
 
@@ -46,23 +48,57 @@ def bad(data: bytes | dict[str, Any], why: str) -> Line:
 
 
 DECISION = {
-    "table": "decision", "group_id": "g", "decision_id": "odd", "ts": stamp(START), "generation": 1,
-    "trigger": "join", "policy": "p", "config": {"a": "b"},
-    "members": [{"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1}], "solve_ms": 1.0,
+    "table": "decision",
+    "group_id": "g",
+    "decision_id": "odd",
+    "ts": stamp(START),
+    "generation": 1,
+    "trigger": "join",
+    "policy": "p",
+    "config": {"a": "b"},
+    "members": [{"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1}],
+    "solve_ms": 1.0,
 }
 ASSIGNMENT = {
-    "table": "assignment", "group_id": "g", "decision_id": "odd", "topic": "t", "partition": 0,
-    "role": "active", "member_id": "m", "prev_member_id": None, "moved": True, "standby_hit": False,
+    "table": "assignment",
+    "group_id": "g",
+    "decision_id": "odd",
+    "topic": "t",
+    "partition": 0,
+    "role": "active",
+    "member_id": "m",
+    "prev_member_id": None,
+    "moved": True,
+    "standby_hit": False,
     "cold": True,
 }
 RECOVERY = {
-    "table": "recovery", "group_id": "g", "decision_id": "odd", "topic": "t", "partition": 0,
-    "member_id": "m", "source": "replay", "started": stamp(START), "ended": stamp(START),
-    "start_offset": 0, "end_offset": 1, "records": 1, "bytes": 1,
+    "table": "recovery",
+    "group_id": "g",
+    "decision_id": "odd",
+    "topic": "t",
+    "partition": 0,
+    "member_id": "m",
+    "source": "replay",
+    "started": stamp(START),
+    "ended": stamp(START),
+    "start_offset": 0,
+    "end_offset": 1,
+    "records": 1,
+    "bytes": 1,
 }
 SAMPLE = {
-    "table": "partition_sample", "group_id": "g", "ts": stamp(START), "topic": "t", "partition": 0,
-    "end_offset": 1, "committed_offset": 1, "bytes_in": 1, "records_in": 1, "cpu_ms": 0.5, "state_bytes": 1,
+    "table": "partition_sample",
+    "group_id": "g",
+    "ts": stamp(START),
+    "topic": "t",
+    "partition": 0,
+    "end_offset": 1,
+    "committed_offset": 1,
+    "bytes_in": 1,
+    "records_in": 1,
+    "cpu_ms": 0.5,
+    "state_bytes": 1,
 }
 
 
@@ -75,34 +111,55 @@ def bad_lines() -> list[Line]:
     """Every way a line can be refused that anyone thought of."""
     members = [{"member_id": "m", "capacity": True, "epoch": 1}]
     return [
-        bad(b"{oops", "JSON"), bad(b"[1, 2]", "object"), bad(b"17", "object"), bad(b"null", "object"),
-        bad(b'"text"', "object"), bad(b"\xff\xfe{}", "UTF-8"), bad(b'{"table": NaN}', "JSON"),
-        bad(b"[" * 50_000, "JSON"), bad(b'{"table": 1' + b"0" * 5000 + b"}", "JSON"),
-        bad({}, "table"), bad({"table": "weights"}, "weights"), bad({"table": ["decision"]}, "table"),
-        bad({**DECISION, "group_id": 5}, "group_id"), bad(without(DECISION, "policy"), "policy"),
-        bad({**DECISION, "policy": None}, "policy"), bad({**DECISION, "generation": True}, "generation"),
+        bad(b"{oops", "JSON"),
+        bad(b"[1, 2]", "object"),
+        bad(b"17", "object"),
+        bad(b"null", "object"),
+        bad(b'"text"', "object"),
+        bad(b"\xff\xfe{}", "UTF-8"),
+        bad(b'{"table": NaN}', "JSON"),
+        bad(b"[" * 50_000, "JSON"),
+        bad(b'{"table": 1' + b"0" * 5000 + b"}", "JSON"),
+        bad({}, "table"),
+        bad({"table": "weights"}, "weights"),
+        bad({"table": ["decision"]}, "table"),
+        bad({**DECISION, "group_id": 5}, "group_id"),
+        bad(without(DECISION, "policy"), "policy"),
+        bad({**DECISION, "policy": None}, "policy"),
+        bad({**DECISION, "generation": True}, "generation"),
         bad({**DECISION, "generation": 1.0}, "generation"),
         bad({**DECISION, "generation": 1 << 31}, "generation"),
-        bad({**DECISION, "ts": "2026-11-21T03:40:22Z"}, "ts"), bad({**DECISION, "ts": 1795232422}, "ts"),
+        bad({**DECISION, "ts": "2026-11-21T03:40:22Z"}, "ts"),
+        bad({**DECISION, "ts": 1795232422}, "ts"),
         bad({**DECISION, "ts": "2026-11-21T03:40:22.123+00:00"}, "ts"),
-        bad({**DECISION, "ts": "2026-02-30T03:40:22.123Z"}, "ts"), bad({**DECISION, "config": []}, "config"),
-        bad({**DECISION, "config": {"replicas": 1}}, "config"), bad({**DECISION, "members": {}}, "members"),
-        bad({**DECISION, "members": members}, "capacity"), bad({**DECISION, "members": ["m"]}, "members"),
+        bad({**DECISION, "ts": "2026-02-30T03:40:22.123Z"}, "ts"),
+        bad({**DECISION, "config": []}, "config"),
+        bad({**DECISION, "config": {"replicas": 1}}, "config"),
+        bad({**DECISION, "members": {}}, "members"),
+        bad({**DECISION, "members": members}, "capacity"),
+        bad({**DECISION, "members": ["m"]}, "members"),
         bad({**DECISION, "members": [{"capacity": 1.0, "epoch": 1}]}, "member_id"),
-        bad({**DECISION, "solve_ms": "1"}, "solve_ms"), bad({**DECISION, "solve_ms": True}, "solve_ms"),
+        bad({**DECISION, "solve_ms": "1"}, "solve_ms"),
+        bad({**DECISION, "solve_ms": True}, "solve_ms"),
         bad({**DECISION, "trigger": "\ud800"}, "trigger"),
-        bad(without(ASSIGNMENT, "moved"), "moved"), bad({**ASSIGNMENT, "moved": 1}, "moved"),
-        bad({**ASSIGNMENT, "cold": "false"}, "cold"), bad({**ASSIGNMENT, "role": "leader"}, "role"),
+        bad(without(ASSIGNMENT, "moved"), "moved"),
+        bad({**ASSIGNMENT, "moved": 1}, "moved"),
+        bad({**ASSIGNMENT, "cold": "false"}, "cold"),
+        bad({**ASSIGNMENT, "role": "leader"}, "role"),
         bad({**ASSIGNMENT, "partition": "0"}, "partition"),
         bad({**ASSIGNMENT, "partition": False}, "partition"),
         bad({**ASSIGNMENT, "prev_member_id": 4}, "prev_member_id"),
-        bad(without(RECOVERY, "bytes"), "bytes"), bad({**RECOVERY, "source": "disk"}, "source"),
-        bad({**RECOVERY, "records": 1.5}, "records"), bad({**RECOVERY, "records": 1 << 63}, "records"),
+        bad(without(RECOVERY, "bytes"), "bytes"),
+        bad({**RECOVERY, "source": "disk"}, "source"),
+        bad({**RECOVERY, "records": 1.5}, "records"),
+        bad({**RECOVERY, "records": 1 << 63}, "records"),
         bad({**RECOVERY, "started": None}, "started"),
         bad({**RECOVERY, "ended": stamp(START - timedelta(milliseconds=1))}, "before"),
-        bad({**RECOVERY, "records": -1}, "below zero"), bad({**DECISION, "solve_ms": -0.5}, "below zero"),
+        bad({**RECOVERY, "records": -1}, "below zero"),
+        bad({**DECISION, "solve_ms": -0.5}, "below zero"),
         bad({**SAMPLE, "cpu_ms": "fast"}, "cpu_ms"),
-        bad({**SAMPLE, "bytes_in": True}, "bytes_in"), bad(without(SAMPLE, "state_bytes"), "state_bytes"),
+        bad({**SAMPLE, "bytes_in": True}, "bytes_in"),
+        bad(without(SAMPLE, "state_bytes"), "state_bytes"),
         bad(b'{"table": "partition_sample", "cpu_ms": 1e400}', "group_id"),
         bad(json.dumps(SAMPLE).encode().replace(b"0.5", b"1e400"), "cpu_ms"),
     ]
@@ -119,12 +176,27 @@ def random_rows(group: str, seed: int, decisions: int = 12) -> list[Line]:
         members = [f"m{i}" for i in range(rng.randint(0 if number == 3 else 1, 5))]
         name = f"{group}-{number}"
         policy = rng.choice(["sticky", "stock"])
-        lines.append(good({
-            "table": "decision", "group_id": group, "decision_id": name, "ts": at, "generation": number,
-            "trigger": rng.choice(["join", "leave"]), "policy": policy,
-            "config": {"deploy": f"v{number // 4}"},
-            "members": [{"member_id": m, "capacity": rng.choice([1, 1.5]), "epoch": number} for m in members],
-            "solve_ms": rng.choice([1, 0.25])}, note={"any": ["thing"]}, dt="1999-01-01"))
+        lines.append(
+            good(
+                {
+                    "table": "decision",
+                    "group_id": group,
+                    "decision_id": name,
+                    "ts": at,
+                    "generation": number,
+                    "trigger": rng.choice(["join", "leave"]),
+                    "policy": policy,
+                    "config": {"deploy": f"v{number // 4}"},
+                    "members": [
+                        {"member_id": m, "capacity": rng.choice([1, 1.5]), "epoch": number}
+                        for m in members
+                    ],
+                    "solve_ms": rng.choice([1, 0.25]),
+                },
+                note={"any": ["thing"]},
+                dt="1999-01-01",
+            )
+        )
         lines += _placements(rng, group, name, members)
         lines += _recoveries(rng, group, name, at)
         lines += _samples(rng, group, at)
@@ -137,11 +209,21 @@ def _placements(rng: random.Random, group: str, decision: str, members: list[str
         for partition in range(count if members else 0):
             role = rng.choice(["active"] * 4 + ["standby", "warmup"])
             row = {
-                "table": "assignment", "group_id": group, "decision_id": decision, "topic": topic,
-                "partition": partition, "role": role, "member_id": rng.choice([*members, "stranger"]),
-                "prev_member_id": rng.choice([None, *members]), "moved": rng.random() < 0.4,
-                "standby_hit": rng.random() < 0.3, "cold": rng.random() < 0.5}
-            lines.append(good(row if row["prev_member_id"] else without(row, "prev_member_id"), rule="kept"))
+                "table": "assignment",
+                "group_id": group,
+                "decision_id": decision,
+                "topic": topic,
+                "partition": partition,
+                "role": role,
+                "member_id": rng.choice([*members, "stranger"]),
+                "prev_member_id": rng.choice([None, *members]),
+                "moved": rng.random() < 0.4,
+                "standby_hit": rng.random() < 0.3,
+                "cold": rng.random() < 0.5,
+            }
+            lines.append(
+                good(row if row["prev_member_id"] else without(row, "prev_member_id"), rule="kept")
+            )
     return lines
 
 
@@ -149,24 +231,48 @@ def _recoveries(rng: random.Random, group: str, decision: str, at: datetime) -> 
     lines = []
     for _ in range(rng.randrange(5)):
         started = at + timedelta(milliseconds=rng.randrange(90_000_000))
-        lines.append(good({
-            "table": "recovery", "group_id": group, "decision_id": decision, "topic": "orders-log",
-            "partition": rng.randrange(7), "member_id": "m0", "source": rng.choice(SOURCES),
-            "started": started, "ended": started + timedelta(milliseconds=rng.randrange(20_000)),
-            "start_offset": -1,
-            "end_offset": 100, "records": rng.randrange(10_000), "bytes": 5}))
+        lines.append(
+            good(
+                {
+                    "table": "recovery",
+                    "group_id": group,
+                    "decision_id": decision,
+                    "topic": "orders-log",
+                    "partition": rng.randrange(7),
+                    "member_id": "m0",
+                    "source": rng.choice(SOURCES),
+                    "started": started,
+                    "ended": started + timedelta(milliseconds=rng.randrange(20_000)),
+                    "start_offset": -1,
+                    "end_offset": 100,
+                    "records": rng.randrange(10_000),
+                    "bytes": 5,
+                }
+            )
+        )
     return lines
 
 
 def _samples(rng: random.Random, group: str, at: datetime) -> list[Line]:
     quiet = rng.random() < 0.2
     return [
-        good({
-            "table": "partition_sample", "group_id": group, "ts": at + timedelta(seconds=partition),
-            "topic": topic, "partition": partition, "end_offset": 10, "committed_offset": -1,
-            "bytes_in": rng.randrange(1000), "records_in": 0 if quiet else rng.randrange(100),
-            "cpu_ms": rng.choice([0, 1.25]), "state_bytes": 0})
-        for topic in ("orders", "audit") for partition in range(3)
+        good(
+            {
+                "table": "partition_sample",
+                "group_id": group,
+                "ts": at + timedelta(seconds=partition),
+                "topic": topic,
+                "partition": partition,
+                "end_offset": 10,
+                "committed_offset": -1,
+                "bytes_in": rng.randrange(1000),
+                "records_in": 0 if quiet else rng.randrange(100),
+                "cpu_ms": rng.choice([0, 1.25]),
+                "state_bytes": 0,
+            }
+        )
+        for topic in ("orders", "audit")
+        for partition in range(3)
     ]
 
 
@@ -179,7 +285,9 @@ class Ledger:
     refused: set[tuple[str, int]] = field(default_factory=set)
     why: dict[tuple[str, int], str] = field(default_factory=dict)
 
-    def write(self, name: str, lines: Iterable[Line], *, end: bytes = b"\n", newline: bytes = b"\n") -> Path:
+    def write(
+        self, name: str, lines: Iterable[Line], *, end: bytes = b"\n", newline: bytes = b"\n"
+    ) -> Path:
         """A file of ``lines``; ``end`` is what stands behind the last one."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +330,9 @@ def _decisions(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, An
     return found
 
 
-def _actives(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[tuple[str, int], dict[str, Any]]]:
+def _actives(
+    rows: list[dict[str, Any]],
+) -> dict[tuple[str, str], dict[tuple[str, int], dict[str, Any]]]:
     found: dict[tuple[str, str], dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
     for row in rows:
         if row["table"] == "assignment" and row["role"] == "active":
@@ -236,11 +346,15 @@ def _movement(decisions: Any, actives: Any) -> list[dict[str, Any]]:
         placed = actives.get(key, {}).values()
         cold = sum(row["moved"] and row["cold"] for row in placed)
         hits = sum(row["standby_hit"] for row in placed)
-        for i, number in enumerate((1, len(placed), sum(row["moved"] for row in placed), cold, hits)):
+        for i, number in enumerate(
+            (1, len(placed), sum(row["moved"] for row in placed), cold, hits)
+        ):
             sums[key[0], day(decision["ts"]), decision["policy"]][i] += number
     names = ("decisions", "assigned", "moved", "cold_moves", "standby_hits")
-    return [{"group_id": g, "dt": dt, "policy": p, **dict(zip(names, numbers, strict=True))}
-            for (g, dt, p), numbers in sorted(sums.items())]
+    return [
+        {"group_id": g, "dt": dt, "policy": p, **dict(zip(names, numbers, strict=True))}
+        for (g, dt, p), numbers in sorted(sums.items())
+    ]
 
 
 def _balance(decisions: Any, actives: Any) -> list[dict[str, Any]]:
@@ -253,9 +367,17 @@ def _balance(decisions: Any, actives: Any) -> list[dict[str, Any]]:
         spread = max(loads.values(), default=0) - min(loads.values(), default=0)
         idle = sum(load == 0 for load in loads.values())
         spreads[key[0], day(decision["ts"]), decision["policy"]].append((spread, idle))
-    return [{"group_id": g, "dt": dt, "policy": p, "max_spread": float(max(s for s, _ in found)),
-             "mean_spread": sum(s for s, _ in found) / len(found), "idle_members": sum(i for _, i in found)}
-            for (g, dt, p), found in sorted(spreads.items())]
+    return [
+        {
+            "group_id": g,
+            "dt": dt,
+            "policy": p,
+            "max_spread": float(max(s for s, _ in found)),
+            "mean_spread": sum(s for s, _ in found) / len(found),
+            "idle_members": sum(i for _, i in found),
+        }
+        for (g, dt, p), found in sorted(spreads.items())
+    ]
 
 
 def _distinct(rows: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
@@ -268,10 +390,19 @@ def _recovery(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in _distinct(rows, "recovery"):
         seconds = (row["ended"] - row["started"]).total_seconds()
         found[row["group_id"], day(row["started"]), row["source"]].append((seconds, row["records"]))
-    return [{"group_id": g, "dt": dt, "source": s, "recoveries": len(times),
-             "records": sum(n for _, n in times), "p50_s": percentile([t for t, _ in times], 0.5),
-             "p90_s": percentile([t for t, _ in times], 0.9), "max_s": max(t for t, _ in times)}
-            for (g, dt, s), times in sorted(found.items())]
+    return [
+        {
+            "group_id": g,
+            "dt": dt,
+            "source": s,
+            "recoveries": len(times),
+            "records": sum(n for _, n in times),
+            "p50_s": percentile([t for t, _ in times], 0.5),
+            "p90_s": percentile([t for t, _ in times], 0.9),
+            "max_s": max(t for t, _ in times),
+        }
+        for (g, dt, s), times in sorted(found.items())
+    ]
 
 
 def percentile(values: list[float], q: float) -> float:
@@ -291,6 +422,15 @@ def _skew(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         sums[*key, row["partition"]][0] += row["records_in"]
         sums[*key, row["partition"]][1] += row["bytes_in"]
         totals[key] += row["records_in"]
-    return [{"group_id": g, "dt": dt, "topic": t, "partition": p, "records_in": records, "bytes_in": size,
-             "share": records / totals[g, dt, t] if totals[g, dt, t] else 0.0}
-            for (g, dt, t, p), (records, size) in sorted(sums.items())]
+    return [
+        {
+            "group_id": g,
+            "dt": dt,
+            "topic": t,
+            "partition": p,
+            "records_in": records,
+            "bytes_in": size,
+            "share": records / totals[g, dt, t] if totals[g, dt, t] else 0.0,
+        }
+        for (g, dt, t, p), (records, size) in sorted(sums.items())
+    ]

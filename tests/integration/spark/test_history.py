@@ -48,13 +48,17 @@ def read_report(out: Path) -> dict[str, list[dict[str, Any]]]:
     return report
 
 
-def assert_tables(report: dict[str, list[dict[str, Any]]], wanted: dict[str, list[dict[str, Any]]]) -> None:
+def assert_tables(
+    report: dict[str, list[dict[str, Any]]], wanted: dict[str, list[dict[str, Any]]]
+) -> None:
     """The same rows with the same columns in the same order; doubles to the last few bits."""
     for table in TABLES:
         assert [list(row) for row in report[table]] == [list(row) for row in wanted[table]], table
         for row, model in zip(report[table], wanted[table], strict=True):
-            assert row == {key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
-                           for key, value in model.items()}
+            assert row == {
+                key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+                for key, value in model.items()
+            }
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +74,10 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     cut = len(lines) // 3
     ledger.write("a/worker-1.jsonl.1", lines[:cut])
     # Lines of the first file again, as after a copy; and Windows ends, and no end at all.
-    ledger.write("a/worker-1.jsonl", [*lines[cut:2 * cut], *lines[50:cut]], newline=b"\r\n", end=b"")
-    ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut:-100])
+    ledger.write(
+        "a/worker-1.jsonl", [*lines[cut : 2 * cut], *lines[50:cut]], newline=b"\r\n", end=b""
+    )
+    ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut : -100])
     ledger.write("a/deep/worker-2.jsonl.18.gz", lines[-100:])
     ledger.write("a/worker-3.jsonl", [], end=b"")
     # Two leaders of one generation: the earlier row stands; and an optional column that is not there.
@@ -80,7 +86,9 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     late = good({**decision, "ts": decision["ts"].replace(year=2027), "policy": "zombie"})
     placed = [line.row for line in groups[4] if line.row and line.row["table"] == "assignment"]
     bare = [good(without(row, "prev_member_id")) for row in placed]
-    ledger.write("b/torn.jsonl", [late, *groups[4], *bare, bad(groups[4][0].data[:-9], "JSON")], end=b"")
+    ledger.write(
+        "b/torn.jsonl", [late, *groups[4], *bare, bad(groups[4][0].data[:-9], "JSON")], end=b""
+    )
     ledger.write("c-2026.log", groups[5])
     (ledger.folder / "a" / "README.txt").write_text("not a ledger")
     torn = ledger.folder / "a" / "worker-1.jsonl.gz"
@@ -125,9 +133,13 @@ def test_parquet_folders_hold_the_reports_rows(made: tuple[Path, Report]) -> Non
     for table, rows in report.items():
         stored = pd.read_parquet(made[0] / table)
         if "dt" in stored:
-            assert {f"dt={row['dt']}" for row in rows} <= {path.name for path in (made[0] / table).iterdir()}
+            assert {f"dt={row['dt']}" for row in rows} <= {
+                path.name for path in (made[0] / table).iterdir()
+            }
             stored["dt"] = stored["dt"].astype(str)
-        assert sorted(map(repr, stored[list(rows[0])].to_dict("records"))) == sorted(map(repr, rows)), table
+        assert sorted(map(repr, stored[list(rows[0])].to_dict("records"))) == sorted(
+            map(repr, rows)
+        ), table
 
 
 def test_placements_without_a_decision_are_told_and_not_counted(made: tuple[Path, Report]) -> None:
@@ -145,8 +157,13 @@ def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
     for table in TABLES:
         assert (made[0] / f"{table}.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in made[0].iterdir()} == {
-        "report.json", "report.html", "quarantine", *TABLES, *(f"{table}.png" for table in TABLES)}
-    assert "v0" in page[page.index('id="deploys"'):]
+        "report.json",
+        "report.html",
+        "quarantine",
+        *TABLES,
+        *(f"{table}.png" for table in TABLES),
+    }
+    assert "v0" in page[page.index('id="deploys"') :]
 
 
 @pytest.fixture
@@ -157,13 +174,18 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         def __getattr__(self, name: str) -> Any:
             return (lambda: None) if name == "stop" else getattr(spark, name)
 
-    monkeypatch.setattr("faust_assigner.pipeline.history.job.session_for", lambda options, master: Kept())
+    monkeypatch.setattr(
+        "faust_assigner.pipeline.history.job.session_for", lambda options, master: Kept()
+    )
     return lambda *arguments: CliRunner().invoke(main, ["history", *arguments])
 
 
 @pytest.mark.slow
 def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
-    spark: SparkSession, made: tuple[Path, Report], ledger: Ledger, command: Callable[..., Result],
+    spark: SparkSession,
+    made: tuple[Path, Report],
+    ledger: Ledger,
+    command: Callable[..., Result],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until everything is staged no table is touched; then no day of the last ledger survives.
@@ -179,7 +201,9 @@ def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
     assert (made[0] / "report.json").read_bytes() == before
     assert len(pd.read_parquet(made[0] / "movement")) == rows
     assert not (made[0] / REPLACING).exists()
-    everything = [arg for part in ("c-2026.log", "b", "a") for arg in ("--ledger", str(ledger.folder / part))]
+    everything = [
+        arg for part in ("c-2026.log", "b", "a") for arg in ("--ledger", str(ledger.folder / part))
+    ]
     again = command(*everything, "--out", str(made[0]), "--json")
     assert (made[0] / "report.json").read_bytes() == before
     assert json.loads(again.output) == json.loads(before)
@@ -211,7 +235,9 @@ def test_crash_between_two_tables_leaves_a_mark_until_all_are_of_one_run(
 
 
 @pytest.mark.slow
-def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_ledger_without_lines_gives_empty_tables_with_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """An empty folder is a history in which nothing happened; an older history's days are gone."""
     (tmp_path / "ledger").mkdir()
     (tmp_path / "out" / "movement" / "dt=2020-01-01").mkdir(parents=True)
@@ -225,15 +251,27 @@ def test_ledger_without_lines_gives_empty_tables_with_columns(spark: SparkSessio
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-def test_command_prints_a_summary(command: Callable[..., Result], ledger: Ledger, tmp_path: Path) -> None:
+def test_command_prints_a_summary(
+    command: Callable[..., Result], ledger: Ledger, tmp_path: Path
+) -> None:
     """Plain lines where there is no terminal; refused lines are no failure."""
-    plain = command("--ledger", str(ledger.folder / "b"), "--ledger", str(ledger.folder / "c-2026.log"),
-                    "--out", str(tmp_path / "out"))
+    plain = command(
+        "--ledger",
+        str(ledger.folder / "b"),
+        "--ledger",
+        str(ledger.folder / "c-2026.log"),
+        "--out",
+        str(tmp_path / "out"),
+    )
     assert plain.exit_code == 0, plain.output
     assert not set("│┃━") & set(plain.output)
     report = read_report(tmp_path / "out")
     (refused,) = report["quarantine"]
-    for said in (f"{refused['file']}:{refused['line']}", "standby hits", report["movement"][0]["dt"]):
+    for said in (
+        f"{refused['file']}:{refused['line']}",
+        "standby hits",
+        report["movement"][0]["dt"],
+    ):
         assert said in plain.output
 
 
@@ -263,7 +301,9 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-def test_more_refused_lines_than_are_taken_fail(command: Callable[..., Result], tmp_path: Path) -> None:
+def test_more_refused_lines_than_are_taken_fail(
+    command: Callable[..., Result], tmp_path: Path
+) -> None:
     """A number or a share; the first reason is said, nothing is written."""
     Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), *[bad(b"x", "JSON")] * 3])
     asked = ("--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "out"), "--max-refused")
@@ -291,7 +331,9 @@ def test_of_very_many_refused_lines_the_driver_sees_some(
     assert "23 more rows" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_line_numbers_are_right_in_a_file_read_in_many_chunks(spark: SparkSession, tmp_path: Path) -> None:
+def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """A file cut anywhere, in lines and between them, counts its lines as one."""
     ledger = Ledger(tmp_path / "ledger")
     lines = [bad(b"x" * (i % 90), "JSON") if i % 3 else Line(b"") for i in range(1, 600)]
@@ -308,16 +350,23 @@ def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: P
     (tmp_path / "there.jsonl").touch()
     for missing in (str(tmp_path / "nowhere"), str(tmp_path / "*.nothing")):
         with pytest.raises(LedgerPathError, match=r"no such ledger: .*no"):
-            run(spark, HistoryOptions((str(tmp_path / "there.jsonl"), missing), str(tmp_path / "out")))
+            run(
+                spark,
+                HistoryOptions((str(tmp_path / "there.jsonl"), missing), str(tmp_path / "out")),
+            )
     assert not (tmp_path / "out").exists()
 
 
 def test_history_without_spark_says_the_same(
-    made: tuple[Path, Report], ledger: Ledger, tmp_path: Path,
+    made: tuple[Path, Report],
+    ledger: Ledger,
+    tmp_path: Path,
 ) -> None:
     """report.json to the last bits, the page's further tables too."""
     parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
-    here = publish_here(HistoryOptions(tuple(str(ledger.folder / part) for part in parts), str(tmp_path)))
+    here = publish_here(
+        HistoryOptions(tuple(str(ledger.folder / part) for part in parts), str(tmp_path))
+    )
     wanted = read_report(made[0])
     assert_tables(read_report(tmp_path), wanted)
     assert read_report(tmp_path)["quarantine"] == wanted["quarantine"]
@@ -325,8 +374,16 @@ def test_history_without_spark_says_the_same(
     assert here.without_decision == made[1].without_decision == 1
     for table in ("rebalances", "owners", "deploys"):
         assert [dict(row) for row in here.details[table]] == [
-            {**row, **{key: value.replace(tzinfo=UTC) for key, value in row.items()
-                       if isinstance(value, datetime)}} for row in made[1].details[table]], table
+            {
+                **row,
+                **{
+                    key: value.replace(tzinfo=UTC)
+                    for key, value in row.items()
+                    if isinstance(value, datetime)
+                },
+            }
+            for row in made[1].details[table]
+        ], table
 
 
 @pytest.mark.slow
@@ -336,12 +393,16 @@ def test_period_is_the_same_with_and_without_spark(spark: SparkSession, tmp_path
     ledger = Ledger(tmp_path / "ledger")
     for seed in range(3):
         path = ledger.write(f"w-{seed}.jsonl", random_rows(f"group-{seed}", seed))
-        written = datetime(2026, 12, 1, tzinfo=UTC).timestamp()  # not before its lines, whatever day it is
+        written = datetime(
+            2026, 12, 1, tzinfo=UTC
+        ).timestamp()  # not before its lines, whatever day it is
         os.utime(path, (written, written))
     period = Period.parse("2026-11-22", "2026-11-24", now=datetime(2026, 12, 1, tzinfo=UTC))
     inside = {"2026-11-22", "2026-11-23"}
-    wanted = {table: [row for row in rows if row["dt"] in inside]
-              for table, rows in expected(ledger.lines).items()}
+    wanted = {
+        table: [row for row in rows if row["dt"] in inside]
+        for table, rows in expected(ledger.lines).items()
+    }
     assert all(wanted.values())
     for name, publish in (("spark", lambda options: run(spark, options)), ("here", publish_here)):
         publish(HistoryOptions((str(ledger.folder),), str(tmp_path / name), period=period))

@@ -63,11 +63,19 @@ def run(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, arguments, env=environment)
 
 
-def test_kafkas_own_tools_come_in_with_the_same_file(server: KafkaServer, config: str, topic: str) -> None:
+def test_kafkas_own_tools_come_in_with_the_same_file(
+    server: KafkaServer, config: str, topic: str
+) -> None:
     """So the file is what we say it is."""
     assert server.secured is not None
-    told = server.tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", server.secured.bootstrap,
-                       "--command-config", config, "--list")
+    told = server.tool(
+        "org.apache.kafka.tools.TopicCommand",
+        "--bootstrap-server",
+        server.secured.bootstrap,
+        "--command-config",
+        config,
+        "--list",
+    )
     assert topic in told.split()
 
 
@@ -101,14 +109,25 @@ def test_weights_are_published(config: str, tmp_path: Path) -> None:
     """The topic is made and written to."""
     sample = {**SAMPLE, "ts": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")}
     (tmp_path / "w.jsonl").write_text(json.dumps(sample) + "\n")
-    done = run("weights", "--ledger", str(tmp_path), "--config", config, "--topic",
-               f"weights-{uuid.uuid4().hex[:6]}", "--no-spark", "--json")
+    done = run(
+        "weights",
+        "--ledger",
+        str(tmp_path),
+        "--config",
+        config,
+        "--topic",
+        f"weights-{uuid.uuid4().hex[:6]}",
+        "--no-spark",
+        "--json",
+    )
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["records_published"] == 1
 
 
 def test_who_may_not_come_in_is_told_and_need_not_try_again(
-    secured: SecuredListener, topic: str, tmp_path: Path,
+    secured: SecuredListener,
+    topic: str,
+    tmp_path: Path,
 ) -> None:
     """A wrong password, a certificate nobody trusts: 1, and the password stays unsaid."""
     asked = ("snapshot", "--topic", topic, "--to", str(tmp_path / "s"), "--no-spark", "--config")
@@ -119,24 +138,36 @@ def test_who_may_not_come_in_is_told_and_need_not_try_again(
     lines = [line for line in wrong.read_text().splitlines() if "truststore" not in line]
     wrong.write_text("\n".join(lines))
     untrusted = run(*asked, str(wrong))
-    assert (untrusted.exit_code, "certificate" in untrusted.output.lower()) == (1, True), untrusted.output
+    assert (untrusted.exit_code, "certificate" in untrusted.output.lower()) == (1, True), (
+        untrusted.output
+    )
 
 
 @pytest.mark.parametrize("connector", ["spark", "python"])
 def test_sparks_connector_and_ours_come_in(
-    spark: SparkSession, config: str, topic: str, tmp_path: Path, connector: str,
+    spark: SparkSession,
+    config: str,
+    topic: str,
+    tmp_path: Path,
+    connector: str,
 ) -> None:
     """A snapshot, a ledger read once and a ledger as a stream; the plan shows no password."""
     properties = client_properties(config, {})
     cluster = cluster_of(None, properties)
-    [manifest] = take_snapshot(cluster, topic, str(tmp_path / "s"), spark=spark, connector=connector)
+    [manifest] = take_snapshot(
+        cluster, topic, str(tmp_path / "s"), spark=spark, connector=connector
+    )
     assert manifest.keys == 3
     url = f"kafka://{cluster.bootstrap}/{topic}"
     parsed = read_ledger(spark, [url], connector=connector, properties=properties)
     assert parsed.where("partition_sample is not null").count() == 3
     streamed = stream_ledger(spark, [url], connector=connector, properties=properties)
-    query = (streamed.writeStream.format("memory").queryName(f"q{uuid.uuid4().hex[:6]}")
-             .trigger(availableNow=True).start())
+    query = (
+        streamed.writeStream.format("memory")
+        .queryName(f"q{uuid.uuid4().hex[:6]}")
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination(120)
     assert query.lastProgress["numInputRows"] == 3
     assert "password" not in repr(Cluster(cluster.bootstrap, properties))

@@ -28,10 +28,16 @@ def in_order(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["scenario_id"], row["policy"], row["standbys"]))
 
 
-def test_spark_and_plain_python_give_identical_rows_and_reports(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_and_plain_python_give_identical_rows_and_reports(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Every row bit for bit, every percentile, every recommendation; what was there before is replaced."""
-    asked = {"scenarios": 12, "seed": 8, "policies": ("ours+static", "stock", "stock+static"),
-             "replicas": (0, 1)}
+    asked = {
+        "scenarios": 12,
+        "seed": 8,
+        "policies": ("ours+static", "stock", "stock+static"),
+        "replicas": (0, 1),
+    }
     here, there = tmp_path / "here", tmp_path / "there"
     plain = simulate_here(Request(out=str(here), **asked))
     simulate_here(Request(out=str(there), **{**asked, "seed": 9}))
@@ -40,17 +46,19 @@ def test_spark_and_plain_python_give_identical_rows_and_reports(spark: SparkSess
     assert plain["sim_settings"][0]["instead_of"].startswith("stock+static, standbys ")
     assert in_order(there) == in_order(here)
     assert len(in_order(there)) == 12 * 6
-    assert json.loads((there / "report.json").read_text()) == json.loads((here / "report.json").read_text())
+    assert json.loads((there / "report.json").read_text()) == json.loads(
+        (here / "report.json").read_text()
+    )
 
 
 def test_the_rows_begin_with_the_table_sim_result(spark: SparkSession, tmp_path: Path) -> None:
     """One schema: the pipeline's table, then columns that explain it; in Spark and in the plain file."""
     wanted = spark_schema(SIM_RESULT)
     frame = play_on_spark(spark, Run(1), 2)
-    assert frame.schema.fields[:len(wanted.fields)] == wanted.fields
+    assert frame.schema.fields[: len(wanted.fields)] == wanted.fields
     simulate_here(Request(1, 1, str(tmp_path), policies=("ours",), replicas=(0,)))
     plain = pq.read_schema(next((tmp_path / "sim_result").iterdir()))
-    assert list(plain)[:len(SIM_RESULT)] == list(arrow_schema(SIM_RESULT))
+    assert list(plain)[: len(SIM_RESULT)] == list(arrow_schema(SIM_RESULT))
 
 
 def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -> None:
@@ -63,21 +71,66 @@ def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -
 def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Facts gathered in SQL equal those gathered line by line, duplicates and bad lines included."""
     lines = []
-    for number, (at, members) in enumerate([(0.0, "abc"), (60.5, "ab"), (100.25, "abc"), (5_000.0, "abcd")]):
-        lines.append(encode("decision", {
-            "group_id": "shop", "decision_id": f"d{number}", "ts": 1.7e9 + at, "generation": number,
-            "trigger": "join", "policy": "ours", "config": {"weightless": "lead"}, "solve_ms": 1.0,
-            "members": [{"member_id": name, "rack": "r" + name, "capacity": 1.0, "epoch": number}
-                        for name in members]}))
-        lines += [encode("assignment", {
-            "group_id": "shop", "decision_id": f"d{number}", "topic": topic, "partition": partition,
-            "role": "standby" if topic == "counts" else "active", "member_id": "a", "prev_member_id": None,
-            "moved": False, "standby_hit": False, "cold": False})
-            for topic, count in {"orders": 6, "counts": 6, "lead": 1}.items() for partition in range(count)]
-    lines += [encode("partition_sample", {
-        "group_id": "shop", "ts": 1.7e9 + at, "topic": "orders", "partition": partition, "end_offset": 1,
-        "committed_offset": 1, "bytes_in": 70 * partition, "records_in": partition, "cpu_ms": 1.0,
-        "state_bytes": 1000}) for at in (10.0, 40.0) for partition in range(6)]
+    for number, (at, members) in enumerate(
+        [(0.0, "abc"), (60.5, "ab"), (100.25, "abc"), (5_000.0, "abcd")]
+    ):
+        lines.append(
+            encode(
+                "decision",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "ts": 1.7e9 + at,
+                    "generation": number,
+                    "trigger": "join",
+                    "policy": "ours",
+                    "config": {"weightless": "lead"},
+                    "solve_ms": 1.0,
+                    "members": [
+                        {"member_id": name, "rack": "r" + name, "capacity": 1.0, "epoch": number}
+                        for name in members
+                    ],
+                },
+            )
+        )
+        lines += [
+            encode(
+                "assignment",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "topic": topic,
+                    "partition": partition,
+                    "role": "standby" if topic == "counts" else "active",
+                    "member_id": "a",
+                    "prev_member_id": None,
+                    "moved": False,
+                    "standby_hit": False,
+                    "cold": False,
+                },
+            )
+            for topic, count in {"orders": 6, "counts": 6, "lead": 1}.items()
+            for partition in range(count)
+        ]
+    lines += [
+        encode(
+            "partition_sample",
+            {
+                "group_id": "shop",
+                "ts": 1.7e9 + at,
+                "topic": "orders",
+                "partition": partition,
+                "end_offset": 1,
+                "committed_offset": 1,
+                "bytes_in": 70 * partition,
+                "records_in": partition,
+                "cpu_ms": 1.0,
+                "state_bytes": 1000,
+            },
+        )
+        for at in (10.0, 40.0)
+        for partition in range(6)
+    ]
     (tmp_path / "week.jsonl").write_bytes(b"".join([*lines, *lines[:9], b"{}\n"]))
 
     here = facts_of(accepted_rows([str(tmp_path)]))
@@ -86,4 +139,7 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
         one, other = (week(facts).scenario(scenario_id, 99) for facts in (here, there))
         assert (one.events, one.workers, one.groups) == (other.events, other.workers, other.groups)
         assert [group.topic for group in one.groups] == ["orders"]
-        assert (one.rates.tolist(), one.records.tolist()) == (other.rates.tolist(), other.records.tolist())
+        assert (one.rates.tolist(), one.records.tolist()) == (
+            other.rates.tolist(),
+            other.records.tolist(),
+        )

@@ -41,8 +41,12 @@ class Changelog:
         self.bootstrap = bootstrap
         self.topic = f"app-{uuid.uuid4().hex[:8]}-changelog"
         self.state: list[dict[bytes, bytes]] = [{} for _ in range(PARTITIONS)]
-        topic = NewTopic(self.topic, PARTITIONS, 1, config={
-            "cleanup.policy": "compact", "delete.retention.ms": "7200000"})
+        topic = NewTopic(
+            self.topic,
+            PARTITIONS,
+            1,
+            config={"cleanup.policy": "compact", "delete.retention.ms": "7200000"},
+        )
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([topic])[self.topic].result(30)
 
@@ -104,7 +108,9 @@ def contents(url: Path | str, manifest: Manifest, work: Path) -> dict[bytes, byt
     return dict(read_items(catalog.fetch(manifest, work / uuid.uuid4().hex)))
 
 
-def assert_equals_replay(log: Changelog, manifests: list[Manifest], url: Path | str, work: Path) -> None:
+def assert_equals_replay(
+    log: Changelog, manifests: list[Manifest], url: Path | str, work: Path
+) -> None:
     """Every partition's snapshot is the replay's state, with Faust's offset beside it."""
     ends = log.ends()
     assert [manifest.partition for manifest in manifests] == list(range(PARTITIONS))
@@ -117,48 +123,88 @@ def assert_equals_replay(log: Changelog, manifests: list[Manifest], url: Path | 
 
 @pytest.mark.parametrize("how", ["connector", "python", "no spark"])
 def test_a_snapshot_equals_a_full_replay(
-    spark: SparkSession, settled: Changelog, tmp_path: Path, how: str,
+    spark: SparkSession,
+    settled: Changelog,
+    tmp_path: Path,
+    how: str,
 ) -> None:
     """Tombstones, re-created keys, aborted records, offset gaps, an empty partition: all three readers."""
     url = tmp_path / "snapshots"
     manifests = take_snapshot(
-        Cluster(settled.bootstrap), settled.topic, str(url), spark=None if how == "no spark" else spark,
-        connector="spark" if how == "connector" else "python")
+        Cluster(settled.bootstrap),
+        settled.topic,
+        str(url),
+        spark=None if how == "no spark" else spark,
+        connector="spark" if how == "connector" else "python",
+    )
     assert_equals_replay(settled, manifests, url, tmp_path)
     assert settled.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
     assert manifests[EMPTY].next_offset == 0
-    assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [None] * PARTITIONS
+    assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [
+        None
+    ] * PARTITIONS
     folder = url / settled.topic / "0" / manifests[0].snapshot_id
-    assert json.loads((folder / "manifest.json").read_bytes())["sha256"] == hashlib.sha256(
-        b"".join((folder / name).read_bytes() for name in manifests[0].files)).hexdigest()
+    assert (
+        json.loads((folder / "manifest.json").read_bytes())["sha256"]
+        == hashlib.sha256(
+            b"".join((folder / name).read_bytes() for name in manifests[0].files)
+        ).hexdigest()
+    )
 
 
 @pytest.mark.slow
 def test_three_readers_and_a_rerun_write_the_same_bytes(
-    spark: SparkSession, settled: Changelog, tmp_path: Path,
+    spark: SparkSession,
+    settled: Changelog,
+    tmp_path: Path,
 ) -> None:
     """Which reader, how often, into which folder: one hash per partition."""
     runs = [
-        take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path / folder), spark=session,
-                      connector=connector, memory_bytes=memory)
+        take_snapshot(
+            Cluster(settled.bootstrap),
+            settled.topic,
+            str(tmp_path / folder),
+            spark=session,
+            connector=connector,
+            memory_bytes=memory,
+        )
         for folder, session, connector, memory in [
-            ("a", spark, "spark", 1 << 28), ("a", spark, "spark", 1 << 28), ("b", spark, "python", 1 << 28),
-            ("c", None, "auto", 1 << 28), ("d", spark, "spark", 10_000)]]
-    identities = [[(m.snapshot_id, m.sha256, m.keys, m.bytes, m.files) for m in run] for run in runs]
+            ("a", spark, "spark", 1 << 28),
+            ("a", spark, "spark", 1 << 28),
+            ("b", spark, "python", 1 << 28),
+            ("c", None, "auto", 1 << 28),
+            ("d", spark, "spark", 10_000),
+        ]
+    ]
+    identities = [
+        [(m.snapshot_id, m.sha256, m.keys, m.bytes, m.files) for m in run] for run in runs
+    ]
     assert all(identity == identities[0] for identity in identities)
 
 
 def test_previous_and_the_new_range_equal_a_full_snapshot(
-    spark: SparkSession, changelog: Changelog, tmp_path: Path,
+    spark: SparkSession,
+    changelog: Changelog,
+    tmp_path: Path,
 ) -> None:
     """Deletes after the cut, keys that come back, a partition with only control records, one untouched."""
     url = str(tmp_path / "snapshots")
-    before = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark")
+    before = take_snapshot(
+        Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark"
+    )
     changelog.write([(0, b'"key-%d"' % n, None) for n in range(0, 60, 3)])
-    changelog.write([(0, b'"key-3"', b'{"back": 1}'), (EMPTY, b'"first"', b"1"), (EMPTY, b'"first"', None)])
+    changelog.write(
+        [(0, b'"key-3"', b'{"back": 1}'), (EMPTY, b'"first"', b"1"), (EMPTY, b'"first"', None)]
+    )
     changelog.write([(1, b'"lost"', b"1")], transaction="abort")
     after = take_snapshot(
-        Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark", previous=True)
+        Cluster(changelog.bootstrap),
+        changelog.topic,
+        url,
+        spark=spark,
+        connector="spark",
+        previous=True,
+    )
     assert_equals_replay(changelog, after, url, tmp_path)
     whole = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, str(tmp_path / "whole"))
     assert [m.sha256 for m in after] == [m.sha256 for m in whole]
@@ -173,8 +219,12 @@ def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path)
     take_snapshot(Cluster(changelog.bootstrap), changelog.topic, url)
     changelog.write([(0, b'"new"', b"1"), (0, b'"newer"', b"2")])
     connection = {"bootstrap_servers": changelog.bootstrap}
-    job = plan_job(look_at(connection, changelog.topic), url, created_ms=round(time.time() * 1000),
-                   previous=True)
+    job = plan_job(
+        look_at(connection, changelog.topic),
+        url,
+        created_ms=round(time.time() * 1000),
+        previous=True,
+    )
     assert [part.records for part in run_here(job, connection)] == [2, 0, 0, 0]
 
 
@@ -186,14 +236,19 @@ def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_
     log = look_at({"bootstrap_servers": settled.bootstrap}, settled.topic)
     assert log.delete_retention_ms == 7_200_000
     take_snapshot(Cluster(settled.bootstrap), settled.topic, url, created_ms=now_ms - 7_201_000)
-    assert [span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans] == [None] * 4
+    assert [span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans] == [
+        None
+    ] * 4
     take_snapshot(Cluster(settled.bootstrap), settled.topic, url, created_ms=now_ms - 7_100_000)
     assert all(span.base for span in plan_job(log, url, created_ms=now_ms, previous=True).spans)
 
 
 @pytest.mark.parametrize("with_spark", [True, False])
 def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
-    spark: SparkSession, settled: Changelog, tmp_path: Path, with_spark: bool,
+    spark: SparkSession,
+    settled: Changelog,
+    tmp_path: Path,
+    with_spark: bool,
 ) -> None:
     """The job does not fail and does not build on wrong bytes."""
     url = str(tmp_path / "snapshots")
@@ -202,8 +257,14 @@ def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    after = take_snapshot(Cluster(settled.bootstrap), settled.topic, url, previous=True,
-                          spark=spark if with_spark else None, connector="spark")
+    after = take_snapshot(
+        Cluster(settled.bootstrap),
+        settled.topic,
+        url,
+        previous=True,
+        spark=spark if with_spark else None,
+        connector="spark",
+    )
     assert_equals_replay(settled, after, url, tmp_path)
 
 
@@ -213,12 +274,16 @@ def test_an_error_that_is_no_damage_is_not_hidden() -> None:
 
 
 @pytest.mark.slow
-def test_object_storage_through_fsspec(changelog: Changelog, s3_folder: str, tmp_path: Path) -> None:
+def test_object_storage_through_fsspec(
+    changelog: Changelog, s3_folder: str, tmp_path: Path
+) -> None:
     """No rename, no folders, uploads and downloads."""
     manifests = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, s3_folder)
     assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
     changelog.write([(0, b'"key-1"', None), (0, b'"x"', b"1")])
-    manifests = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, s3_folder, previous=True)
+    manifests = take_snapshot(
+        Cluster(changelog.bootstrap), changelog.topic, s3_folder, previous=True
+    )
     assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
 
 
@@ -238,27 +303,38 @@ snapshot.take_snapshot(Cluster(bootstrap), topic, url)
 
 @pytest.mark.slow
 def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
-    spark: SparkSession, settled: Changelog, tmp_path: Path,
+    spark: SparkSession,
+    settled: Changelog,
+    tmp_path: Path,
 ) -> None:
     """SIGKILL after every file was uploaded; then a rerun gives what an undisturbed run gives."""
     url = tmp_path / "snapshots"
     done = subprocess.run(
         [sys.executable, "-c", KILLED, settled.bootstrap, settled.topic, str(url)],
-        capture_output=True, text=True, timeout=120)
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == -signal.SIGKILL
     assert "parts 4" in done.stdout
     catalog = Catalog(open_storage(url))
     assert list(url.rglob("*.sst"))
     assert not list(url.rglob(MANIFEST_NAME))
     assert [catalog.snapshots(settled.topic, n) for n in range(PARTITIONS)] == [[]] * PARTITIONS
-    rerun = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(url), spark=spark, connector="spark")
-    calm = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path / "calm"), spark=spark)
+    rerun = take_snapshot(
+        Cluster(settled.bootstrap), settled.topic, str(url), spark=spark, connector="spark"
+    )
+    calm = take_snapshot(
+        Cluster(settled.bootstrap), settled.topic, str(tmp_path / "calm"), spark=spark
+    )
     assert_equals_replay(settled, rerun, url, tmp_path)
     assert [m.sha256 for m in rerun] == [m.sha256 for m in calm]
 
 
 def test_a_failing_partition_publishes_nothing(
-    settled: Changelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    settled: Changelog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A snapshot of some partitions only would look like one of all."""
     from faust_assigner.pipeline.snapshots import spans
@@ -279,11 +355,25 @@ def test_a_failing_partition_publishes_nothing(
 def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Path) -> None:
     """Where it lies and which fields it has."""
     created_ms = 1_795_232_422_123
-    manifests = take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path), created_ms=created_ms)
+    manifests = take_snapshot(
+        Cluster(settled.bootstrap), settled.topic, str(tmp_path), created_ms=created_ms
+    )
     path = tmp_path / settled.topic / "0" / manifests[0].snapshot_id / "manifest.json"
     fields = json.loads(path.read_bytes())
-    assert list(fields) == ["topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256",
-                            "created_at", "files", "comparator", "format_version", "topic_id"]
+    assert list(fields) == [
+        "topic",
+        "partition",
+        "snapshot_id",
+        "next_offset",
+        "keys",
+        "bytes",
+        "sha256",
+        "created_at",
+        "files",
+        "comparator",
+        "format_version",
+        "topic_id",
+    ]
     assert fields["created_at"] == format_time_ms(created_ms)
     assert sorted(fields["files"]) == sorted(p.name for p in path.parent.glob("*.sst"))
     assert fields["bytes"] == sum(p.stat().st_size for p in path.parent.glob("*.sst"))

@@ -69,7 +69,7 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     assert (str(live), first + 1) in {(row.file, row.line) for row in torn}
 
     with live.open("ab") as file:
-        file.write(data[first][20:] + b"".join(data[first + 1:second]))
+        file.write(data[first][20:] + b"".join(data[first + 1 : second]))
     assert_tables(visit(spark, ledger, out), expected(lines[:second]))
 
     assert sorted(path.name for path in (out / stream_lines.COMPACTED).iterdir()) == ["upto=1"]
@@ -185,12 +185,27 @@ def test_killed_watch_is_taken_up_where_it_was(spark: SparkSession, tmp_path: Pa
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
     lines = [*random_rows("g", 6, decisions=10), *bad_lines()]
     ledger.write("w.jsonl", lines[:10])
-    command = [sys.executable, "-c", WATCH, "history", "--ledger", str(ledger.folder), "--out", str(out),
-               "--stream", "--every", "0.1", "--master", "local[1]"]
+    command = [
+        sys.executable,
+        "-c",
+        WATCH,
+        "history",
+        "--ledger",
+        str(ledger.folder),
+        "--out",
+        str(out),
+        "--stream",
+        "--every",
+        "0.1",
+        "--master",
+        "local[1]",
+    ]
     with (tmp_path / "log").open("wb") as log:
         watch = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        written = _feed(ledger.folder / "w.jsonl", lines, watch, out / stream.CHECKPOINT / "offsets" / "1")
+        written = _feed(
+            ledger.folder / "w.jsonl", lines, watch, out / stream.CHECKPOINT / "offsets" / "1"
+        )
     finally:
         os.killpg(watch.pid, signal.SIGKILL)
         watch.wait()
@@ -225,8 +240,11 @@ def test_visit_without_news_touches_no_file(spark: SparkSession, tmp_path: Path)
     options = HistoryOptions((str(ledger.folder),), str(out), stream=True)
 
     def files() -> dict[str, tuple[int, int]]:
-        return {str(path.relative_to(out)): (path.stat().st_ino, path.stat().st_mtime_ns)
-                for path in out.rglob("*") if path.is_file() and "_stream" not in path.parts}
+        return {
+            str(path.relative_to(out)): (path.stat().st_ino, path.stat().st_mtime_ns)
+            for path in out.rglob("*")
+            if path.is_file() and "_stream" not in path.parts
+        }
 
     first, before = run(spark, options), files()
     again = run(spark, options)
@@ -235,10 +253,16 @@ def test_visit_without_news_touches_no_file(spark: SparkSession, tmp_path: Path)
     assert again.to_json() == first.to_json()
     ledger.write("late.jsonl", [good({**DECISION, "ts": "2027-01-05T00:00:00.000Z"})])
     run(spark, options)
-    changed = {name for name, seen in files().items()
-               if before.get(name) != seen and name.endswith(".parquet")}
+    changed = {
+        name
+        for name, seen in files().items()
+        if before.get(name) != seen and name.endswith(".parquet")
+    }
     assert {str(Path(name).parent) for name in changed} == {
-        "movement/dt=2027-01-05", "balance/dt=2027-01-05", "quarantine"}
+        "movement/dt=2027-01-05",
+        "balance/dt=2027-01-05",
+        "quarantine",
+    }
 
 
 def test_stream_refuses_to_resume_with_other_topics(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ from faust_assigner.pipeline.history.stream_lines import taken
 from faust_assigner.pipeline.history.transforms import rows
 from faust_assigner.pipeline.ledgers.quarantine import quarantined
 from faust_assigner.pipeline.ledgers.sources import read_ledger
-from faust_assigner.pipeline.ledgers.topics import TopicSource, has_connector, read_topic, split_sources
+from faust_assigner.pipeline.ledgers.topics import (
+    TopicSource,
+    has_connector,
+    read_topic,
+    split_sources,
+)
 from faust_assigner.pipeline.sinks import Folder
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
@@ -105,8 +110,9 @@ def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) ->
         read_topic(spark, source, connector="python").count()
 
 
-@pytest.mark.parametrize("url", ["kafka://", "kafka://host:1", "kafka://host:1/", "kafka:///topic",
-                                 "kafka://host:1/a/b"])
+@pytest.mark.parametrize(
+    "url", ["kafka://", "kafka://host:1", "kafka://host:1/", "kafka:///topic", "kafka://host:1/a/b"]
+)
 def test_url_of_a_topic_needs_both_parts(url: str) -> None:
     """Cluster and topic; what is not one is said."""
     with pytest.raises(ConfigError, match="is not kafka://"):

@@ -30,13 +30,24 @@ def messy_samples(seed: int) -> list[dict[str, object]]:
             for partition in range(partitions):
                 at = NOON + dt.timedelta(milliseconds=draw.randrange(10_000))
                 for _ in range(draw.randrange(1, 9)):
-                    at += dt.timedelta(milliseconds=draw.choice([29_990, 30_000, 30_017, 4_000_000]))
+                    at += dt.timedelta(
+                        milliseconds=draw.choice([29_990, 30_000, 30_017, 4_000_000])
+                    )
                     records = draw.choice([-5, 0, draw.randrange(1_000 * (partition + 1))])
-                    rows.append({
-                        "group_id": group, "ts": at, "topic": topic, "partition": partition,
-                        "end_offset": 10, "committed_offset": 9, "bytes_in": records * 87,
-                        "records_in": records, "cpu_ms": records * 0.37, "state_bytes": draw.randrange(10**9),
-                    })
+                    rows.append(
+                        {
+                            "group_id": group,
+                            "ts": at,
+                            "topic": topic,
+                            "partition": partition,
+                            "end_offset": 10,
+                            "committed_offset": 9,
+                            "bytes_in": records * 87,
+                            "records_in": records,
+                            "cpu_ms": records * 0.37,
+                            "state_bytes": draw.randrange(10**9),
+                        }
+                    )
     rows += draw.sample(rows, len(rows) // 4)
     rows += [{**row, "records_in": 17, "state_bytes": 3} for row in draw.sample(rows, 5)]
     draw.shuffle(rows)
@@ -48,12 +59,16 @@ def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed
     """Rates agree (sums of doubles up to the order of adding), rows of the table are equal."""
     rows = messy_samples(seed)
     columns = [column.name for column in TABLES["partition_sample"]]
-    frame = spark.createDataFrame([tuple(row[name] for name in columns) for row in rows],
-                                  spark_schema(TABLES["partition_sample"]))
+    frame = spark.createDataFrame(
+        [tuple(row[name] for name in columns) for row in rows],
+        spark_schema(TABLES["partition_sample"]),
+    )
 
     on_spark, here = collect_rates(frame.repartition(3)), rates_of(rows)
 
-    assert [rate._replace(cpu_ms=0.0) for rate in on_spark] == [rate._replace(cpu_ms=0.0) for rate in here]
+    assert [rate._replace(cpu_ms=0.0) for rate in on_spark] == [
+        rate._replace(cpu_ms=0.0) for rate in here
+    ]
     assert [rate.cpu_ms for rate in on_spark] == pytest.approx([rate.cpu_ms for rate in here])
     spark_version, spark_rows = weigh(on_spark, computed_at=NOON)
     version, python_rows = weigh(here, computed_at=NOON)
@@ -68,20 +83,53 @@ def test_the_whole_job_gives_the_same_document_and_score_on_spark(
     at = NOON.timestamp()
     lines = [b"{ broken"]
     for number, members in enumerate(("a", "ab")):
-        lines.append(encode("decision", {
-            "group_id": "shop", "decision_id": f"d{number}", "ts": at + number, "generation": number,
-            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0, "members": [
-                {"member_id": name, "rack": None, "capacity": 1.0, "epoch": number} for name in members]}))
-        lines += [encode("assignment", {
-            "group_id": "shop", "decision_id": f"d{number}", "topic": "orders", "partition": partition,
-            "role": "active", "member_id": members[partition * len(members) // 6], "prev_member_id": None,
-            "moved": False, "standby_hit": False, "cold": False}) for partition in range(6)]
-    lines += [encode("partition_sample", {**row, "ts": row["ts"].timestamp()})  # type: ignore[attr-defined]
-              for row in messy_samples(3)]
+        lines.append(
+            encode(
+                "decision",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "ts": at + number,
+                    "generation": number,
+                    "trigger": "join",
+                    "policy": "ours",
+                    "config": {},
+                    "solve_ms": 1.0,
+                    "members": [
+                        {"member_id": name, "rack": None, "capacity": 1.0, "epoch": number}
+                        for name in members
+                    ],
+                },
+            )
+        )
+        lines += [
+            encode(
+                "assignment",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "topic": "orders",
+                    "partition": partition,
+                    "role": "active",
+                    "member_id": members[partition * len(members) // 6],
+                    "prev_member_id": None,
+                    "moved": False,
+                    "standby_hit": False,
+                    "cold": False,
+                },
+            )
+            for partition in range(6)
+        ]
+    lines += [
+        encode("partition_sample", {**row, "ts": row["ts"].timestamp()})  # type: ignore[attr-defined]
+        for row in messy_samples(3)
+    ]
     (tmp_path / "shop.jsonl").write_bytes(b"\n".join(line.rstrip(b"\n") for line in lines))
 
     here = learn_here(Request([str(tmp_path)], NOON, str(tmp_path / "here.json"), shadow=True))
-    there = learn_on_spark(spark, Request([str(tmp_path)], NOON, str(tmp_path / "there.json"), shadow=True))
+    there = learn_on_spark(
+        spark, Request([str(tmp_path)], NOON, str(tmp_path / "there.json"), shadow=True)
+    )
     assert {**there, "out": here["out"]} == here
     assert (here["quarantined"], here["shadow"][0]["decision_id"]) == (1, "d1")
     assert (tmp_path / "there.json").read_bytes() == (tmp_path / "here.json").read_bytes()

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import CommitOffsets, Heartbeat, JoinGroup, Protocol, SyncGroup
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    Heartbeat,
+    JoinGroup,
+    Protocol,
+    SyncGroup,
+)
 
 SESSIONS_MS = (6_000, 10_000, 45_000)
 PATIENT_MS = 310_000  # more than a parked newcomer is waited for
@@ -128,7 +134,11 @@ class Client:
         elif error is Code.UNKNOWN_MEMBER_ID or error in FATAL:
             self.lost()
             self.alive = error not in FATAL
-        elif error is Code.REBALANCE_IN_PROGRESS and isinstance(reply, fx.HeartbeatReply) and self.stubborn:
+        elif (
+            error is Code.REBALANCE_IN_PROGRESS
+            and isinstance(reply, fx.HeartbeatReply)
+            and self.stubborn
+        ):
             self.stubborn = self.random.random() < 0.98
         elif error is not Code.NONE:
             self.next = "join"

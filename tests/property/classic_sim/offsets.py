@@ -40,7 +40,12 @@ class Offsets:
             must(held == expected, f"B4: the offsets of {group}", held, expected)
 
     def committed(
-        self, act: acts.Commit, codes: Mapping[acts.Place, int], error: Code, now: int, disk_failed: bool
+        self,
+        act: acts.Commit,
+        codes: Mapping[acts.Place, int],
+        error: Code,
+        now: int,
+        disk_failed: bool,
     ) -> None:
         """Judge the answer to a commit, and remember what it acknowledged."""
         for place, offset in act.offsets.items():

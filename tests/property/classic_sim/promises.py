@@ -59,7 +59,14 @@ class Promises(Requests):
     def _members(self) -> None:
         before, after = self.before.members, self.after.members
         gone, came = before.keys() - after.keys(), after.keys() - before.keys()
-        must(gone == self.gone.keys(), "members gone", gone, "expected", sorted(self.gone), self.event)
+        must(
+            gone == self.gone.keys(),
+            "members gone",
+            gone,
+            "expected",
+            sorted(self.gone),
+            self.event,
+        )
         newcomer: set[str] = set()
         if isinstance(self.event, JoinGroup) and self.kind is not None:
             newcomer = {self.event.member_id or self.event.new_member_id} - before.keys()
@@ -95,15 +102,26 @@ class Promises(Requests):
             return
         failed = self.disk_failed and isinstance(self.event, SyncGroup)
         expected = self.kind is Kind.UPDATE or (changed and self.kind is not Kind.REPEAT) or failed
-        must(self._disturbed() == expected, f"a rebalance ({expected} expected)", self.event, self.after)
+        must(
+            self._disturbed() == expected,
+            f"a rebalance ({expected} expected)",
+            self.event,
+            self.after,
+        )
 
     def _began(self) -> None:
         """B1, B2: a generation begins once, when everybody is there or the time is over."""
         before, after = self.before, self.after
         if not self._begins():
             return
-        must(after.generation == before.generation + 1, "B1: generations go up by one", before, after)
-        must(after.generation > self.book.told or not after.members, "B1: a generation began twice", after)
+        must(
+            after.generation == before.generation + 1, "B1: generations go up by one", before, after
+        )
+        must(
+            after.generation > self.book.told or not after.members,
+            "B1: a generation began twice",
+            after,
+        )
         must(before.state is not State.EMPTY, "a new group did not wait for more members")
         self._time_has_come()
         self.book.unsynced, self.book.sync_due = set(), None
@@ -114,22 +132,37 @@ class Promises(Requests):
             self.book.empty_since = self.now
             return
         must(after.state is State.COMPLETING, "a generation began", after)
-        must(after.protocol_name == rules.choice(after.members), "not the protocol of the majority", after)
+        must(
+            after.protocol_name == rules.choice(after.members),
+            "not the protocol of the majority",
+            after,
+        )
         rejoined = [m for m in after.members if self._joins_before(m)]
         led = next((m for m in rejoined if m == before.leader or self._took_over(m)), None)
-        must(rejoined and after.leader == (led or rejoined[0]), "the wrong leader", after.leader, rejoined)
+        must(
+            rejoined and after.leader == (led or rejoined[0]),
+            "the wrong leader",
+            after.leader,
+            rejoined,
+        )
         for member_id in rejoined:
             for ticket in self._joins_before(member_id):
                 leads = member_id == after.leader
-                self._is_told(self.replies.get(ticket), member_id, leader=after.leader, listed=leads)
-        must(not any(m.parked for m in after.members.values()), "a request outlived its phase", after)
+                self._is_told(
+                    self.replies.get(ticket), member_id, leader=after.leader, listed=leads
+                )
+        must(
+            not any(m.parked for m in after.members.values()), "a request outlived its phase", after
+        )
         self.book.heard = dict.fromkeys(after.members, self.now)
         self.book.newcomers = {}
         self.book.unsynced, self.book.sync_due = set(after.members), self.now + slowest(after)
 
     def _took_over(self, member_id: str) -> bool:
         fenced = self.gone.get(self.before.leader or "") is Code.FENCED_INSTANCE_ID
-        return fenced and isinstance(self.event, JoinGroup) and member_id == self.event.new_member_id
+        return (
+            fenced and isinstance(self.event, JoinGroup) and member_id == self.event.new_member_id
+        )
 
     def _joins_before(self, member_id: str) -> tuple[int, ...]:
         """Tickets of the member's parked joins, this event's included."""
@@ -147,7 +180,11 @@ class Promises(Requests):
             over = isinstance(self.event, Tick) and self.now >= book.window.ends
             must(over and not book.window.extends(), "the initial delay was cut short")
             return
-        if isinstance(self.event, Tick) and book.join_due is not None and self.now >= book.join_due[0]:
+        if (
+            isinstance(self.event, Tick)
+            and book.join_due is not None
+            and self.now >= book.join_due[0]
+        ):
             return
         missing = [m for m in self.after.members if not self._joins_before(m)]
         must(not missing, "B2: a generation began while these may still work", missing)
@@ -198,7 +235,9 @@ class Promises(Requests):
         for ticket, reply in self.replies.items():
             if reply is self.own:
                 continue
-            owner = next((m for m in self.before.members.values() if ticket in (*m.joins, *m.syncs)), None)
+            owner = next(
+                (m for m in self.before.members.values() if ticket in (*m.joins, *m.syncs)), None
+            )
             must(owner is not None, "an answer to nobody", reply)
             assert owner is not None
             if owner.member_id not in self.gone:
@@ -210,8 +249,11 @@ class Promises(Requests):
                 expected = self._sent_back(owner)
                 must(reply.error is expected, "a parked request's answer", reply, expected)
             else:
-                must(ticket in self._joins_before(owner.member_id) and self._begins(),
-                     "a parked join was answered before its time", reply)
+                must(
+                    ticket in self._joins_before(owner.member_id) and self._begins(),
+                    "a parked join was answered before its time",
+                    reply,
+                )
 
     def _sent_back(self, owner: MemberSeen) -> Code:
         if owner.member_id in self.gone:
@@ -230,17 +272,38 @@ class Promises(Requests):
             must(not after.members, "members of an empty group", after)
         elif after.state is not State.PREPARING:
             must(after.members, "no members", after)
-        must(not after.joined() or after.state is State.PREPARING, "a join parked outside its phase", after)
-        must(after.joined() <= max(self.limits.max_size, before.joined()), "more members than allowed", after)
+        must(
+            not after.joined() or after.state is State.PREPARING,
+            "a join parked outside its phase",
+            after,
+        )
+        must(
+            after.joined() <= max(self.limits.max_size, before.joined()),
+            "more members than allowed",
+            after,
+        )
         syncs = any(m.syncs for m in after.members.values())
-        must(not syncs or after.state is State.COMPLETING, "a sync is parked outside its phase", after)
-        must(len(after.pending) <= max(self.limits.max_pending, len(before.pending)), "too many unused ids")
+        must(
+            not syncs or after.state is State.COMPLETING,
+            "a sync is parked outside its phase",
+            after,
+        )
+        must(
+            len(after.pending) <= max(self.limits.max_pending, len(before.pending)),
+            "too many unused ids",
+        )
         if after.members and before.members:
-            must(after.protocol_type == before.protocol_type, "another protocol type", after.protocol_type)
+            must(
+                after.protocol_type == before.protocol_type,
+                "another protocol type",
+                after.protocol_type,
+            )
         if after.state is State.STABLE:
             for member_id, member in after.members.items():
                 given = self.book.given.get(member_id, b"")
-                must(member.assignment == given, "B6: stable with a stale assignment", member, given)
+                must(
+                    member.assignment == given, "B6: stable with a stale assignment", member, given
+                )
 
     def _remember_disk(self) -> None:
         """What a restart must bring back: the last stable or empty group, or that a generation has begun."""
@@ -257,7 +320,9 @@ class Promises(Requests):
             return
         state = State.PREPARING if expected.state is State.COMPLETING else expected.state
         must(after.state is state, "B8: restored to another state", after, expected)
-        must(after.generation >= self.book.told, "B1: a generation number would be used again", after)
+        must(
+            after.generation >= self.book.told, "B1: a generation number would be used again", after
+        )
         if state is State.PREPARING:
             blank = {k: replace(m, assignment=b"") for k, m in expected.members.items()}
             after_blank = {k: replace(m, assignment=b"") for k, m in after.members.items()}
@@ -266,7 +331,9 @@ class Promises(Requests):
             settled = {k: replace(m, joins=(), syncs=()) for k, m in expected.members.items()}
             must(after.members == settled, "B8: restored to other members", after, expected)
             self.book.given = {m: v.assignment for m, v in settled.items()}
-        facts = [(s.generation, s.protocol_type, s.protocol_name, s.leader, s.instances)
-                 for s in (after, expected)]
+        facts = [
+            (s.generation, s.protocol_type, s.protocol_name, s.leader, s.instances)
+            for s in (after, expected)
+        ]
         must(facts[0] == facts[1], "B8: restored to something else", *facts)
         self.book.restarted(after, now)

@@ -107,7 +107,11 @@ class Requests:
         if self.before.state is State.DEAD:
             return
         self.gone = dict.fromkeys(gone, Code.UNKNOWN_MEMBER_ID)
-        must(self.after.pending == self.before.pending - back, "an id given back is still waited for", event)
+        must(
+            self.after.pending == self.before.pending - back,
+            "an id given back is still waited for",
+            event,
+        )
         for member_id in back:
             del self.book.pending[member_id]
         if not gone and not self._begins():
@@ -122,7 +126,12 @@ class Requests:
         must(gone <= late | unjoined | unsynced, "a member was removed before its time", gone)
         self.gone = dict.fromkeys(gone, Code.UNKNOWN_MEMBER_ID)
         expired = {m for m, deadline in book.pending.items() if deadline <= now}
-        must(self.after.pending == before.pending - expired, "unused ids", before.pending, self.after.pending)
+        must(
+            self.after.pending == before.pending - expired,
+            "unused ids",
+            before.pending,
+            self.after.pending,
+        )
         for member_id in expired:
             del book.pending[member_id]
         if not late and not self._begins():
@@ -154,23 +163,37 @@ class Requests:
         member_id = event.member_id or event.new_member_id
         self.book.newcomers[member_id] = self.now
         self.book.pending.pop(member_id, None)
-        must(self.after.pending == self.before.pending - {member_id}, "unused ids", self.after.pending)
+        must(
+            self.after.pending == self.before.pending - {member_id},
+            "unused ids",
+            self.after.pending,
+        )
         if self.book.window is not None:
             self.book.window.newcomer = True
         self._is_as_it_said(member_id, event)
         if not self.before.members:
-            must(self.after.protocol_type == event.protocol_type, "another protocol type", self.after)
-        must(list(self.after.members)[-1] == member_id, "a newcomer is not last in line", self.after)
+            must(
+                self.after.protocol_type == event.protocol_type, "another protocol type", self.after
+            )
+        must(
+            list(self.after.members)[-1] == member_id, "a newcomer is not last in line", self.after
+        )
 
     def _is_as_it_said(self, member_id: str, event: JoinGroup) -> None:
         member = self.after.members.get(member_id)
-        must(member is not None and member.says(event), "a member is not what it said", event, self.after)
+        must(
+            member is not None and member.says(event),
+            "a member is not what it said",
+            event,
+            self.after,
+        )
 
     def _replaced(self, event: JoinGroup) -> None:
         old, new = self.before.instances[event.instance_id or ""], event.new_member_id
         now_speaks = self._with(old, new, event)
         quiet = (
-            self.before.state is State.STABLE and rules.choice(now_speaks) == self.before.protocol_name
+            self.before.state is State.STABLE
+            and rules.choice(now_speaks) == self.before.protocol_name
         )
         if quiet and self.disk_failed:
             self.kind = Kind.REPEAT
@@ -182,7 +205,9 @@ class Requests:
         self.book.heard[new] = self.now
         self._is_as_it_said(new, event)
         places = [new if m == old else m for m in self.before.members]
-        must(list(self.after.members) == places, "a static member lost its place", places, self.after)
+        must(
+            list(self.after.members) == places, "a static member lost its place", places, self.after
+        )
         if quiet:
             self.kind = Kind.REPEAT
             self._answered(Code.NONE)
@@ -190,18 +215,27 @@ class Requests:
 
     def _with(self, old: str, new: str, event: JoinGroup) -> dict[str, MemberSeen]:
         members = self.before.members.items()
-        return {(new if m == old else m): replace(v, protocols=event.protocols) if m == old else v
-                for m, v in members}
+        return {
+            (new if m == old else m): replace(v, protocols=event.protocols) if m == old else v
+            for m, v in members
+        }
 
     def _quietly_replaced(self, event: JoinGroup, old: str, new: str) -> None:
         led = self.before.leader == old
-        must(self.after.leader == (new if led else self.before.leader), "leadership moved", self.after.leader)
+        must(
+            self.after.leader == (new if led else self.before.leader),
+            "leadership moved",
+            self.after.leader,
+        )
         skips = event.can_skip_assignment and led
         leader = self.after.leader if event.can_skip_assignment else self.before.leader
         self._is_told(self.own, new, leader=leader, listed=skips, skips=skips)
         same = (self.before.state, self.before.generation, self.before.protocol_name)
-        must((self.after.state, self.after.generation, self.after.protocol_name) == same,
-             "a bounce disturbed the group", self.after)
+        must(
+            (self.after.state, self.after.generation, self.after.protocol_name) == same,
+            "a bounce disturbed the group",
+            self.after,
+        )
 
     def _updated(self, event: JoinGroup) -> None:
         self._is_as_it_said(event.member_id, event)
@@ -215,7 +249,13 @@ class Requests:
         self.book.heard[event.member_id] = self.now
 
     def _is_told(
-        self, reply: fx.Reply | None, member_id: str, *, leader: str | None, listed: bool, skips: bool = False
+        self,
+        reply: fx.Reply | None,
+        member_id: str,
+        *,
+        leader: str | None,
+        listed: bool,
+        skips: bool = False,
     ) -> None:
         """The whole answer to a JoinGroup that was not refused."""
         assert isinstance(reply, fx.JoinReply)
@@ -253,7 +293,9 @@ class Requests:
         self.book.heard[event.member_id] = self.now
         if self.disk_failed:
             self._answered(Code.NOT_COORDINATOR)
-            must(after.state is State.PREPARING, "an assignment that is not on disk was used", after)
+            must(
+                after.state is State.PREPARING, "an assignment that is not on disk was used", after
+            )
         else:
             must(after.state is State.STABLE, "the leader has assigned", after)
             self.book.given = {m: event.assignments.get(m, b"") for m in before.members}
@@ -263,8 +305,13 @@ class Requests:
     def _is_given(self, reply: fx.Reply | None, member_id: str) -> None:
         assert isinstance(reply, fx.SyncReply)
         seen = self.after
-        expected = fx.SyncReply(reply.token, Code.NONE, seen.protocol_type, seen.protocol_name,
-                                self.book.given.get(member_id, b""))
+        expected = fx.SyncReply(
+            reply.token,
+            Code.NONE,
+            seen.protocol_type,
+            seen.protocol_name,
+            self.book.given.get(member_id, b""),
+        )
         must(reply == expected, "B6: not what the leader of this generation gave", reply, expected)
 
 

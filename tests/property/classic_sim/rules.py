@@ -11,7 +11,13 @@ from enum import Enum, auto
 
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import CommitOffsets, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
 from tests.property.classic_sim.seen import GroupSeen, MemberSeen
 
 
@@ -75,7 +81,11 @@ def sync(event: SyncGroup, seen: GroupSeen) -> Code:
 
 def join(event: JoinGroup, seen: GroupSeen, limits: GroupLimits) -> Code:
     """The refusal a JoinGroup earns, or NONE."""
-    if not limits.min_session_timeout_ms <= event.session_timeout_ms <= limits.max_session_timeout_ms:
+    if (
+        not limits.min_session_timeout_ms
+        <= event.session_timeout_ms
+        <= limits.max_session_timeout_ms
+    ):
         return Code.INVALID_SESSION_TIMEOUT
     if not (event.protocols and event.protocol_type):
         return Code.INCONSISTENT_GROUP_PROTOCOL
@@ -85,7 +95,9 @@ def join(event: JoinGroup, seen: GroupSeen, limits: GroupLimits) -> Code:
         return Code.GROUP_MAX_SIZE_REACHED
     if seen.members:
         spoken = common(seen.members.values())
-        if event.protocol_type != seen.protocol_type or spoken.isdisjoint(p.name for p in event.protocols):
+        if event.protocol_type != seen.protocol_type or spoken.isdisjoint(
+            p.name for p in event.protocols
+        ):
             return Code.INCONSISTENT_GROUP_PROTOCOL
     if event.member_id:
         handed_out = event.instance_id is None and event.member_id in seen.pending
@@ -126,7 +138,9 @@ def common(members: Iterable[MemberSeen]) -> set[str]:
 def choice(members: Mapping[str, MemberSeen]) -> str | None:
     """Each votes for its first common protocol; of equals the one voted for first."""
     spoken = common(members.values())
-    ballots = [next(p.name for p in m.protocols if p.name in spoken) for m in members.values() if spoken]
+    ballots = [
+        next(p.name for p in m.protocols if p.name in spoken) for m in members.values() if spoken
+    ]
     return max(ballots, key=Counter(ballots).__getitem__, default=None)
 
 

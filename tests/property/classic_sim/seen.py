@@ -30,7 +30,12 @@ class MemberSeen:
 
     def says(self, event: JoinGroup) -> bool:
         """Whether it is what that request said of it."""
-        told = (event.instance_id, event.session_timeout_ms, event.rebalance_timeout_ms, event.protocols)
+        told = (
+            event.instance_id,
+            event.session_timeout_ms,
+            event.rebalance_timeout_ms,
+            event.protocols,
+        )
         client = (event.client_id, event.client_host)
         return (self.instance_id, self.session_ms, self.rebalance_ms, self.protocols) == told and (
             self.client == client

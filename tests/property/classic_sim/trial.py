@@ -87,7 +87,9 @@ class Trial:
             alarm=self._alarm,
             counters=Counter(),
         )
-        catalogue = {name: SimpleNamespace(name=name, partitions=range(n)) for name, n in TOPICS.items()}
+        catalogue = {
+            name: SimpleNamespace(name=name, partitions=range(n)) for name, n in TOPICS.items()
+        }
         self._node = SimpleNamespace(
             groups=self.service,
             catalogue=catalogue,
@@ -110,7 +112,14 @@ class Trial:
         """Carry out one act; the answers by ticket. Whatever the machine raises is a violation too."""
         try:
             return self._do(act)
-        except (AssertionError, LookupError, ValueError, TypeError, AttributeError, StoreFailed) as error:
+        except (
+            AssertionError,
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            StoreFailed,
+        ) as error:
             if isinstance(error, Violation):
                 raise
             raise Violation(f"raised {error!r}") from error
@@ -179,7 +188,12 @@ class Trial:
     def _judge(self, event: Event, before: GroupSeen, replies: dict[int, fx.Reply]) -> None:
         after = self.look()
         self.promises.check(event, before, after, replies, self.now, self.store.failed)
-        must(after.held() == self.waiting, "a parked request was lost", self.waiting ^ after.held(), event)
+        must(
+            after.held() == self.waiting,
+            "a parked request was lost",
+            self.waiting ^ after.held(),
+            event,
+        )
         self.stables += after.state is State.STABLE
 
     def _wait(self, ms: int) -> dict[int, fx.Reply]:
@@ -230,7 +244,9 @@ class Trial:
             generation_id_or_member_epoch=act.event.generation,
             group_instance_id=act.event.instance_id,
             retention_time=timedelta(milliseconds=act.retention_ms),
-            topics=[SimpleNamespace(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+            topics=[
+                SimpleNamespace(name=topic, partitions=parts) for topic, parts in by_topic.items()
+            ],
         )
         before = self.look() if act.group == GROUP else None
         self.store.failed = False
@@ -244,7 +260,9 @@ class Trial:
         self._judge_commit(act, before, codes)
         return {}
 
-    def _judge_commit(self, act: acts.Commit, before: GroupSeen | None, codes: dict[Any, int]) -> None:
+    def _judge_commit(
+        self, act: acts.Commit, before: GroupSeen | None, codes: dict[Any, int]
+    ) -> None:
         seen = before if before is not None else GroupSeen(State.EMPTY)
         error = rules.commit(act.event, seen)
         shown = error
@@ -252,11 +270,18 @@ class Trial:
             shown = Code.GROUP_ID_NOT_FOUND
         self.offsets.committed(act, codes, shown, self.now, self.store.failed)
         if not any(map(is_there, act.offsets)):
-            must(before is None or self.look() == before, "a group heard of places that are not", act)
+            must(
+                before is None or self.look() == before, "a group heard of places that are not", act
+            )
         elif before is not None:
             after, event = self.look(), act.event
             self.promises.check(
-                event, before, after, {event.token: fx.CommitReply(event.token, error)}, self.now, False
+                event,
+                before,
+                after,
+                {event.token: fx.CommitReply(event.token, error)},
+                self.now,
+                False,
             )
 
     def _sweep(self, retention_ms: int) -> None:
@@ -301,7 +326,9 @@ class Trial:
             (m.member_id, m.instance_id, *m.client, m.metadata(seen.protocol_name) if settled else b"",
              m.assignment if settled else b"") for m in seen.members.values()
         ]  # fmt: skip
-        must([tuple(m.values()) for m in told.get("members", [])] == expected, "DescribeGroups", told)
+        must(
+            [tuple(m.values()) for m in told.get("members", [])] == expected, "DescribeGroups", told
+        )
         spoken = told.get("protocol_data", "")
         must(spoken == (seen.protocol_name or "" if settled else ""), "DescribeGroups", told)
         for state in State:
@@ -310,4 +337,3 @@ class Trial:
             listed = {g["group_id"] for g in answer["groups"]}
             here = seen.state is state and state is not State.DEAD
             must((GROUP in listed) == here, "ListGroups", state, listed, seen.state)
-

@@ -149,7 +149,11 @@ class World:
     def offsets(self) -> None:
         """An administrator tidies up."""
         topic = self.random.choice(["a", "b"])
-        choices: list[Act] = [acts.DropTopic(topic), acts.DeleteOffsets(topic), acts.DeleteOffsets(topic)]
+        choices: list[Act] = [
+            acts.DropTopic(topic),
+            acts.DeleteOffsets(topic),
+            acts.DeleteOffsets(topic),
+        ]
         self.do(self.random.choice(choices))
 
     def delete(self) -> None:
@@ -238,7 +242,11 @@ class World:
         seen = self.trial.look()
         others = [c for c in self.clients if c.alive and c.member_id in seen.members]
         others = [c for c in others if c.member_id != seen.leader]
-        if seen.state is not State.STABLE or not seen.leader or seen.members[seen.leader].instance_id is None:
+        if (
+            seen.state is not State.STABLE
+            or not seen.leader
+            or seen.members[seen.leader].instance_id is None
+        ):
             return
         for client in others:
             client.waiting, client.next = None, "join"
@@ -289,11 +297,19 @@ class World:
         seen, draw = self.trial.look(), self.random
         now = seen.generation
         generation = draw.choice([-2, -1, 0, now, now, now - 1, now + 1, 2**31 - 1])
-        member_id = draw.choice([client.member_id, client.member_id, "", "stranger", *sorted(seen.pending)])
+        member_id = draw.choice(
+            [client.member_id, client.member_id, "", "stranger", *sorted(seen.pending)]
+        )
         instance = draw.choice([None, client.instance_id, "nobody", *sorted(seen.instances)])
         lies: list[Event] = [
-            SyncGroup(self.ticket(), member_id, generation, instance,
-                      protocol_name=draw.choice([None, None, "range", "other"]), assignments={"x": b"lie"}),
+            SyncGroup(
+                self.ticket(),
+                member_id,
+                generation,
+                instance,
+                protocol_name=draw.choice([None, None, "range", "other"]),
+                assignments={"x": b"lie"},
+            ),
             Heartbeat(self.ticket(), member_id, generation, instance),
             CommitOffsets(self.ticket(), member_id, generation, instance),
         ]

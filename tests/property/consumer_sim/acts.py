@@ -93,7 +93,9 @@ def _shown(value: Any) -> str:
         return f"({' '.join(_shown(v) for v in value)})"
     if isinstance(value, bytes):
         return (
-            repr(value.rstrip(b".").decode(errors="replace")) if len(value) == 16 else f"{len(value)} bytes"
+            repr(value.rstrip(b".").decode(errors="replace"))
+            if len(value) == 16
+            else f"{len(value)} bytes"
         )
     if isinstance(value, Enum):
         return value.name

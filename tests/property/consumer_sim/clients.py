@@ -22,10 +22,17 @@ from tests.support.coordination.consumer_bench import topic_id
 Owned = dict[str, set[int]]
 #: What each metadata says, by its bytes, so that nobody has to read it as the machine does.
 SAID: dict[bytes, tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]] = {}
-LOST = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.ILLEGAL_GENERATION, Code.FENCED_INSTANCE_ID)
+LOST = (
+    Code.UNKNOWN_MEMBER_ID,
+    Code.FENCED_MEMBER_EPOCH,
+    Code.ILLEGAL_GENERATION,
+    Code.FENCED_INSTANCE_ID,
+)
 
 
-def subscription(topics: Iterable[str], owned: Mapping[str, Iterable[int]], version: int = 1) -> bytes:
+def subscription(
+    topics: Iterable[str], owned: Mapping[str, Iterable[int]], version: int = 1
+) -> bytes:
     """ConsumerProtocol bytes: topics, and from version 1 on what is owned."""
     names = sorted(topics)
     parts = [struct.pack(">hi", version, len(names))]
@@ -98,7 +105,9 @@ class Client:
             self.told, report = None, True
         else:
             report = full and not (self.joined and self.told is not None)
-        owned = {topic_id(n): tuple(sorted(parts)) for n, parts in sorted(self.owned.items()) if parts}
+        owned = {
+            topic_id(n): tuple(sorted(parts)) for n, parts in sorted(self.owned.items()) if parts
+        }
         return ConsumerGroupHeartbeat(
             ticket,
             self.member_id,
@@ -122,7 +131,9 @@ class Client:
             return
         self.joined, self.epoch, self.says_all = True, reply.member_epoch, False
         if reply.assignment is not None:
-            self.told = {t.rstrip(b".").decode(): set(parts) for t, parts in reply.assignment.items()}
+            self.told = {
+                t.rstrip(b".").decode(): set(parts) for t, parts in reply.assignment.items()
+            }
 
     # -- classic ---------------------------------------------------------------------------------
 

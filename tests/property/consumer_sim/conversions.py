@@ -12,7 +12,12 @@ from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, DeleteGroup, JoinGroup, LeaveGroup
+from faust_assigner.coordinator.events import (
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    JoinGroup,
+    LeaveGroup,
+)
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.protocol import read_assignment, read_subscription
 from tests.property.consumer_sim import rules
@@ -57,13 +62,23 @@ class Conversions(Promises):
         return Snapshot(members, assigned, group.generation, consumers, readable)
 
     def judge_all(
-        self, event: Any, before: Seen, after: Seen, replies: Mapping[int, fx.Reply], now: int, cat: Catalogue
+        self,
+        event: Any,
+        before: Seen,
+        after: Seen,
+        replies: Mapping[int, fx.Reply],
+        now: int,
+        cat: Catalogue,
     ) -> None:
         """A request to a consumer group that stays one."""
         must(not self._must_downgrade(event), "it should have become a classic group", event)
         founds = isinstance(event, JoinGroup) and not self.model.members
         if founds:
-            must(self._expect_founding(event) is not Code.NONE, "an empty group takes any protocol", event)
+            must(
+                self._expect_founding(event) is not Code.NONE,
+                "an empty group takes any protocol",
+                event,
+            )
             return
         self.judge(event, before, after, replies, now, cat)
 
@@ -88,7 +103,9 @@ class Conversions(Promises):
             return Code.GROUP_ID_NOT_FOUND
         replaces = any(k.instance == event.instance_id for k in was.members.values() if k.instance)
         full = (
-            len(was.members) >= self.setting.max_size and event.member_id not in was.members and not replaces
+            len(was.members) >= self.setting.max_size
+            and event.member_id not in was.members
+            and not replaces
         )
         if full:
             return Code.GROUP_MAX_SIZE_REACHED
@@ -105,7 +122,10 @@ class Conversions(Promises):
     ) -> None:
         """A classic group is a consumer group now: everybody is where the last assignment put it."""
         assert was is not None
-        joins = isinstance(event, ConsumerGroupHeartbeat) and self.expect_upgrade(event, was) is Code.NONE
+        joins = (
+            isinstance(event, ConsumerGroupHeartbeat)
+            and self.expect_upgrade(event, was) is Code.NONE
+        )
         must(joins, "nothing allowed this upgrade", event, self.setting.policy)
         others = {t: r for t, r in replies.items() if t != event.token}
         told = all(getattr(r, "error", None) is Code.REBALANCE_IN_PROGRESS for r in others.values())
@@ -147,7 +167,8 @@ class Conversions(Promises):
         if isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch == -1:
             known = event.member_id in self.model.members
             fits = (
-                event.instance_id is None or self.model.instances().get(event.instance_id) == event.member_id
+                event.instance_id is None
+                or self.model.instances().get(event.instance_id) == event.member_id
             )
             well = rules.is_malformed(event) is Code.NONE
             return {event.member_id} if known and fits and well else set()
@@ -161,8 +182,14 @@ class Conversions(Promises):
             return False
         model, gone = self.model, self._leavers(event)
         if isinstance(event, JoinGroup) and model.members:
-            holder = model.instances().get(event.instance_id) if event.instance_id is not None else None
-            if holder is None or event.member_id or rules.join(event, model, self.setting) is not Code.NONE:
+            holder = (
+                model.instances().get(event.instance_id) if event.instance_id is not None else None
+            )
+            if (
+                holder is None
+                or event.member_id
+                or rules.join(event, model, self.setting) is not Code.NONE
+            ):
                 return False
             alone = len(model.members) == 1
             return not model.members[holder].classic and (alone or _leaves_classic(model, {holder}))
@@ -184,7 +211,9 @@ class Conversions(Promises):
             self.setting.policy,
         )
         must(
-            founded or replies[event.token].error is Code.NONE, "the answer of who brought it about", replies
+            founded or replies[event.token].error is Code.NONE,
+            "the answer of who brought it about",
+            replies,
         )
         arrived = set()
         gone = self._leavers(event)
@@ -200,7 +229,11 @@ class Conversions(Promises):
         may = self.model.may_expire(now)
         staying = {m.member_id for m in group.describe().members} if group is not None else set()
         gone = before.members.keys() - staying
-        allowed = self.setting.policy.downgrades and gone <= may and _leaves_classic(self.model, set(gone))
+        allowed = (
+            self.setting.policy.downgrades
+            and gone <= may
+            and _leaves_classic(self.model, set(gone))
+        )
         must(allowed, "nothing allowed this downgrade", gone, may)
         self.model.members.clear()
 
@@ -226,7 +259,9 @@ class Conversions(Promises):
         """Timers rang: those went whose time was over, nobody else, and the epoch rose for each."""
         gone = before.members.keys() - after.members.keys()
         must(
-            gone <= self.model.may_expire(now), "it was removed too early", gone - self.model.may_expire(now)
+            gone <= self.model.may_expire(now),
+            "it was removed too early",
+            gone - self.model.may_expire(now),
         )
         stays = self.model.must_expire(now) - gone
         must(not stays, "B10: its time is over", stays)
@@ -239,7 +274,9 @@ class Conversions(Promises):
         """The epoch rises exactly when a topic that somebody reads is another one now."""
         must(after.members.keys() == before.members.keys(), "topics changed the members")
         rise, changed = after.epoch - before.epoch, self._facts(old) != self._facts(new)
-        must(rise == (changed and bool(before.members)), "topics and the group epoch", rise, changed)
+        must(
+            rise == (changed and bool(before.members)), "topics and the group epoch", rise, changed
+        )
 
     def _facts(self, catalogue: Catalogue) -> dict[str, int]:
         names = {n for k in self.model.members.values() for n in k.names}

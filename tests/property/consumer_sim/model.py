@@ -61,11 +61,15 @@ class Model:
 
     def may_expire(self, now: int) -> set[str]:
         """Whose timers may have rung."""
-        return {m for m, k in self.members.items() if any(early <= now for early, _ in k.due.values())}
+        return {
+            m for m, k in self.members.items() if any(early <= now for early, _ in k.due.values())
+        }
 
     def must_expire(self, now: int) -> set[str]:
         """Whose timers must have rung."""
-        return {m for m, k in self.members.items() if any(late <= now for _, late in k.due.values())}
+        return {
+            m for m, k in self.members.items() if any(late <= now for _, late in k.due.values())
+        }
 
     def disk_failed(self, now: int) -> None:
         """What was to happen did not: timers of members that were touched begin anew, nobody knows whose."""

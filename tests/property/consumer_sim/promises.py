@@ -41,11 +41,21 @@ class Promises:
     def always(self, before: Seen, after: Seen, catalogue: Catalogue, now: int) -> None:
         """Epochs only rise, nothing is held twice, one member per instance id."""
         must(after.epoch >= before.epoch, "B1: the group epoch fell", before.epoch, after.epoch)
-        must(after.target_epoch >= before.target_epoch, "B1: the target's epoch fell", after.target_epoch)
-        must(after.target_epoch <= after.epoch, "B1: the target is ahead of the group", after.target_epoch)
+        must(
+            after.target_epoch >= before.target_epoch,
+            "B1: the target's epoch fell",
+            after.target_epoch,
+        )
+        must(
+            after.target_epoch <= after.epoch,
+            "B1: the target is ahead of the group",
+            after.target_epoch,
+        )
         held: dict[Any, str] = {}
         for member_id, me in after.members.items():
-            must(me.epoch <= after.target_epoch, "B1: a member is ahead of the target", member_id, me)
+            must(
+                me.epoch <= after.target_epoch, "B1: a member is ahead of the target", member_id, me
+            )
             for pair in sorted(me.assigned) + sorted(me.revoking):
                 must(pair not in held, "B2: held twice", pair, held.get(pair), member_id)
                 held[pair] = member_id
@@ -79,7 +89,10 @@ class Promises:
             return  # it was computed for an earlier group
         readers = {m: rules.reads(k, catalogue) for m, k in model.members.items()}
         wanted = {
-            (t, p) for ids in readers.values() for t in ids for p in range(catalogue.by_id[t].partitions)
+            (t, p)
+            for ids in readers.values()
+            for t in ids
+            for p in range(catalogue.by_id[t].partitions)
         }
         must(given == wanted, "a target leaves something out, or invents it", given ^ wanted)
         for member_id, ids in readers.items():
@@ -92,13 +105,26 @@ class Promises:
     # -- requests --------------------------------------------------------------------------------
 
     def judge(
-        self, event: Any, before: Seen, after: Seen, replies: Mapping[int, fx.Reply], now: int, cat: Catalogue
+        self,
+        event: Any,
+        before: Seen,
+        after: Seen,
+        replies: Mapping[int, fx.Reply],
+        now: int,
+        cat: Catalogue,
     ) -> None:
         """Check one request that did reach a consumer group, and learn from it."""
         reply = replies.get(event.token)
-        must(reply is not None and len(replies) == 1, "one request, one answer, at once", event, replies)
+        must(
+            reply is not None and len(replies) == 1,
+            "one request, one answer, at once",
+            event,
+            replies,
+        )
         error, expected = getattr(reply, "error", None), self._expected(event, before, cat)
-        must(error is expected, "B3: the error", getattr(error, "name", error), expected.name, event)
+        must(
+            error is expected, "B3: the error", getattr(error, "name", error), expected.name, event
+        )
         if expected is not Code.NONE or isinstance(
             event, CommitOffsets | FetchOffsets | Heartbeat | SyncGroup
         ):
@@ -126,7 +152,13 @@ class Promises:
         return Code.NONE
 
     def heard(
-        self, event: ConsumerGroupHeartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Any
+        self,
+        event: ConsumerGroupHeartbeat,
+        before: Seen,
+        after: Seen,
+        reply: Any,
+        now: int,
+        cat: Any,
     ) -> None:
         """A member of KIP-848 joined, stayed or left."""
         model, member_id = self.model, event.member_id
@@ -139,7 +171,12 @@ class Promises:
             model.members[member_id].drop("rebalance")
             me = after.members[member_id]
             must((me.epoch, me.revoking) == (-2, frozenset()), "a static member that is away", me)
-            must(after.epoch == before.epoch, "a short absence is no rebalance", before.epoch, after.epoch)
+            must(
+                after.epoch == before.epoch,
+                "a short absence is no rebalance",
+                before.epoch,
+                after.epoch,
+            )
             return
         start = self._arrives(event.instance_id, member_id, event.member_epoch == 0, before)
         known = model.members.get(member_id)
@@ -172,14 +209,27 @@ class Promises:
             new.set("rebalance", now + new.rebalance_ms)
         self._answered(event, start, me, reply, member_id)
 
-    def _answered(self, event: Any, start: SeenMember, me: SeenMember, reply: Any, member_id: str) -> None:
-        must((reply.member_id, reply.member_epoch) == (member_id, me.epoch), "the answer's epoch", reply, me)
+    def _answered(
+        self, event: Any, start: SeenMember, me: SeenMember, reply: Any, member_id: str
+    ) -> None:
+        must(
+            (reply.member_id, reply.member_epoch) == (member_id, me.epoch),
+            "the answer's epoch",
+            reply,
+            me,
+        )
         must(reply.member_epoch != 0, "a member hears epoch 0, which means joining", reply)
-        repeats = event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
+        repeats = (
+            event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
+        )
         full = event.rebalance_timeout_ms != -1 and event.owned is not None and repeats
         tells = event.member_epoch == 0 or full or start.assigned != me.assigned
         must(
-            (reply.assignment is not None) == tells, "an assignment is told when it changed", reply, start, me
+            (reply.assignment is not None) == tells,
+            "an assignment is told when it changed",
+            reply,
+            start,
+            me,
         )
         if reply.assignment is not None:
             must(pairs(reply.assignment) == me.assigned, "the assignment told", reply, me)
@@ -189,10 +239,18 @@ class Promises:
         """What a member is told it has, nobody else may be using (B2)."""
         others, known = self.model.others_hold(member_id), self.model.members[member_id]
         for pair in sorted(told - known.held):
-            must(pair not in others, "B2: granted before it was given up", pair, others.get(pair), member_id)
+            must(
+                pair not in others,
+                "B2: granted before it was given up",
+                pair,
+                others.get(pair),
+                member_id,
+            )
         known.held |= told
 
-    def _arrives(self, instance: str | None, member_id: str, joins: bool, before: Seen) -> SeenMember:
+    def _arrives(
+        self, instance: str | None, member_id: str, joins: bool, before: Seen
+    ) -> SeenMember:
         """Where it starts from: a static member that comes back takes its own place."""
         model = self.model
         holder = model.instances().get(instance) if instance is not None else None
@@ -204,29 +262,51 @@ class Promises:
         known.due = {}
         model.members[member_id] = known
         start = before.members[holder]
-        return SeenMember(0, 0, start.state, start.assigned, start.revoking, start.target, start.since)
+        return SeenMember(
+            0, 0, start.state, start.assigned, start.revoking, start.target, start.since
+        )
 
     def _epoch(self, before: Seen, after: Seen, changed: bool) -> None:
         rise = after.epoch - before.epoch
         must(rise == changed, "the group epoch rises by what changed", rise, changed)
 
     def _stepped(
-        self, member_id: str, start: SeenMember, after: Seen, owned: frozenset[Any] | None, cat: Catalogue,
+        self,
+        member_id: str,
+        start: SeenMember,
+        after: Seen,
+        owned: frozenset[Any] | None,
+        cat: Catalogue,
         reads_anew: bool,
     ) -> SeenMember:
         """It made the right step."""
         me = after.members[member_id]
         readable = rules.reads(self.model.members[member_id], cat)
         expected = rules.next_step(
-            start, me.target, after.target_epoch, readable, after.taken(member_id), owned, reads_anew
+            start,
+            me.target,
+            after.target_epoch,
+            readable,
+            after.taken(member_id),
+            owned,
+            reads_anew,
         )
         made = (me.epoch, me.state, me.assigned, me.revoking)
         must(made == expected, "its next step", member_id, "made", made, "expected", expected)
         moved = made != (start.epoch, start.state, start.assigned, start.revoking)
-        must(not moved or me.previous_epoch == start.epoch, "the epoch before", member_id, start, me)
+        must(
+            not moved or me.previous_epoch == start.epoch, "the epoch before", member_id, start, me
+        )
         for pair, since in me.since.items():
             given = start.since[pair] if pair in start.assigned else me.epoch
-            must(since == given or pair in me.revoking, "since when it has it", pair, since, start, me)
+            must(
+                since == given or pair in me.revoking,
+                "since when it has it",
+                pair,
+                since,
+                start,
+                me,
+            )
         return me
 
     def joined(
@@ -252,7 +332,11 @@ class Promises:
         self._epoch(before, after, changed)
         me = self._stepped(member_id, start, after, owned, cat, changed)
         must(reply.generation == me.epoch, "its generation is its epoch", reply, me)
-        must(reply.protocol_name == event.protocols[0].name and not reply.members, "who assigns", reply)
+        must(
+            reply.protocol_name == event.protocols[0].name and not reply.members,
+            "who assigns",
+            reply,
+        )
         new.set("session", now + new.session_ms)
         new.set("sync", now + new.rebalance_ms)
 
@@ -272,7 +356,9 @@ class Promises:
         known.drop("sync")
         known.set("session", now + known.session_ms)
 
-    def beat(self, event: Heartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue) -> None:
+    def beat(
+        self, event: Heartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
+    ) -> None:
         """A classic member is alive."""
         known = self.model.members[event.member_id]
         known.set("session", now + known.session_ms)
@@ -284,7 +370,10 @@ class Promises:
     ) -> None:
         """Some members were told to go."""
         found = [rules.leaver(who, self.model) for who in event.leavers]
-        told = [(w.member_id, w.instance_id, code) for w, (_, code) in zip(event.leavers, found, strict=True)]
+        told = [
+            (w.member_id, w.instance_id, code)
+            for w, (_, code) in zip(event.leavers, found, strict=True)
+        ]
         must(list(reply.results) == told, "the answer to each leaver", reply.results, told)
         gone = {member_id for member_id, code in found if code is Code.NONE}
         if gone:
@@ -296,7 +385,12 @@ class Promises:
         """These went, in one rebalance."""
         for member_id in who:
             del self.model.members[member_id]
-        must(after.epoch == before.epoch + 1, "a leave raises the epoch once", before.epoch, after.epoch)
+        must(
+            after.epoch == before.epoch + 1,
+            "a leave raises the epoch once",
+            before.epoch,
+            after.epoch,
+        )
         if not after.members:
             must(after.target_epoch == after.epoch, "an empty group is never behind", after)
 

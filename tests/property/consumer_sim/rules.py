@@ -36,7 +36,10 @@ def is_malformed(event: ConsumerGroupHeartbeat) -> Code:
         or not event.member_id
         or event.instance_id == ""
         or event.rack_id == ""
-        or (joins and (event.rebalance_timeout_ms == -1 or event.owned is None or len(event.owned) > 0))
+        or (
+            joins
+            and (event.rebalance_timeout_ms == -1 or event.owned is None or len(event.owned) > 0)
+        )
         or (joins and event.subscribed_topic_names is None and event.subscribed_topic_regex is None)
         or (event.member_epoch == -2 and event.instance_id is None)
     )
@@ -52,7 +55,9 @@ def heartbeat(event: ConsumerGroupHeartbeat, model: Model, views: Views, setting
     if error is Code.NONE:
         error = _may_speak(event, model, views, setting)
     stays = error is Code.NONE and event.member_epoch >= 0
-    return Code.INVALID_REGULAR_EXPRESSION if stays and event.subscribed_topic_regex == "(" else error
+    return (
+        Code.INVALID_REGULAR_EXPRESSION if stays and event.subscribed_topic_regex == "(" else error
+    )
 
 
 def _may_speak(event: ConsumerGroupHeartbeat, model: Model, views: Views, setting: Setting) -> Code:
@@ -80,7 +85,11 @@ def _is_current(event: ConsumerGroupHeartbeat, view: SeenMember) -> bool:
     if event.member_epoch == view.epoch:
         return True
     knows_no_more = event.owned is not None and pairs(event.owned) <= view.assigned
-    return event.member_epoch == view.previous_epoch and event.member_epoch < view.epoch and knows_no_more
+    return (
+        event.member_epoch == view.previous_epoch
+        and event.member_epoch < view.epoch
+        and knows_no_more
+    )
 
 
 def _static(holder: str | None, member_id: str) -> Code:
@@ -122,7 +131,9 @@ def of_classic_member(event: SyncGroup | Heartbeat, model: Model, views: Views) 
     known = model.members.get(event.member_id)
     if known is None or not known.classic:
         return Code.UNKNOWN_MEMBER_ID
-    return Code.NONE if views[event.member_id].epoch == event.generation else Code.ILLEGAL_GENERATION
+    return (
+        Code.NONE if views[event.member_id].epoch == event.generation else Code.ILLEGAL_GENERATION
+    )
 
 
 def beat(event: Heartbeat, model: Model, seen: Seen) -> Code:
@@ -152,7 +163,10 @@ def sync(event: SyncGroup, model: Model, seen: Seen) -> Code:
 def leaver(who: Leaver, model: Model) -> tuple[str, Code]:
     """Who is meant by one line of a LeaveGroup, and what it is answered."""
     if who.instance_id is None:
-        return who.member_id, Code.NONE if who.member_id in model.members else Code.UNKNOWN_MEMBER_ID
+        return (
+            who.member_id,
+            Code.NONE if who.member_id in model.members else Code.UNKNOWN_MEMBER_ID,
+        )
     current = model.instances().get(who.instance_id)
     if current is None:
         return "", Code.UNKNOWN_MEMBER_ID
@@ -163,7 +177,11 @@ def commit(event: CommitOffsets, model: Model, views: Views, catalogue: Catalogu
     """The error of an OffsetCommit to a consumer group."""
     if not model.members and event.generation < 0:
         return Code.NONE
-    if event.transactional and (event.member_id, event.generation, event.instance_id) == ("", -1, None):
+    if event.transactional and (event.member_id, event.generation, event.instance_id) == (
+        "",
+        -1,
+        None,
+    ):
         return Code.NONE
     known = model.members.get(event.member_id)
     if known is None:
@@ -194,7 +212,9 @@ def fetch(event: FetchOffsets, model: Model, views: Views) -> Code:
 def reads(known: Known, catalogue: Catalogue) -> frozenset[bytes]:
     """Ids of the existing topics a member reads."""
     found = {
-        n for n in catalogue.by_name if n in known.names or (known.regex and re2.fullmatch(known.regex, n))
+        n
+        for n in catalogue.by_name
+        if n in known.names or (known.regex and re2.fullmatch(known.regex, n))
     }
     return frozenset(catalogue.by_name[n].topic_id for n in found)
 
@@ -202,7 +222,9 @@ def reads(known: Known, catalogue: Catalogue) -> frozenset[bytes]:
 def assignor(model: Model) -> str:
     """The name most members vote for."""
     votes = Counter(k.assignor for k in model.members.values() if k.assignor is not None)
-    return min(votes, key=lambda name: (-votes[str(name)], str(name)), default="uniform") or "uniform"
+    return (
+        min(votes, key=lambda name: (-votes[str(name)], str(name)), default="uniform") or "uniform"
+    )
 
 
 def next_step(

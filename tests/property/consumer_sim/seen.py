@@ -50,7 +50,9 @@ class Seen:
             return "Empty"
         if self.target_epoch < self.epoch:
             return "Assigning"
-        settled = all(m.state == "stable" and m.epoch == self.target_epoch for m in self.members.values())
+        settled = all(
+            m.state == "stable" and m.epoch == self.target_epoch for m in self.members.values()
+        )
         return "Stable" if settled else "Reconciling"
 
     def taken(self, member_id: str) -> frozenset[Pair]:
@@ -105,7 +107,12 @@ def check_description(group: ConsumerGroup, seen: Seen) -> None:
     """An administrator sees what is."""
     view = group.describe()
     shown = (view.group_type, view.state, view.epoch, view.target_epoch)
-    must(shown == ("consumer", seen.state(), seen.epoch, seen.target_epoch), "the description", view, seen)
+    must(
+        shown == ("consumer", seen.state(), seen.epoch, seen.target_epoch),
+        "the description",
+        view,
+        seen,
+    )
     must({m.member_id for m in view.members} == set(seen.members), "the members described", view)
     for told in view.members:
         _check_member(told, seen, group)
@@ -114,8 +121,18 @@ def check_description(group: ConsumerGroup, seen: Seen) -> None:
 def _check_member(told: MemberView, seen: Seen, group: ConsumerGroup) -> None:
     me = seen.members[told.member_id]
     shown = (told.epoch, told.state, pairs(told.assigned), pairs(told.revoking), pairs(told.target))
-    must(shown == (me.epoch, me.state, me.assigned, me.revoking, me.target), "a member described", told)
+    must(
+        shown == (me.epoch, me.state, me.assigned, me.revoking, me.target),
+        "a member described",
+        told,
+    )
     must(pairs(told.pending) == me.target & seen.taken(told.member_id), "what it waits for", told)
     said = group.records()
-    metadata = next(r.value for r in said if r.key.kind is Kind.MEMBER and r.key.member_id == told.member_id)
-    must(isinstance(metadata, MemberMetadata) and told.instance_id == metadata.instance_id, "its names", told)
+    metadata = next(
+        r.value for r in said if r.key.kind is Kind.MEMBER and r.key.member_id == told.member_id
+    )
+    must(
+        isinstance(metadata, MemberMetadata) and told.instance_id == metadata.instance_id,
+        "its names",
+        told,
+    )

@@ -114,7 +114,11 @@ class Trial:
                 case fx.ComputeTarget():
                     self.asked.append(effect)
                 case fx.DropGroup(_, keys):
-                    must(set(keys) == set(self.disk) or not keys, "what is left of a dropped group", keys)
+                    must(
+                        set(keys) == set(self.disk) or not keys,
+                        "what is left of a dropped group",
+                        keys,
+                    )
                     self.disk.clear()
                     self.group = None
                 case fx.Happened():
@@ -138,12 +142,20 @@ class Trial:
 
     def _found(self, event: Any) -> bool:
         """Make the group a request asks for, if it may; whether there is one."""
-        if self.group is None and isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch == 0:
+        if (
+            self.group is None
+            and isinstance(event, ConsumerGroupHeartbeat)
+            and event.member_epoch == 0
+        ):
             self.group = ConsumerGroup(
                 GROUP, self.limits, self.catalogue, self.now, classic_limits=self.classic_limits
             )
         newcomer = isinstance(event, JoinGroup) and not event.member_id
-        if self.group is None and newcomer and refuse_join(event, self.classic_limits, GROUP) is Code.NONE:
+        if (
+            self.group is None
+            and newcomer
+            and refuse_join(event, self.classic_limits, GROUP) is Code.NONE
+        ):
             self.group = ClassicGroup(
                 GROUP, self.classic_limits, self.now, consumer=self.limits, catalogue=self.catalogue
             )
@@ -163,7 +175,11 @@ class Trial:
         if self.failed:
             self._check_undone(before, after)
             if before is not None:
-                must(replies[event.token].error is Code.NOT_COORDINATOR, "a failed save is told", replies)
+                must(
+                    replies[event.token].error is Code.NOT_COORDINATOR,
+                    "a failed save is told",
+                    replies,
+                )
         elif before is not None and after is not None:
             self.promises.judge_all(event, before, after, replies, self.now, self.catalogue)
         elif before is not None:
@@ -189,7 +205,8 @@ class Trial:
         elif before is not None and after is not None:
             self.promises.expired(before, after, self.now, dirty=self.dirty)
             retries = (
-                isinstance(self.group, ConsumerGroup) and self.group.timers.get(Purpose.RETRY, "") is not None
+                isinstance(self.group, ConsumerGroup)
+                and self.group.timers.get(Purpose.RETRY, "") is not None
             )
             self.dirty = self.dirty and retries  # until it has looked at the topics again
         self._look_around(before, after)
@@ -210,9 +227,17 @@ class Trial:
             kinds = {key.kind for key in self.disk}
             must(kinds <= {Kind.CLASSIC}, "B8: what a consumer group left on disk", kinds)
             return
-        self.promises.always(before if before is not None else after, after, self.catalogue, self.now)
-        must(self.disk == after.records, "B8: the disk is not the group", _differences(self.disk, after))
-        must(not self.parked, "a request that is never parked was not answered at once", self.parked)
+        self.promises.always(
+            before if before is not None else after, after, self.catalogue, self.now
+        )
+        must(
+            self.disk == after.records,
+            "B8: the disk is not the group",
+            _differences(self.disk, after),
+        )
+        must(
+            not self.parked, "a request that is never parked was not answered at once", self.parked
+        )
         self.stables += after.state() == "Stable"
 
     # -- time and faults -------------------------------------------------------------------------
@@ -228,7 +253,9 @@ class Trial:
         else:
             raise Violation("timers ring without end")
         self.now = max(self.now, end)
-        late = {ticket for ticket, since in self.parked.items() if since + LONGEST_PARKED_MS < self.now}
+        late = {
+            ticket for ticket, since in self.parked.items() if since + LONGEST_PARKED_MS < self.now
+        }
         must(not late, "B10: parked without end", late)
         seen = look(self.group) if self.group is not None else None
         if seen is not None and isinstance(self.group, ConsumerGroup):
@@ -241,7 +268,10 @@ class Trial:
             voted, told = rules.assignor(self.model), self.group.describe().protocol_name
             must(told == voted or self.dirty, "the assignor with the most votes", told, voted)
             pending = seen.epoch > seen.target_epoch and not self.asked
-            must(not pending or self.group.next_deadline_ms is not None, "B10: no target is on its way")
+            must(
+                not pending or self.group.next_deadline_ms is not None,
+                "B10: no target is on its way",
+            )
         return replies
 
     def _restart(self) -> None:
@@ -269,7 +299,9 @@ class Trial:
                 _differences(before.records, after),
             )
             unrevoked = [
-                m for m, me in after.members.items() if me.state == "unrevoked_partitions" and me.epoch != -2
+                m
+                for m, me in after.members.items()
+                if me.state == "unrevoked_partitions" and me.epoch != -2
             ]
             self.model.restarted(self.now, unrevoked)
             self.model.computed_at = None

@@ -127,7 +127,11 @@ class World:
             return self.beat()
         draw = self.draw
         instance = draw.choice(INSTANCES)
-        if instance is not None and any(c.instance == instance for c in self.clients) and draw.random() < 0.7:
+        if (
+            instance is not None
+            and any(c.instance == instance for c in self.clients)
+            and draw.random() < 0.7
+        ):
             return None
         classic = draw.random() < self.classic_share
         client = Client(
@@ -217,13 +221,17 @@ class World:
             if client.classic:
                 self.ask(LeaveGroup(self.ticket(), (Leaver(client.member_id, client.instance),)))
             else:
-                self.ask(ConsumerGroupHeartbeat(self.ticket(), client.member_id, -1, client.instance))
+                self.ask(
+                    ConsumerGroupHeartbeat(self.ticket(), client.member_id, -1, client.instance)
+                )
         client.switch()
         self.ask(client.next(self.ticket(), self.name()), client)
 
     def wait(self) -> None:
         """Time passes; clients that live are heard before a session is over, mostly."""
-        ms = self.draw.choice([10, 1_000, 1_000, 5_000, 5_000, 20_000, 31_000, 45_000, 61_000, 330_000])
+        ms = self.draw.choice(
+            [10, 1_000, 1_000, 5_000, 5_000, 20_000, 31_000, 45_000, 61_000, 330_000]
+        )
         if ms > 5_000 and self.draw.random() < 0.7:
             for client in list(self.clients):
                 if client.joined or (client.busy and client.synced):
@@ -245,14 +253,22 @@ class World:
         member_id = client.member_id if client is not None else draw.choice(["", "m1"])
         epoch = (client.epoch if client is not None else -1) + draw.choice([0, 0, 0, -1, -1, 1, -9])
         if draw.random() < 0.3:
-            self.ask(FetchOffsets(self.ticket(), draw.choice([member_id, None]), draw.choice([epoch, -1])))
+            self.ask(
+                FetchOffsets(
+                    self.ticket(), draw.choice([member_id, None]), draw.choice([epoch, -1])
+                )
+            )
             return
         places = (
-            [(n, p) for n, parts in client.owned.items() for p in sorted(parts)] if client is not None else []
+            [(n, p) for n, parts in client.owned.items() for p in sorted(parts)]
+            if client is not None
+            else []
         )
         some = draw.choice([tuple(places), (("a", 0),), ()])
         version = draw.choice([9, 10, 8])
-        self.ask(CommitOffsets(self.ticket(), member_id, epoch, None, version, draw.random() < 0.2, some))
+        self.ask(
+            CommitOffsets(self.ticket(), member_id, epoch, None, version, draw.random() < 0.2, some)
+        )
 
     def topics(self) -> None:
         """Topics come, go and grow."""
@@ -274,7 +290,9 @@ class World:
         """An old request arrives once more."""
         if self.sent:
             event = replace(self.draw.choice(self.sent), token=self.ticket())
-            fresh = isinstance(event, JoinGroup) and not event.member_id  # an id is made for each request
+            fresh = (
+                isinstance(event, JoinGroup) and not event.member_id
+            )  # an id is made for each request
             self.ask(replace(event, new_member_id=self.name()) if fresh else event)
 
     def stranger(self) -> None:
@@ -284,7 +302,9 @@ class World:
         member_id = draw.choice(ids)
         known = seen.members.get(member_id) if seen is not None else None
         at = known.epoch if known is not None else 3
-        epoch = draw.choice([-3, -2, -1, 0, 0, at, at, at - 1, at + 1, known.previous_epoch if known else 1])
+        epoch = draw.choice(
+            [-3, -2, -1, 0, 0, at, at, at - 1, at + 1, known.previous_epoch if known else 1]
+        )
         instance = draw.choice([None, None, None, "i1", "i2", ""])
         kind = draw.random()
         if kind < 0.1:
@@ -295,7 +315,9 @@ class World:
         elif kind < 0.6:
             held = sorted((known.assigned | known.revoking) if known is not None else ())
             part = [pair for pair in held if draw.random() < 0.6]
-            owned = {t: tuple(sorted(p for u, p in part if u == t)) for t in sorted({t for t, _ in part})}
+            owned = {
+                t: tuple(sorted(p for u, p in part if u == t)) for t in sorted({t for t, _ in part})
+            }
             if draw.random() < 0.2:
                 owned = {**owned, topic_id("b"): (0,)}
             self.ask(ConsumerGroupHeartbeat(
@@ -312,14 +334,18 @@ class World:
                 draw.choice([None, "range", "y"]),
             ))  # fmt: skip
         else:
-            client = Client("x", True, ("a",), None, instance or None, 30_000, draw.choice([45_000, 1]))
+            client = Client(
+                "x", True, ("a",), None, instance or None, 30_000, draw.choice([45_000, 1])
+            )
             client.member_id = member_id
             joins: JoinGroup = client.join(self.ticket(), self.name())
             junk = replace(joins.protocols[0], metadata=b"junk")
             spoiled = draw.choice([joins.protocols, (junk,), ()])
             kind_of = draw.choice(["consumer", "consumer", "connect"])
             known_id = draw.random() < 0.7
-            self.ask(replace(joins, protocols=spoiled, protocol_type=kind_of, needs_known_id=known_id))
+            self.ask(
+                replace(joins, protocols=spoiled, protocol_type=kind_of, needs_known_id=known_id)
+            )
 
     def odd_leave(self) -> None:
         """An administrator removes several, some of them nobody."""
@@ -333,7 +359,9 @@ class World:
     def _is_calm(self) -> bool:
         """Nothing is left to do, as far as the group says."""
         group = self.trial.group
-        return group is None or (group.group_type == "consumer" and group.state_name in ("Stable", "Empty"))
+        return group is None or (
+            group.group_type == "consumer" and group.state_name in ("Stable", "Empty")
+        )
 
     # -- B10 -------------------------------------------------------------------------------------
 
@@ -362,7 +390,12 @@ class World:
         seen = look(group)
         if seen is None:
             return
-        must(seen.state() in ("Stable", "Empty"), "B10: it does not come to rest", seen.state(), seen.members)
+        must(
+            seen.state() in ("Stable", "Empty"),
+            "B10: it does not come to rest",
+            seen.state(),
+            seen.members,
+        )
         given = [pair for me in seen.members.values() for pair in me.assigned]
         must(len(given) == len(set(given)), "given twice")
         wanted = {

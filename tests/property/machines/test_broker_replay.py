@@ -62,7 +62,9 @@ class Life:
         """One random thing."""
         name = self.random.choice("ab")
         topic = self.catalogue.get(name)
-        action = self.random.choice(["append"] * 5 + ["commit"] * 3 + ["grow", "trim", "delete", "member"])
+        action = self.random.choice(
+            ["append"] * 5 + ["commit"] * 3 + ["grow", "trim", "delete", "member"]
+        )
         self.unsure.add(name)
         if action == "commit":
             offset = self.random.randrange(1_000)
@@ -104,14 +106,18 @@ class Life:
         """A member joins, syncs, and sometimes leaves."""
         answers: list[Any] = []
         self.groups.ask(
-            "m", lambda t: JoinGroup(t, "", "x", (Protocol("p", b""),), needs_known_id=False), answers.append
+            "m",
+            lambda t: JoinGroup(t, "", "x", (Protocol("p", b""),), needs_known_id=False),
+            answers.append,
         )
         self.groups.tick("m")
         if answers and answers[0].error is Code.NONE:
             given = {answers[0].member_id: b"A"}
             self.groups.ask(
                 "m",
-                lambda t: SyncGroup(t, answers[0].member_id, answers[0].generation, assignments=given),
+                lambda t: SyncGroup(
+                    t, answers[0].member_id, answers[0].generation, assignments=given
+                ),
                 answers.append,
             )
         if len(answers) == 2 and answers[1].error is not Code.NONE:
@@ -122,7 +128,9 @@ class Life:
     def adopt(self) -> None:
         """After a death: what is there is what counts from now on."""
         self.topics = {t.name: t.topic_id for t in self.catalogue}
-        self.commits = {("g", *key): e.offset for key, e in self.groups.offsets("g").entries.items()}
+        self.commits = {
+            ("g", *key): e.offset for key, e in self.groups.offsets("g").entries.items()
+        }
         for topic in self.catalogue:
             for number, log in enumerate(topic.partitions):
                 self.starts[(topic.topic_id, number)] = log.start_offset
@@ -201,7 +209,8 @@ def facts(life: Life) -> list[Any]:
     groups = [
         (g.group_id, g.generation, g.record() if g.state in (State.STABLE, State.EMPTY) else None)
         for g in sorted(life.groups, key=lambda g: g.group_id)
-        if g.state is not State.PREPARING and (g.generation or life.groups.offsets(g.group_id).entries)
+        if g.state is not State.PREPARING
+        and (g.generation or life.groups.offsets(g.group_id).entries)
     ]
     logs = [
         (t.name, t.topic_id, n, log.start_offset, log.end_offset, log.size)

@@ -47,7 +47,9 @@ def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a group that elects nobody else: a few acts of many, the answers, what is wrong with the last."""
-    monkeypatch.setattr(Roster, "elect_joined_leader", lambda roster: any(m.join_tokens for m in roster))
+    monkeypatch.setattr(
+        Roster, "elect_joined_leader", lambda roster: any(m.join_tokens for m in roster)
+    )
     with pytest.raises(Violation) as broken:
         sum(run(seed) for seed in range(CI_SEEDS))
     head, acts, *transcript = str(broken.value).splitlines()
@@ -55,4 +57,6 @@ def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
     assert re.match(r"seed \d+: the wrong leader", head)
     assert kept < drawn / 2
     assert transcript[-1].strip().startswith("!! the wrong leader")
-    assert sum("->" not in line for line in transcript) == kept + 2, "the setting, each act, and the end"
+    assert sum("->" not in line for line in transcript) == kept + 2, (
+        "the setting, each act, and the end"
+    )

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.storage.store import MemoryStore, Range
@@ -34,7 +37,12 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 TOPIC_ID = b"0123456789abcdef"
 Owned = frozenset[int]
 ROUNDS = 12  # of everybody's heartbeats, after each act
-OUT = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.GROUP_ID_NOT_FOUND, Code.ILLEGAL_GENERATION)
+OUT = (
+    Code.UNKNOWN_MEMBER_ID,
+    Code.FENCED_MEMBER_EPOCH,
+    Code.GROUP_ID_NOT_FOUND,
+    Code.ILLEGAL_GENERATION,
+)
 
 
 class Killed(Exception):
@@ -73,7 +81,9 @@ class Client:
         self.owned: Owned = frozenset()
         self.put_out = 0
         self.rejoins = True
-        self.is_blocked = False  # its instance id is still held, by its own join that nobody answered
+        self.is_blocked = (
+            False  # its instance id is still held, by its own join that nobody answered
+        )
 
     def own(self, owned: Owned) -> None:
         """It has these now, at once; nobody else may."""
@@ -138,7 +148,10 @@ class New(Client):
         """Epoch -1, or -2 of a static member; again where the answer was lost."""
         epoch = -1 if self.instance is None else -2
         self.owned = frozenset()
-        while self.world.ask(lambda t: ConsumerGroupHeartbeat(t, self.name, epoch, self.instance)) is None:
+        while (
+            self.world.ask(lambda t: ConsumerGroupHeartbeat(t, self.name, epoch, self.instance))
+            is None
+        ):
             pass
 
 
@@ -189,7 +202,9 @@ class Old(Client):
         if reply.error is Code.NONE:
             self.member_id = reply.member_id
             self.advance(reply.generation)
-            self.leads = [m.member_id for m in reply.members] if reply.leader == reply.member_id else []
+            self.leads = (
+                [m.member_id for m in reply.members] if reply.leader == reply.member_id else []
+            )
             self._park(self._sync, self._take_share)
         elif reply.error is Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
@@ -208,8 +223,14 @@ class Old(Client):
     def _take_share(self, reply: Any) -> None:
         if reply.error is Code.NONE:
             self.rejoins = False
-            share = ConsumerProtocolMemberAssignment.decode(reply.assignment) if reply.assignment else None
-            numbers = [n for _, listed in share.assignment for n in listed] if share is not None else []
+            share = (
+                ConsumerProtocolMemberAssignment.decode(reply.assignment)
+                if reply.assignment
+                else None
+            )
+            numbers = (
+                [n for _, listed in share.assignment for n in listed] if share is not None else []
+            )
             self.own(frozenset(numbers))
         elif reply.error is Code.REBALANCE_IN_PROGRESS:
             self._park(self._join, self._joined)
@@ -254,7 +275,9 @@ class World:
         group = self.service.get("g")
         if group is not None and group.state_name != "Dead":
             epoch = group.describe().epoch
-            assert epoch >= self.group_epoch, f"the group was at {self.group_epoch} and is at {epoch}"
+            assert epoch >= self.group_epoch, (
+                f"the group was at {self.group_epoch} and is at {epoch}"
+            )
             self.group_epoch = epoch
 
     def _die(self) -> None:
@@ -319,7 +342,9 @@ class World:
         """Where everybody stands."""
         group = self.service.get("g")
         state = (group.group_type, group.state_name) if group is not None else None
-        return f"{state} " + ", ".join(f"{c.name}@{c.epoch}:{sorted(c.owned)}" for c in self.clients.values())
+        return f"{state} " + ", ".join(
+            f"{c.name}@{c.epoch}:{sorted(c.owned)}" for c in self.clients.values()
+        )
 
 
 def life(world: World) -> list[str]:

@@ -23,8 +23,11 @@ SEEDS = examples(500, 45)
 def test_random_lives_keep_every_promise() -> None:
     """A fixed slice of seeds; `make sim-service SEEDS=n` runs more."""
     completed, aborted, commits, fenced, answers = map(
-        sum, zip(*(astuple(run(seed)) for seed in range(SEEDS)), strict=True))
-    assert min(completed, aborted, answers) > SEEDS, "hand-offs are completed, aborted and answered for"
+        sum, zip(*(astuple(run(seed)) for seed in range(SEEDS)), strict=True)
+    )
+    assert min(completed, aborted, answers) > SEEDS, (
+        "hand-offs are completed, aborted and answered for"
+    )
     assert commits > 100 * SEEDS
     assert fenced > 0, "somebody commits late"
 
@@ -46,6 +49,7 @@ def test_a_broken_promise_is_told_with_its_seed_and_the_acts_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a leader that forgets to compare whether a dead owner came back."""
+
     def forgets(view: View, at: object) -> list[Compare]:
         return []
 

@@ -11,7 +11,9 @@ from tests.support.examples import examples
 
 NAMES = st.sampled_from("abcde")
 #: What happens before a round, and who misses its answer.
-EVENTS = st.lists(st.tuples(st.sampled_from(["join", "stock", "die", "give up"]), NAMES), max_size=3)
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["join", "stock", "die", "give up"]), NAMES), max_size=3
+)
 ROUNDS = st.lists(st.tuples(EVENTS, st.sets(NAMES, max_size=2)), min_size=1, max_size=6)
 
 
@@ -28,7 +30,8 @@ def happen(group: Group, what: str, name: str) -> None:
 @settings(max_examples=examples(600), deadline=None)
 @given(ROUNDS, st.integers(0, 2))
 def test_no_task_is_given_while_another_processes_it(
-        rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int) -> None:
+    rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int
+) -> None:
     """With joins, deaths, lost memberships and missed answers, and a leader that remembers nothing."""
     group = Group(replicas=replicas)
     group.join("a")
@@ -37,10 +40,14 @@ def test_no_task_is_given_while_another_processes_it(
             happen(group, what, name)
         group.play(misses)
         for name in group.workers:
-            others = {task for other, tasks in group.before.items() if other != name for task in tasks}
+            others = {
+                task for other, tasks in group.before.items() if other != name for task in tasks
+            }
             assert not (group.given(name) - group.before[name]) & others
         assert all(len(owners) == 1 for owners in group.owners.values())
-        assert not any(group.workers[name].processed & copies for name, copies in group.copies.items())
+        assert not any(
+            group.workers[name].processed & copies for name, copies in group.copies.items()
+        )
     # No more churn. One round takes in what was missed, a second hands over.
     for _ in range(3):
         group.play()
@@ -81,7 +88,8 @@ def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> Non
 @settings(max_examples=examples(1000, 100), deadline=None)
 @given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=5), st.integers(1, 2), NAMES)
 def test_no_group_rests_off_target(
-        rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str) -> None:
+    rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str
+) -> None:
     """A round is asked for while somebody waits for a copy: once nobody does, loads are even."""
     group = Group(replicas=replicas, warmups=WarmupPolicy(acceptable_from_nothing=100), records=500)
     group.join(first)
@@ -93,6 +101,8 @@ def test_no_group_rests_off_target(
             pass
         group.catch_up()
     group.wait()
-    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    loads = [
+        sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()
+    ]
     assert max(loads) - min(loads) <= 1, loads
     assert group.owners.keys() == ALL

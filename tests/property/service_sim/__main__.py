@@ -12,9 +12,13 @@ from tests.property.service_sim.run import Outcome
 
 def told(outcomes: Sequence[Outcome]) -> str:
     """The sums of what the runs saw."""
-    completed, aborted, commits, fenced, answers = map(sum, zip(*map(astuple, outcomes), strict=True))
-    return (f"hand-offs {completed} completed, {aborted} aborted; commits {commits} taken, {fenced} fenced; "
-            f"{answers} answers")
+    completed, aborted, commits, fenced, answers = map(
+        sum, zip(*map(astuple, outcomes), strict=True)
+    )
+    return (
+        f"hand-offs {completed} completed, {aborted} aborted; commits {commits} taken, {fenced} fenced; "
+        f"{answers} answers"
+    )
 
 
 if __name__ == "__main__":

@@ -211,8 +211,15 @@ class SimConsumer:
 
     # -- what it says ---------------------------------------------------------------------------------
 
-    async def _say(self, instance: Instance, at: TopicPartition, handoff_id: int, happening: Happening,
-                   *, offset: int | None = None) -> None:
+    async def _say(
+        self,
+        instance: Instance,
+        at: TopicPartition,
+        handoff_id: int,
+        happening: Happening,
+        *,
+        offset: int | None = None,
+    ) -> None:
         """Say it until it was answered; sometimes twice, and from another instance."""
         for attempt in range(8):
             where = instance if attempt == 0 else self.draw.choice(self.instances)
@@ -224,22 +231,36 @@ class SimConsumer:
             if refused or self.draw.random() < 0.9:
                 return
 
-    async def say(self, instance: Instance, at: TopicPartition, handoff_id: int, happening: Happening,
-                  *, offset: int | None = None, name: str | None = None) -> bool:
+    async def say(
+        self,
+        instance: Instance,
+        at: TopicPartition,
+        handoff_id: int,
+        happening: Happening,
+        *,
+        offset: int | None = None,
+        name: str | None = None,
+    ) -> bool:
         """Once; whether it was refused."""
         name, sent = name or self.name, self.process.monotonic()
         node = instance.node
         calls: dict[Happening, Callable[[], Awaitable[None]]] = {
             Happening.WARM: lambda: node.partition_ready(name, at, handoff_id=handoff_id),
-            Happening.LET_GO: lambda: node.partition_released(name, at, handoff_id=handoff_id, offset=offset),
-            Happening.GAVE_UP: lambda: node.warm_failed(name, at, reason="no", handoff_id=handoff_id),
+            Happening.LET_GO: lambda: node.partition_released(
+                name, at, handoff_id=handoff_id, offset=offset
+            ),
+            Happening.GAVE_UP: lambda: node.warm_failed(
+                name, at, reason="no", handoff_id=handoff_id
+            ),
         }
         refused = False
         try:
             await self._call(instance, calls[happening])
         except ServiceRefused:
             refused = True
-        self.heard.append(Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused))
+        self.heard.append(
+            Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused)
+        )
         return refused
 
     async def _call(self, instance: Instance, call: Callable[[], Awaitable[T]]) -> T:

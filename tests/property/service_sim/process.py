@@ -8,7 +8,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from faust_assigner.service.errors import StoreUnavailable
-from faust_assigner.service.store.base import Batch, Compare, KeyValue, Lease, Listing, TxnResult, Write
+from faust_assigner.service.store.base import (
+    Batch,
+    Compare,
+    KeyValue,
+    Lease,
+    Listing,
+    TxnResult,
+    Write,
+)
 from faust_assigner.service.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -60,9 +68,14 @@ class Process:
 class FarStore:
     """The store over a network: slow, lossy, cut. A call whose answer is lost was carried out or not."""
 
-    def __init__(self, near: MemoryStore, process: Process, draw: random.Random,
-                 sent: Callable[[Process, Sequence[Compare], Sequence[Write]], None],
-                 renewed: Callable[[Process, int, float], None]) -> None:
+    def __init__(
+        self,
+        near: MemoryStore,
+        process: Process,
+        draw: random.Random,
+        sent: Callable[[Process, Sequence[Compare], Sequence[Write]], None],
+        renewed: Callable[[Process, int, float], None],
+    ) -> None:
         self.cut = False
         self.loss = 0.0
         self._near = near
@@ -119,8 +132,9 @@ class FarStore:
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
         """As the store."""
         sent = self._process.monotonic()
-        ttl = await self._far(lambda: _now(self._near.keep_alive(lease_id)),
-                              min(DEADLINE_S, timeout_s or DEADLINE_S))
+        ttl = await self._far(
+            lambda: _now(self._near.keep_alive(lease_id)), min(DEADLINE_S, timeout_s or DEADLINE_S)
+        )
         if ttl > 0:
             self._renewed(self._process, lease_id, sent)
         return ttl

@@ -27,7 +27,11 @@ class WatchedStore(MemoryStore):
     def _write(self, writes: Sequence[Write]) -> int:
         first = len(self._log)
         revision = super()._write(writes)
-        fresh = [event for event in self._log[first:] if event.revision == revision] if self._log else []
+        fresh = (
+            [event for event in self._log[first:] if event.revision == revision]
+            if self._log
+            else []
+        )
         with self.promises.noting():
             self.promises.written(fresh)
         return revision
@@ -76,9 +80,19 @@ class Promises:
             must(False, fault, process.name)
         guard = next((compare for compare in compares if compare.key == self.keys.leader), None)
         leader = self.view.leader
-        if guard and guard.expected and writes and leader and leader.kv.mod_revision == guard.expected:
-            must(self._clock.monotonic() < self.fence_of(leader.value.lease_id) + 1e-6,
-                 "C4 a fenced leader writes nothing", process.name, writes)
+        if (
+            guard
+            and guard.expected
+            and writes
+            and leader
+            and leader.kv.mod_revision == guard.expected
+        ):
+            must(
+                self._clock.monotonic() < self.fence_of(leader.value.lease_id) + 1e-6,
+                "C4 a fenced leader writes nothing",
+                process.name,
+                writes,
+            )
 
     # -- what is written -----------------------------------------------------------------------------
 
@@ -98,68 +112,125 @@ class Promises:
             owner = self.view.assignments.get(at)
             self._ownership(at, before_owner.get(at), owner.value if owner else None, was, living)
             when = self._clock.monotonic()
-            self.history.setdefault(at, []).append(Moment(when, when, now, owner.value if owner else None))
+            self.history.setdefault(at, []).append(
+                Moment(when, when, now, owner.value if owner else None)
+            )
 
-    def _phases(self, at: TopicPartition, was: Entry[Handoff] | None, now: Entry[Handoff] | None) -> None:
+    def _phases(
+        self, at: TopicPartition, was: Entry[Handoff] | None, now: Entry[Handoff] | None
+    ) -> None:
         """C1: Warming, Ready, Complete, gone, or abort."""
         if now is None or was is None or was.kv.create_revision != now.kv.create_revision:
             if was is not None:
                 self.completed += was.value.phase is Phase.COMPLETE
                 self.aborted += was.value.phase is not Phase.COMPLETE
             if now is not None:
-                must(now.value.phase is Phase.WARMING and not now.value.released, "C1 begins as Warming", now)
+                must(
+                    now.value.phase is Phase.WARMING and not now.value.released,
+                    "C1 begins as Warming",
+                    now,
+                )
                 must(now.value.old_owner != now.value.new_owner, "C1 has two owners", now)
                 self.began_at[at, now.kv.create_revision] = self._clock.monotonic()
             return
         one, two = was.value, now.value
-        must(ORDER[two.phase] - ORDER[one.phase] in (0, 1), "C1 phases go forward one by one", one, two)
-        must((one.old_owner, one.new_owner, one.strict, one.started_at)
-             == (two.old_owner, two.new_owner, two.strict, two.started_at),
-             "C1 a hand-off stays itself", one, two)
+        must(
+            ORDER[two.phase] - ORDER[one.phase] in (0, 1),
+            "C1 phases go forward one by one",
+            one,
+            two,
+        )
+        must(
+            (one.old_owner, one.new_owner, one.strict, one.started_at)
+            == (two.old_owner, two.new_owner, two.strict, two.started_at),
+            "C1 a hand-off stays itself",
+            one,
+            two,
+        )
         must(not (one.released and not two.released), "C1 a release is not taken back", one, two)
 
-    def _ownership(self, at: TopicPartition, was: Assigned | None, now: Assigned | None,
-                   handoff: Entry[Handoff] | None, living: set[str]) -> None:
+    def _ownership(
+        self,
+        at: TopicPartition,
+        was: Assigned | None,
+        now: Assigned | None,
+        handoff: Entry[Handoff] | None,
+        living: set[str],
+    ) -> None:
         """C2: nobody living loses a partition but by a hand-off that was ready, and released where strict."""
         if now is not None and was is not None:
             must(now.epoch > was.epoch or now == was, "C2 epochs rise", was, now)
         if was is None or was.owner not in living or (now is not None and now.owner == was.owner):
             return
         if now is None:
-            must(not self.view.exists(at) or not self.view.consumers[was.owner].value.wants(at.topic),
-                 "C6 a living owner keeps what there is", at, was)
+            must(
+                not self.view.exists(at)
+                or not self.view.consumers[was.owner].value.wants(at.topic),
+                "C6 a living owner keeps what there is",
+                at,
+                was,
+            )
             return
         ready = handoff is not None and handoff.value.phase is Phase.READY
-        must(ready and handoff is not None and (handoff.value.old_owner, handoff.value.new_owner)
-             == (was.owner, now.owner),
-             "C2 a living owner loses only by a ready hand-off", at, was, now, handoff)
+        must(
+            ready
+            and handoff is not None
+            and (handoff.value.old_owner, handoff.value.new_owner) == (was.owner, now.owner),
+            "C2 a living owner loses only by a ready hand-off",
+            at,
+            was,
+            now,
+            handoff,
+        )
         assert handoff is not None
         if self.settings.strict:
-            must(handoff.value.released, "C2 strict: released before it is given", at, handoff.value)
-            must(now.offset is not None and now.offset == handoff.value.offset,
-                 "C2 strict: the final offset goes along", now, handoff)
+            must(
+                handoff.value.released, "C2 strict: released before it is given", at, handoff.value
+            )
+            must(
+                now.offset is not None and now.offset == handoff.value.offset,
+                "C2 strict: the final offset goes along",
+                now,
+                handoff,
+            )
 
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives."""
-        return [at for at in self.view.partitions()
-                if (entry := self.view.assignments.get(at)) is None
-                or entry.value.owner not in self.view.consumers]
+        return [
+            at
+            for at in self.view.partitions()
+            if (entry := self.view.assignments.get(at)) is None
+            or entry.value.owner not in self.view.consumers
+        ]
 
     def parted(self) -> list[int]:
         """Numbers of the twins that do not have one owner, where they are of one count."""
         counts = {topic: entry.value.partition_count for topic, entry in self.view.topics.items()}
         if counts.get("t") != counts.get("twin"):
             return []
-        owners = [{n: e.value.owner for n in range(counts["t"])
-                   if (e := self.view.assignments.get(TopicPartition(topic, n)))} for topic in ("t", "twin")]
+        owners = [
+            {
+                n: e.value.owner
+                for n in range(counts["t"])
+                if (e := self.view.assignments.get(TopicPartition(topic, n)))
+            }
+            for topic in ("t", "twin")
+        ]
         return [n for n in range(counts["t"]) if owners[0].get(n) != owners[1].get(n)]
 
     def overdue(self) -> list[TopicPartition]:
         """Hand-offs that are under way for longer than they may."""
         limit = self._clock.monotonic() - self.settings.handoff_timeout_s - 5.0
-        return [at for at, entry in self.view.handoffs.items()
-                if self.began_at[at, entry.kv.create_revision] < limit]
+        return [
+            at
+            for at, entry in self.view.handoffs.items()
+            if self.began_at[at, entry.kv.create_revision] < limit
+        ]
 
     def ready_names(self) -> set[str]:
         """The consumers that may be given something."""
-        return {name for name, entry in self.view.consumers.items() if entry.value.status is Status.READY}
+        return {
+            name
+            for name, entry in self.view.consumers.items()
+            if entry.value.status is Status.READY
+        }

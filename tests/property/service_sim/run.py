@@ -33,14 +33,17 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
     world = loop.run_until_complete(_make(setting))
     failures: list[BaseException] = []
     loop.set_exception_handler(
-        lambda _, context: failures.append(context.get("exception") or Violation(str(context))))
+        lambda _, context: failures.append(context.get("exception") or Violation(str(context)))
+    )
     try:
         loop.run_until_complete(_play(world, acts))
         if failures:
             raise Violation(f"a task failed: {failures[0]!r}") from failures[0]
     except Violation as violation:
         # What failed first is the cause.
-        raise (failures[0] if failures and isinstance(failures[0], Violation) else violation) from None
+        raise (
+            failures[0] if failures and isinstance(failures[0], Violation) else violation
+        ) from None
     finally:
         loop.run_until_complete(world.end())
         for task in asyncio.all_tasks(loop):
@@ -49,7 +52,9 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
         loop.close()
         asyncio.set_event_loop(None)
     promises, sink = world.promises, world.sink
-    return Outcome(promises.completed, promises.aborted, sink.accepted, sink.refused, len(world.said))
+    return Outcome(
+        promises.completed, promises.aborted, sink.accepted, sink.refused, len(world.said)
+    )
 
 
 async def _make(setting: Setting) -> World:
@@ -70,7 +75,9 @@ def run(seed: int, steps: int = 25) -> Outcome:
         return play(setting, acts)
     except Violation as violation:
         short = shrink(setting, acts)
-        told = [f"  {act.kind} who={act.who} {act.seconds:g} s, then {act.wait:g} s" for act in short]
+        told = [
+            f"  {act.kind} who={act.who} {act.seconds:g} s, then {act.wait:g} s" for act in short
+        ]
         head = f"seed {seed}: {violation}\n{setting}\n{len(short)} of {len(acts)} acts:"
         raise Violation("\n".join([head, *told])) from None
     finally:
@@ -83,7 +90,7 @@ def shrink(setting: Setting, acts: Sequence[Act]) -> list[Act]:
     while size:
         start = 0
         while start < len(short) and budget > 0:
-            candidate = short[:start] + short[start + size:]
+            candidate = short[:start] + short[start + size :]
             budget -= 1
             if _broken(setting, candidate):
                 short = candidate

@@ -24,8 +24,12 @@ class Sink:
     def begins(self, owned: Owned) -> None:
         """A consumer takes up a partition: where it is told to begin is where the last one stopped."""
         if self.strict and owned.offset is not None and owned.epoch > self.epoch.get(owned.at, 0):
-            must(owned.offset == self.offset.get(owned.at, 0), "C2 strict: nothing twice, nothing left out",
-                 owned, self.offset.get(owned.at, 0))
+            must(
+                owned.offset == self.offset.get(owned.at, 0),
+                "C2 strict: nothing twice, nothing left out",
+                owned,
+                self.offset.get(owned.at, 0),
+            )
 
     def commit(self, at: TopicPartition, epoch: int) -> bool:
         """One more record; False where another one has a higher epoch."""

@@ -40,10 +40,21 @@ class World:
         self.setting = setting
         self.draw = random.Random(setting.seed ^ 0x5EED)
         self.settings = ServiceSettings(
-            prefix="/g/", consumer_ttl_s=6.0, consumer_keepalive_s=1.0, leader_ttl_s=4.0,
-            leader_keepalive_s=1.0, election_retry_s=1.0, debounce_s=1.0, handoff_timeout_s=15.0,
-            cooldown_s=10.0, reconcile_s=3.0, strict=setting.strict, channel=setting.channel,
-            max_handoffs=setting.limit * 4, max_handoffs_per_consumer=setting.limit)
+            prefix="/g/",
+            consumer_ttl_s=6.0,
+            consumer_keepalive_s=1.0,
+            leader_ttl_s=4.0,
+            leader_keepalive_s=1.0,
+            election_retry_s=1.0,
+            debounce_s=1.0,
+            handoff_timeout_s=15.0,
+            cooldown_s=10.0,
+            reconcile_s=3.0,
+            strict=setting.strict,
+            channel=setting.channel,
+            max_handoffs=setting.limit * 4,
+            max_handoffs_per_consumer=setting.limit,
+        )
         self.outside = Process("outside")
         self.promises = Promises(self.settings, self.outside)
         self.store = WatchedStore(clock=self.outside)
@@ -66,9 +77,16 @@ class World:
 
     def _instance(self, name: str) -> Running:
         process = Process(name, skew_s=self.draw.choice((0.0, 0.0, 1.5, -1.5)))
-        far = FarStore(self.store, process, random.Random(self.draw.random()), self.promises.sent,
-                       self.promises.renewed)
-        node = AssignerNode(far, self.settings, node_id=name, topics=dict(self.counts), clock=process)
+        far = FarStore(
+            self.store,
+            process,
+            random.Random(self.draw.random()),
+            self.promises.sent,
+            self.promises.renewed,
+        )
+        node = AssignerNode(
+            far, self.settings, node_id=name, topics=dict(self.counts), clock=process
+        )
         loop = asyncio.get_running_loop()
         return Running(node, process, far, loop.create_task(_started(node, process), name=name))
 
@@ -99,8 +117,12 @@ class World:
         must(len(leading) <= 1, "C4 one leader at a time", [node.node_id for node in leading])
         leader = self.promises.view.leader
         for node in leading:
-            must(leader is not None and leader.value.holder == node.node_id,
-                 "C4 it leads while its key is there", node.node_id, leader)
+            must(
+                leader is not None and leader.value.holder == node.node_id,
+                "C4 it leads while its key is there",
+                node.node_id,
+                leader,
+            )
 
     def _one(self, act: Act) -> SimConsumer | None:
         living = [consumer for consumer in self.consumers if not consumer.gone]
@@ -121,10 +143,16 @@ class World:
         if len(self.consumers) >= MAX_CONSUMERS:
             return
         self.names += 1
-        consumer = SimConsumer(f"c{self.names}", Process(f"c{self.names}"), random.Random(self.draw.random()),
-                               self.sink, self.instances, self.said,  # type: ignore[arg-type]
-                               warm_s=(0.05, 0.3, 1.5, 4.0)[act.who % 4],
-                               declares=(("t", "twin"),) if self.setting.pairs else ())
+        consumer = SimConsumer(
+            f"c{self.names}",
+            Process(f"c{self.names}"),
+            random.Random(self.draw.random()),
+            self.sink,
+            self.instances,
+            self.said,  # type: ignore[arg-type]
+            warm_s=(0.05, 0.3, 1.5, 4.0)[act.who % 4],
+            declares=(("t", "twin"),) if self.setting.pairs else (),
+        )
         self.consumers.append(consumer)
         consumer.start()
 
@@ -191,7 +219,7 @@ class World:
                 self._after(self.settings.leader_ttl_s + 2.0, instance.process.go_on)
 
     async def _skew(self, act: Act) -> None:
-        self._node(act).process.skew_s = (act.who % 7 - 3.0)
+        self._node(act).process.skew_s = act.who % 7 - 3.0
 
     async def _compact(self, act: Act) -> None:
         await self.store.compact(self.store.revision)
@@ -228,8 +256,14 @@ class World:
             name = "c0"  # whoever says truly that it has drained, and goes on, harms itself
         with contextlib.suppress(Exception):
             async with asyncio.timeout(3.0):
-                await consumer.say(instance, at, handoff_id + act.who % 2 - act.who % 5 // 4, happening,
-                                   offset=self.sink.offset.get(at, 0), name=name)
+                await consumer.say(
+                    instance,
+                    at,
+                    handoff_id + act.who % 2 - act.who % 5 // 4,
+                    happening,
+                    offset=self.sink.offset.get(at, 0),
+                    name=name,
+                )
 
     def _after(self, seconds: float, then: object) -> None:
         async def later() -> None:
@@ -250,10 +284,16 @@ class World:
         for consumer in self.consumers:
             consumer.process.go_on()
         s = self.settings
-        await self.passes(s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0)
+        await self.passes(
+            s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0
+        )
         if self.promises.ready_names():
-            must(not self.promises.unowned(), "C6 nothing unowned while somebody lives",
-                 self.promises.unowned(), sorted(self.promises.ready_names()))
+            must(
+                not self.promises.unowned(),
+                "C6 nothing unowned while somebody lives",
+                self.promises.unowned(),
+                sorted(self.promises.ready_names()),
+            )
         await self.passes(s.handoff_timeout_s)
         must(not self.promises.overdue(), "C7 every hand-off ends", self.promises.overdue())
         for consumer in self.consumers:
@@ -289,9 +329,16 @@ class World:
         spread = max(loads.values()) - min(loads.values())
         if spread > (2 if self.setting.pairs else 1) or sum(loads.values()) != all_of_them:
             return False
-        return all(set(consumer.owned) == {
-            at for at, entry in self.promises.view.assignments.items() if entry.value.owner == consumer.name}
-            for consumer in self.consumers if not consumer.gone)
+        return all(
+            set(consumer.owned)
+            == {
+                at
+                for at, entry in self.promises.view.assignments.items()
+                if entry.value.owner == consumer.name
+            }
+            for consumer in self.consumers
+            if not consumer.gone
+        )
 
     async def _check_copies(self) -> None:
         """C8: every instance's copy is what the store holds, but for what is on its way."""
@@ -302,8 +349,12 @@ class World:
                 if copy == truth:
                     break
                 await self.passes(STEP_S)
-            must(copy == truth, "C8 copies are complete", instance.node.node_id,
-                 set(copy.items()) ^ set(truth.items()))
+            must(
+                copy == truth,
+                "C8 copies are complete",
+                instance.node.node_id,
+                set(copy.items()) ^ set(truth.items()),
+            )
 
     async def end(self) -> None:
         """Stop everything that still runs."""
@@ -333,7 +384,11 @@ async def _started(node: AssignerNode, process: Process) -> None:
 async def _killed(instance: Running) -> None:
     """SIGKILL: its tasks end where they are, and nothing is said to anybody."""
     node = instance.node
-    tasks: Sequence[asyncio.Task[None]] = [instance.starting, *node._tasks, *node._sessions._keeping.values()]
+    tasks: Sequence[asyncio.Task[None]] = [
+        instance.starting,
+        *node._tasks,
+        *node._sessions._keeping.values(),
+    ]
     node._tasks, node._sessions._keeping = [], {}
     node._mirror.listeners.clear()
     for task in tasks:

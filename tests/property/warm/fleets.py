@@ -48,33 +48,57 @@ class Fleet:
     def round(self, catches_up: Callable[[str], float] = lambda _: 1.0) -> Plan:
         """One round, and time enough for each member's new replicas to catch up as far as it says."""
         said = [replace(m, positions=self.has[name]) for name, m in self.members.items()]
-        made = plan(said, self.partitions, replicas=self.replicas, changelogs=LOGS, warmups=self.policy)
+        made = plan(
+            said, self.partitions, replicas=self.replicas, changelogs=LOGS, warmups=self.policy
+        )
         if len(said) <= 8:
-            assert check(said, self.partitions, made, replicas=self.replicas, changelogs=LOGS,
-                         warmups=self.policy) == []
+            assert (
+                check(
+                    said,
+                    self.partitions,
+                    made,
+                    replicas=self.replicas,
+                    changelogs=LOGS,
+                    warmups=self.policy,
+                )
+                == []
+            )
         self.generation += 1
         for name, m in self.members.items():
             actives, spares = made.actives(name), made.standbys(name)
             now: dict[str, dict[int, int]] = {}
             for log in LOGS:
                 had, share = self.has[name][log], 0.0 if name in self.stuck else catches_up(name)
-                now[log] = {p: had.get(p, 0) + int((LONG - had.get(p, 0)) * share)
-                            for p in spares.get(log, ())}
+                now[log] = {
+                    p: had.get(p, 0) + int((LONG - had.get(p, 0)) * share)
+                    for p in spares.get(log, ())
+                }
                 now[log] |= dict.fromkeys(actives.get(log, ()), LONG)
             self.has[name] = now
-            self.members[name] = replace(m, actives=actives, standbys=spares, awaited=made.awaited(name),
-                                         generation=self.generation)
+            self.members[name] = replace(
+                m,
+                actives=actives,
+                standbys=spares,
+                awaited=made.awaited(name),
+                generation=self.generation,
+            )
         return made
 
 
-def fleet(members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3,
-          groups: int = 3) -> Fleet:
+def fleet(
+    members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3, groups: int = 3
+) -> Fleet:
     """A settled fleet of ``members``."""
     partitions = {"orders": 3 * members + 1, "orders-log": 3 * members + 1}
     if groups > 1:
         partitions |= {"clicks": members, "users": 2 * members, "users-log": 2 * members}
-    found = Fleet(partitions, WarmupPolicy(acceptable_recovery_lag=1000, max_per_member=per_member,
-                                           max_per_group=per_group), replicas)
+    found = Fleet(
+        partitions,
+        WarmupPolicy(
+            acceptable_recovery_lag=1000, max_per_member=per_member, max_per_group=per_group
+        ),
+        replicas,
+    )
     found.join(*(f"m{m:03d}" for m in range(members)))
     for _ in range(2 + ceil(5 * members / per_group)):
         made = found.round()

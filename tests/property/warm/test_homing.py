@@ -20,34 +20,65 @@ def case(rng: Random, members: int, tasks: int, share: float) -> Case:
     """Owners, homes, copies and counts, at random."""
     before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
     home = [rng.choice([NOBODY, *range(members)]) if rng.random() < 0.9 else m for m in before]
-    copies = {(p, m) for p in range(tasks) for m in range(members) if m != before[p] and rng.random() < share}
+    copies = {
+        (p, m)
+        for p in range(tasks)
+        for m in range(members)
+        if m != before[p] and rng.random() < share
+    }
     cuts = sorted(rng.randint(0, tasks) for _ in range(members - 1))
     return before, home, copies, [int(n) for n in np.diff([0, *cuts, tasks])]
 
 
-def found(before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]) -> list[int]:
+def found(
+    before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]
+) -> list[int]:
     """The planner's numbers."""
     pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
     was, size = np.array(before, dtype=np.int64), np.array(counts)
-    made = assign_numbers(was, size, count_by_member(was, size.size), pairs[:, 0], pairs[:, 1],
-                          np.array(home, dtype=np.int64))
+    made = assign_numbers(
+        was,
+        size,
+        count_by_member(was, size.size),
+        pairs[:, 0],
+        pairs[:, 1],
+        np.array(home, dtype=np.int64),
+    )
     assert np.bincount(made, minlength=size.size).tolist() == counts
     return [int(m) for m in made]
 
 
-def score(owner: list[int], before: list[int], home: list[int], copies: set[tuple[int, int]]) -> Score:
+def score(
+    owner: list[int], before: list[int], home: list[int], copies: set[tuple[int, int]]
+) -> Score:
     """(tasks that stay, of the others those that land on a copy, those at home)."""
     places = list(zip(owner, before, strict=True))
     warm = sum((p, m) in copies for p, (m, was) in enumerate(places) if m != was)
-    return sum(m == was for m, was in places), warm, sum(m == h for m, h in zip(owner, home, strict=True))
+    return (
+        sum(m == was for m, was in places),
+        warm,
+        sum(m == h for m, h in zip(owner, home, strict=True)),
+    )
 
 
-def most(before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]) -> Score:
+def most(
+    before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]
+) -> Score:
     """The best score by min-cost flow: one unit a number, ``counts`` at the members."""
     tasks, members, unit = len(before), len(counts), len(before) + 1
-    arcs = [(p, tasks + m, -(unit * unit * (m == before[p]) + unit * ((p, m) in copies and m != before[p])
-                             + (m == home[p])))
-            for p in range(tasks) for m in range(members)]
+    arcs = [
+        (
+            p,
+            tasks + m,
+            -(
+                unit * unit * (m == before[p])
+                + unit * ((p, m) in copies and m != before[p])
+                + (m == home[p])
+            ),
+        )
+        for p in range(tasks)
+        for m in range(members)
+    ]
     tail, head, cost = (np.array(column, dtype=np.int64) for column in zip(*arcs, strict=True))
     flow = min_cost_flow.SimpleMinCostFlow()
     flow.add_arcs_with_capacity_and_unit_cost(tail, head, np.ones(tail.size, dtype=np.int64), cost)

@@ -23,8 +23,13 @@ SIZES = (3, 4, 5, 8, 13, 30, 70, 200)
 
 def counts(members: int, extra: int = 0) -> dict[str, int]:
     """Two orders, three users and one click for each member, and ``extra`` of each group beside."""
-    return {"orders": 2 * members + extra, "orders-log": 2 * members + extra, "users": 3 * members + extra,
-            "users-log": 3 * members + extra, "clicks": members + extra}
+    return {
+        "orders": 2 * members + extra,
+        "orders-log": 2 * members + extra,
+        "users": 3 * members + extra,
+        "users-log": 3 * members + extra,
+        "clicks": members + extra,
+    }
 
 
 def answered(group: list[Member], partitions: dict[str, int], replicas: int) -> Plan:
@@ -35,14 +40,18 @@ def answered(group: list[Member], partitions: dict[str, int], replicas: int) -> 
     return made
 
 
-def stopped(members: int, partitions: dict[str, int], replicas: int, rng: Random,
-            ) -> tuple[list[Member], Plan]:
+def stopped(
+    members: int,
+    partitions: dict[str, int],
+    replicas: int,
+    rng: Random,
+) -> tuple[list[Member], Plan]:
     """A settled group that joins and leaves have stirred, as its members come back, and its last plan."""
     group = [Member(f"m{m:03d}", TOPICS) for m in range(members)]
     for generation in range(1, 4):
         group = carried(group, answered(group, partitions, replicas), generation)
         gone = rng.randrange(members)
-        group = [*group[:gone], *group[gone + 1:], Member(f"n{generation}-{gone}", TOPICS)]
+        group = [*group[:gone], *group[gone + 1 :], Member(f"n{generation}-{gone}", TOPICS)]
     for generation in (4, 5, 6, 7):
         made = answered(group, partitions, replicas)
         group = carried(group, made, generation)
@@ -51,8 +60,9 @@ def stopped(members: int, partitions: dict[str, int], replicas: int, rng: Random
     return back, made
 
 
-def in_waves(waiting: list[Member], partitions: dict[str, int], replicas: int, rng: Random,
-             waves: int) -> Iterator[tuple[list[Member], Plan]]:
+def in_waves(
+    waiting: list[Member], partitions: dict[str, int], replicas: int, rng: Random, waves: int
+) -> Iterator[tuple[list[Member], Plan]]:
     """They come back in ``waves``, one round each: who was there, and the plan."""
     living: list[Member] = []
     cuts = sorted(rng.sample(range(1, len(waiting)), waves - 1))
@@ -65,9 +75,11 @@ def in_waves(waiting: list[Member], partitions: dict[str, int], replicas: int, r
 
 def owners(made: Plan) -> dict[tuple[str, int], str]:
     """Task -> its owner."""
-    return {(group.topics[0], p): made.member_ids[m]
-            for group, owner in zip(made.groups, made.owner, strict=True)
-            for p, m in enumerate(owner.tolist())}
+    return {
+        (group.topics[0], p): made.member_ids[m]
+        for group, owner in zip(made.groups, made.owner, strict=True)
+        for p, m in enumerate(owner.tolist())
+    }
 
 
 @pytest.mark.parametrize("members", SIZES)
@@ -101,11 +113,16 @@ def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> 
             for g, (group, target) in enumerate(zip(made.groups, made.target, strict=True)):
                 last = made.layout.of(g, made.previous.last_owner)
                 home = made.layout.of(g, made.previous.home)
-                copies = set(zip(*(side.tolist() for side in copies_of(made.layout, made.previous, g)),
-                                 strict=True))
+                copies = set(
+                    zip(
+                        *(side.tolist() for side in copies_of(made.layout, made.previous, g)),
+                        strict=True,
+                    )
+                )
                 dealt = [int(n) for n in np.bincount(target, minlength=len(living))]
-                assert (score(target.tolist(), last.tolist(), home.tolist(), copies)
-                        == most(last.tolist(), home.tolist(), copies, dealt)), (seed, group.topics)
+                assert score(target.tolist(), last.tolist(), home.tolist(), copies) == most(
+                    last.tolist(), home.tolist(), copies, dealt
+                ), (seed, group.topics)
 
 
 @pytest.mark.parametrize("members", SIZES)
@@ -125,9 +142,18 @@ def test_nothing_moves_to_and_fro(members: int) -> None:
 
 def test_who_was_given_something_since_says_nothing_of_the_dead() -> None:
     """Its memory is of before the stop: of a task whose owner dies now it was not the last owner."""
-    members = [Member("a", ["t"], actives={"t": [0]}, generation=5,
-                      former_actives={"t": [0, 1]}, former_generation=3),
-               Member("b", ["t"], actives={"t": [2]}, generation=5), Member("c", ["t"], generation=-1)]
+    members = [
+        Member(
+            "a",
+            ["t"],
+            actives={"t": [0]},
+            generation=5,
+            former_actives={"t": [0, 1]},
+            former_generation=3,
+        ),
+        Member("b", ["t"], actives={"t": [2]}, generation=5),
+        Member("c", ["t"], generation=-1),
+    ]
     found = plan(members, {"t": 3})
     assert found.previous.former.tolist() == [NOBODY] * 3
     assert found.previous.home.tolist() == [0, 0, NOBODY]

@@ -22,13 +22,19 @@ from tests.property.warm.fleets import LOGS, LONG, Fleet, churn, die, drain, fle
 @pytest.mark.parametrize("event", [join, die, drain, churn])
 @pytest.mark.parametrize("groups", [3, 1])
 def test_the_target_is_reached_in_as_many_rounds_as_are_promised(
-        event: Callable[[Fleet, Random], None], members: int, groups: int) -> None:
+    event: Callable[[Fleet, Random], None], members: int, groups: int
+) -> None:
     """ceil(D / W) + 1 rounds; each brings W tasks nearer, none cold, and then nothing moves any more."""
     for seed in range(4 if members < 40 else 1):
         rng = Random(f"{event.__name__} {members} {seed}")
         per_member, per_group = (rng.randint(1, 4), rng.randint(1, 6)) if members < 40 else (8, 50)
-        found = fleet(members, replicas=rng.choice([0, 1, 2]), per_member=per_member, per_group=per_group,
-                      groups=groups)
+        found = fleet(
+            members,
+            replicas=rng.choice([0, 1, 2]),
+            per_member=per_member,
+            per_group=per_group,
+            groups=groups,
+        )
         event(found, rng)
         made = found.round()
         waits, least = off_target(made), min(per_member, per_group)
@@ -125,12 +131,29 @@ def alone(ends: dict[int, int], *, begun: dict[int, int]) -> list[int]:
 
     ``begun`` is how far it has come in those that it was promised.
     """
-    members = [Member("a", ["t", "t-log"], actives={"t": range(4), "t-log": range(4)}, generation=1,
-                      positions={"t-log": ends}),
-               Member("b", ["t", "t-log"], standbys={"t-log": list(begun)}, awaited={"t-log": list(begun)},
-                      generation=1, positions={"t-log": begun})]
-    made = plan(members, {"t": 4, "t-log": 4}, changelogs={"t-log"},
-                warmups=WarmupPolicy(acceptable_recovery_lag=10, max_per_member=1))
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": range(4), "t-log": range(4)},
+            generation=1,
+            positions={"t-log": ends},
+        ),
+        Member(
+            "b",
+            ["t", "t-log"],
+            standbys={"t-log": list(begun)},
+            awaited={"t-log": list(begun)},
+            generation=1,
+            positions={"t-log": begun},
+        ),
+    ]
+    made = plan(
+        members,
+        {"t": 4, "t-log": 4},
+        changelogs={"t-log"},
+        warmups=WarmupPolicy(acceptable_recovery_lag=10, max_per_member=1),
+    )
     return made.warmups("b").get("t-log", [])
 
 
@@ -142,38 +165,77 @@ def test_the_begun_keep_their_place_beside_the_short() -> None:
 def test_what_was_promised_is_asked_for_again() -> None:
     """Of copies equally far behind, the one that the last round began, whatever its number."""
     ends = dict.fromkeys(range(3), LONG)
-    members = [Member("a", ["t", "t-log"], actives={"t": range(3), "t-log": range(3)}, generation=1,
-                      positions={"t-log": ends}),
-               Member("b", ["t", "t-log"], standbys={"t-log": range(3)}, awaited={"t-log": [1]}, generation=1,
-                      positions={"t-log": {0: 5, 1: 5, 2: 5}})]
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": range(3), "t-log": range(3)},
+            generation=1,
+            positions={"t-log": ends},
+        ),
+        Member(
+            "b",
+            ["t", "t-log"],
+            standbys={"t-log": range(3)},
+            awaited={"t-log": [1]},
+            generation=1,
+            positions={"t-log": {0: 5, 1: 5, 2: 5}},
+        ),
+    ]
     made = plan(members, {"t": 3, "t-log": 3}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.awaited("b") == {"t-log": [1]}
 
 
 def test_all_that_was_promised_comes_though_counts_could_be_others() -> None:
     """Two may have the odd task: the one for whom it was begun, not the one with more copies."""
+
     def holds(*numbers: int) -> dict[str, list[int]]:
         return {"t": list(numbers), "t-log": list(numbers)}
 
     end = {"t-log": dict.fromkeys(range(17), LONG)}
-    members = [Member("a", ["t", "t-log"], actives=holds(*range(12)), generation=1, positions=end),
-               Member("x", ["t", "t-log"], actives=holds(*range(12, 17)), standbys={"t-log": [0]},
-                      awaited={"t-log": [0]}, generation=1, positions=end),
-               Member("y", ["t", "t-log"], standbys={"t-log": [1, 2, 3, 4]}, awaited={"t-log": [1, 2, 3, 4]},
-                      generation=1, positions={"t-log": dict.fromkeys(range(1, 5), LONG)})]
+    members = [
+        Member("a", ["t", "t-log"], actives=holds(*range(12)), generation=1, positions=end),
+        Member(
+            "x",
+            ["t", "t-log"],
+            actives=holds(*range(12, 17)),
+            standbys={"t-log": [0]},
+            awaited={"t-log": [0]},
+            generation=1,
+            positions=end,
+        ),
+        Member(
+            "y",
+            ["t", "t-log"],
+            standbys={"t-log": [1, 2, 3, 4]},
+            awaited={"t-log": [1, 2, 3, 4]},
+            generation=1,
+            positions={"t-log": dict.fromkeys(range(1, 5), LONG)},
+        ),
+    ]
     made = plan(members, {"t": 17, "t-log": 17}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.actives("x")["t"] == [0, *range(12, 17)]
     assert made.actives("y")["t"] == [1, 2, 3, 4]
     assert len(made.awaited("y")["t-log"]) == 1
 
 
-@pytest.mark.parametrize(("overdue", "next_"), [([], [2]), ([2], [0]), ([2, 0], [1]), ([0, 1, 2], [])])
-def test_what_was_given_up_is_exchanged_for_another_of_its_owner(overdue: list[int],
-                                                                 next_: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("overdue", "next_"), [([], [2]), ([2], [0]), ([2, 0], [1]), ([0, 1, 2], [])]
+)
+def test_what_was_given_up_is_exchanged_for_another_of_its_owner(
+    overdue: list[int], next_: list[int]
+) -> None:
     """One that was not given up before; in the end none."""
-    members = [Member("a", ["t", "t-log"], actives={"t": range(3), "t-log": range(3)}, generation=1,
-                      positions={"t-log": dict.fromkeys(range(3), LONG)}),
-               Member("b", ["t", "t-log"], overdue={"t-log": overdue}, positions={})]
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": range(3), "t-log": range(3)},
+            generation=1,
+            positions={"t-log": dict.fromkeys(range(3), LONG)},
+        ),
+        Member("b", ["t", "t-log"], overdue={"t-log": overdue}, positions={}),
+    ]
     made = plan(members, {"t": 3, "t-log": 3}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.awaited("b").get("t-log", []) == made.warmups("b").get("t-log", []) == next_
     assert made.moves == 0
@@ -187,14 +249,31 @@ def test_of_two_on_one_member_the_shorter_comes_first() -> None:
 def one_with_two(standby: int, stranger: int, *, drained: str = "x") -> Plan:
     """An owner of two partitions at ``LONG`` and two with copies, of which ``drained`` is to have nothing."""
     both = [0, 1]
-    members = [Member("a", ["t", "t-log"], actives={"t": both, "t-log": both}, generation=1,
-                      positions={"t-log": dict.fromkeys(both, LONG)})]
-    members += [Member(name, ["t", "t-log"], standbys={"t-log": both}, generation=1,
-                       capacity=1e-6 if name == drained else 1.0,
-                       positions={"t-log": dict.fromkeys(both, at)})
-                for name, at in (("b", standby), ("x", stranger))]
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": both, "t-log": both},
+            generation=1,
+            positions={"t-log": dict.fromkeys(both, LONG)},
+        )
+    ]
+    members += [
+        Member(
+            name,
+            ["t", "t-log"],
+            standbys={"t-log": both},
+            generation=1,
+            capacity=1e-6 if name == drained else 1.0,
+            positions={"t-log": dict.fromkeys(both, at)},
+        )
+        for name, at in (("b", standby), ("x", stranger))
+    ]
     made = plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy())
-    assert check(members, {"t": 2, "t-log": 2}, made, changelogs={"t-log"}, warmups=WarmupPolicy()) == []
+    assert (
+        check(members, {"t": 2, "t-log": 2}, made, changelogs={"t-log"}, warmups=WarmupPolicy())
+        == []
+    )
     return made
 
 
@@ -217,11 +296,25 @@ def test_ends_however_far_are_waited_for() -> None:
     """The records of a task's changelogs, each as long as can be said, are still a number."""
     logs, far = ("t-log", "u-log", "v-log"), (1 << 62) - 1
     holds = {topic: [0, 1] for topic in ("t", *logs)}
-    members = [Member("a", list(holds), actives=holds, generation=1,
-                      positions=dict.fromkeys(logs, dict.fromkeys([0, 1], far))),
-               Member("b", list(holds), standbys={log: [0, 1] for log in logs}, generation=1,
-                      positions={log: {0: 1, 1: 1} for log in logs})]
-    made = plan(members, dict.fromkeys(holds, 2), replicas=1, changelogs=logs, warmups=WarmupPolicy())
+    members = [
+        Member(
+            "a",
+            list(holds),
+            actives=holds,
+            generation=1,
+            positions=dict.fromkeys(logs, dict.fromkeys([0, 1], far)),
+        ),
+        Member(
+            "b",
+            list(holds),
+            standbys={log: [0, 1] for log in logs},
+            generation=1,
+            positions={log: {0: 1, 1: 1} for log in logs},
+        ),
+    ]
+    made = plan(
+        members, dict.fromkeys(holds, 2), replicas=1, changelogs=logs, warmups=WarmupPolicy()
+    )
     assert made.moves == 0
     assert {log: len(ps) for log, ps in made.awaited("b").items()} == dict.fromkeys(logs, 1)
 
@@ -236,9 +329,16 @@ def test_a_copy_may_be_a_little_further_than_its_owner_said() -> None:
 
 def test_of_a_partition_whose_owner_tells_no_end_nothing_is_disbelieved() -> None:
     """Its table is kept in memory, or it has just begun."""
-    members = [Member("a", ["t", "t-log"], actives={"t": [0], "t-log": [0]}, generation=1, positions={}),
-               Member("b", ["t", "t-log"], standbys={"t-log": [0]}, generation=1,
-                      positions={"t-log": {0: LONG}})]
+    members = [
+        Member("a", ["t", "t-log"], actives={"t": [0], "t-log": [0]}, generation=1, positions={}),
+        Member(
+            "b",
+            ["t", "t-log"],
+            standbys={"t-log": [0]},
+            generation=1,
+            positions={"t-log": {0: LONG}},
+        ),
+    ]
     made = plan(members, {"t": 1, "t-log": 1}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.onward is not None
     assert made.onward.disbelieved == {}
@@ -257,25 +357,51 @@ def test_standbys_stay_while_warm_ups_are_under_way() -> None:
 @pytest.mark.parametrize("silent", ["owner", "target"])
 def test_what_cannot_be_measured_is_not_waited_for(silent: str) -> None:
     """An older member says no positions: tasks go at once, as without warm-ups."""
-    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
-                      positions=None if silent == "owner" else {"t-log": {0: LONG, 1: LONG}}),
-               Member("b", ["t", "t-log"], positions=None if silent == "target" else {})]
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": [0, 1], "t-log": [0, 1]},
+            generation=1,
+            positions=None if silent == "owner" else {"t-log": {0: LONG, 1: LONG}},
+        ),
+        Member("b", ["t", "t-log"], positions=None if silent == "target" else {}),
+    ]
     made = plan(members, {"t": 2, "t-log": 2}, changelogs={"t-log"}, warmups=WarmupPolicy())
     assert made.moves == 1
     assert off_target(made) == 0
 
 
-@pytest.mark.parametrize(("end", "at", "moves"), [
-    (LONG, LONG - 10_000, 1), (LONG, LONG - 10_001, 0), (10_001, 1, 1), (100, 0, 1), (101, 0, 0)])
+@pytest.mark.parametrize(
+    ("end", "at", "moves"),
+    [(LONG, LONG - 10_000, 1), (LONG, LONG - 10_001, 0), (10_001, 1, 1), (100, 0, 1), (101, 0, 0)],
+)
 def test_who_is_near_takes_over_and_who_has_nothing_does_not(end: int, at: int, moves: int) -> None:
     """To read on is soon done; to begin takes longer, and where it may not is for the policy to say."""
     copies = {"t-log": [0, 1]} if at else {}
-    members = [Member("a", ["t", "t-log"], actives={"t": [0, 1], "t-log": [0, 1]}, generation=1,
-                      positions={"t-log": {0: end, 1: end}}),
-               Member("b", ["t", "t-log"], standbys=copies, generation=1 if at else -1,
-                      positions={"t-log": dict.fromkeys(copies.get("t-log", ()), at)})]
-    made = plan(members, {"t": 2, "t-log": 2}, replicas=1, changelogs={"t-log"},
-                warmups=WarmupPolicy(acceptable_from_nothing=100))
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": [0, 1], "t-log": [0, 1]},
+            generation=1,
+            positions={"t-log": {0: end, 1: end}},
+        ),
+        Member(
+            "b",
+            ["t", "t-log"],
+            standbys=copies,
+            generation=1 if at else -1,
+            positions={"t-log": dict.fromkeys(copies.get("t-log", ()), at)},
+        ),
+    ]
+    made = plan(
+        members,
+        {"t": 2, "t-log": 2},
+        replicas=1,
+        changelogs={"t-log"},
+        warmups=WarmupPolicy(acceptable_from_nothing=100),
+    )
     assert made.moves == moves
 
 
@@ -286,10 +412,22 @@ def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> N
     counts, logs = dict.fromkeys(topics, 2), {"t-log", "u-log"}
     owned = {topic: [0, 1] for topic in topics}
     copied = {log: [0, 1] for log in sorted(logs - {lacking})}
-    members = [Member("a", topics, actives=owned, generation=1,
-                      positions={log: {0: 500, 1: 500} for log in logs}),
-               Member("b", topics, standbys=copied, generation=1,
-                      positions={log: {0: 500, 1: 500} for log in copied})]
+    members = [
+        Member(
+            "a",
+            topics,
+            actives=owned,
+            generation=1,
+            positions={log: {0: 500, 1: 500} for log in logs},
+        ),
+        Member(
+            "b",
+            topics,
+            standbys=copied,
+            generation=1,
+            positions={log: {0: 500, 1: 500} for log in copied},
+        ),
+    ]
     policy = WarmupPolicy(acceptable_from_nothing=100)
     assert plan(members, counts, replicas=1, changelogs=logs, warmups=policy).moves == 0
 
@@ -297,11 +435,25 @@ def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> N
 def test_of_copies_those_that_have_caught_up_are_moved_onto() -> None:
     """Two standbys of the same member, one far behind: the task of the other moves, at once."""
     end = dict.fromkeys(range(4), LONG)
-    members = [Member("a", ["t", "t-log"], actives={"t": range(4), "t-log": range(4)}, generation=1,
-                      positions={"t-log": end}),
-               Member("b", ["t", "t-log"], standbys={"t-log": range(4)}, generation=1,
-                      positions={"t-log": {0: 5, 1: LONG, 2: 7, 3: LONG - 3}})]
-    made = plan(members, {"t": 4, "t-log": 4}, replicas=1, changelogs={"t-log"}, warmups=WarmupPolicy())
+    members = [
+        Member(
+            "a",
+            ["t", "t-log"],
+            actives={"t": range(4), "t-log": range(4)},
+            generation=1,
+            positions={"t-log": end},
+        ),
+        Member(
+            "b",
+            ["t", "t-log"],
+            standbys={"t-log": range(4)},
+            generation=1,
+            positions={"t-log": {0: 5, 1: LONG, 2: 7, 3: LONG - 3}},
+        ),
+    ]
+    made = plan(
+        members, {"t": 4, "t-log": 4}, replicas=1, changelogs={"t-log"}, warmups=WarmupPolicy()
+    )
     assert made.actives("b") == {"t": [1, 3], "t-log": [1, 3]}
     assert made.warmups("b") == {}
 
@@ -312,8 +464,12 @@ def test_without_a_policy_nothing_is_different() -> None:
     found.join("new")
     said = [replace(m, positions=found.has[name]) for name, m in found.members.items()]
     plain = list(found.members.values())
-    for made, other in ((plan(said, found.partitions, replicas=1, changelogs=LOGS),
-                         plan(plain, found.partitions, replicas=1, changelogs=LOGS)),):
+    for made, other in (
+        (
+            plan(said, found.partitions, replicas=1, changelogs=LOGS),
+            plan(plain, found.partitions, replicas=1, changelogs=LOGS),
+        ),
+    ):
         assert np.array_equal(made.flat_owner, other.flat_owner)
         assert np.array_equal(made.flat_standby, other.flat_standby)
         assert made.awaited("new") == made.warmups("new") == {}
@@ -329,12 +485,24 @@ def test_a_member_that_is_drained_and_still_full_overflows_nothing() -> None:
         found.round()
 
 
-@pytest.mark.parametrize("junk", [
-    {"orders-log": 7}, {"orders-log": {0: "x", 1: -5, 2: 10**30, "a": 3}}, {"orders-log": ([0], [1])},
-    {3: 4}, 7, np.array([1, 2]), {"orders-log": ([0, [1]], [1])}, {"orders-log": (np.eye(2, dtype=int),) * 2},
-    {"orders-log": (object(), object())}, {"orders-log": (np.array(["a"]), np.array([1]))}, b"junk",
-    {"orders-log": (np.array([0.5]), np.array([1]))}, {"orders-log": (np.array([0, 1]), np.array([1]))},
-])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"orders-log": 7},
+        {"orders-log": {0: "x", 1: -5, 2: 10**30, "a": 3}},
+        {"orders-log": ([0], [1])},
+        {3: 4},
+        7,
+        np.array([1, 2]),
+        {"orders-log": ([0, [1]], [1])},
+        {"orders-log": (np.eye(2, dtype=int),) * 2},
+        {"orders-log": (object(), object())},
+        {"orders-log": (np.array(["a"]), np.array([1]))},
+        b"junk",
+        {"orders-log": (np.array([0.5]), np.array([1]))},
+        {"orders-log": (np.array([0, 1]), np.array([1]))},
+    ],
+)
 def test_positions_that_are_none_do_no_harm(junk: object) -> None:
     """Whatever a member says of itself."""
     found = fleet(3)
@@ -342,14 +510,25 @@ def test_positions_that_are_none_do_no_harm(junk: object) -> None:
     said = [replace(m, positions=found.has[name]) for name, m in found.members.items()]
     said[0] = replace(said[0], positions=junk, awaited=junk, overdue=junk)  # type: ignore[arg-type]
     made = plan(said, found.partitions, replicas=1, changelogs=LOGS, warmups=found.policy)
-    assert check(said, found.partitions, made, replicas=1, changelogs=LOGS, warmups=found.policy) == []
+    assert (
+        check(said, found.partitions, made, replicas=1, changelogs=LOGS, warmups=found.policy) == []
+    )
     assert (made.flat_owner != NOBODY).all()
 
 
-@pytest.mark.parametrize("wrong", [{"acceptable_recovery_lag": -1}, {"max_per_member": 0},
-                                   {"max_per_group": 0}, {"acceptable_from_nothing": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"acceptable_recovery_lag": -1},
+        {"max_per_member": 0},
+        {"max_per_group": 0},
+        {"acceptable_from_nothing": -1},
+    ],
+)
 def test_a_policy_that_would_never_end_is_refused(wrong: dict[str, int]) -> None:
     """Without a warm-up nothing arrives."""
     with pytest.raises(ValueError, match="limits of 1 or more"):
         WarmupPolicy(**wrong)
-    WarmupPolicy(acceptable_recovery_lag=0, acceptable_from_nothing=0, max_per_member=1, max_per_group=1)
+    WarmupPolicy(
+        acceptable_recovery_lag=0, acceptable_from_nothing=0, max_per_member=1, max_per_group=1
+    )

@@ -24,7 +24,9 @@ class NoListener:
 
 def _server(request: pytest.FixtureRequest) -> Any:
     host, port = os.environ["SUITE_BOOTSTRAP"].split(":")
-    conftest = next(p for p in request.config.pluginmanager.get_plugins() if hasattr(p, "KafkaServer"))
+    conftest = next(
+        p for p in request.config.pluginmanager.get_plugins() if hasattr(p, "KafkaServer")
+    )
     return conftest.KafkaServer(host, int(port), 1, 1, 1, None)
 
 

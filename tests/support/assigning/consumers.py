@@ -22,9 +22,16 @@ PATIENCE_S = 30.0
 
 #: Real seconds, small; a lease of etcd has at least one.
 QUICK: Mapping[str, Any] = {
-    "consumer_ttl_s": 2.0, "consumer_keepalive_s": 0.3, "leader_ttl_s": 2.0, "leader_keepalive_s": 0.3,
-    "election_retry_s": 0.3, "debounce_s": 0.2, "handoff_timeout_s": 20.0, "reconcile_s": 1.0,
-    "topic_refresh_s": 0.3, "cooldown_s": 20.0,
+    "consumer_ttl_s": 2.0,
+    "consumer_keepalive_s": 0.3,
+    "leader_ttl_s": 2.0,
+    "leader_keepalive_s": 0.3,
+    "election_retry_s": 0.3,
+    "debounce_s": 0.2,
+    "handoff_timeout_s": 20.0,
+    "reconcile_s": 1.0,
+    "topic_refresh_s": 0.3,
+    "cooldown_s": 20.0,
 }
 
 
@@ -88,14 +95,17 @@ class Helper:
         await asyncio.sleep(self.warm_s or 0)
         with contextlib.suppress(ServiceRefused):
             if self.fails:
-                await self.node.warm_failed(self.name, warm.at, reason="no", handoff_id=warm.handoff_id)
+                await self.node.warm_failed(
+                    self.name, warm.at, reason="no", handoff_id=warm.handoff_id
+                )
             else:
                 await self.node.partition_ready(self.name, warm.at, handoff_id=warm.handoff_id)
 
     async def _release(self, release: Release) -> None:
         with contextlib.suppress(ServiceRefused):
-            await self.node.partition_released(self.name, release.at, handoff_id=release.handoff_id,
-                                               offset=7)
+            await self.node.partition_released(
+                self.name, release.at, handoff_id=release.handoff_id, offset=7
+            )
 
     def of(self, kind: type[Command]) -> list[Any]:
         """All it was told of one kind."""
@@ -145,13 +155,26 @@ class Bench:
     nodes: list[AssignerNode] = field(default_factory=list)
     helpers: list[Helper] = field(default_factory=list)
 
-    async def node(self, topics: Mapping[str, int] | None = None, *, start: bool = True, count: Any = None,
-                   store: Store | None = None, metrics: Metrics | None = None,
-                   **settings: Any) -> AssignerNode:
+    async def node(
+        self,
+        topics: Mapping[str, int] | None = None,
+        *,
+        start: bool = True,
+        count: Any = None,
+        store: Store | None = None,
+        metrics: Metrics | None = None,
+        **settings: Any,
+    ) -> AssignerNode:
         """One more instance."""
-        node = AssignerNode(store or self.open_store(), quick(self.prefix, **settings),
-                            node_id=f"n{len(self.nodes)}", topics=topics, count_partitions=count,
-                            clock=LoopClock(), metrics=metrics)
+        node = AssignerNode(
+            store or self.open_store(),
+            quick(self.prefix, **settings),
+            node_id=f"n{len(self.nodes)}",
+            topics=topics,
+            count_partitions=count,
+            clock=LoopClock(),
+            metrics=metrics,
+        )
         self.nodes.append(node)
         if start:
             await node.start()
@@ -189,8 +212,14 @@ class Bench:
 
     async def settles(self, *loads: int) -> None:
         """Until the consumers own so many each and nothing is on its way."""
-        await eventually(lambda: self.loads() == sorted(loads) and not self.open_handoffs()
-                         and set(self.owners()) == self._partitions(), f"loads {loads}")
+        await eventually(
+            lambda: (
+                self.loads() == sorted(loads)
+                and not self.open_handoffs()
+                and set(self.owners()) == self._partitions()
+            ),
+            f"loads {loads}",
+        )
 
     def _partitions(self) -> set[TopicPartition]:
         return set(self.nodes[0]._mirror.view.partitions())

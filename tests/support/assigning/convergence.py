@@ -74,7 +74,11 @@ async def machine(process_ids: Iterable[int]) -> AsyncIterator[Taken]:
 
 @contextlib.asynccontextmanager
 async def within(
-    bound_s: float, what: str, process_ids: Iterable[int], *, spare_s: float,
+    bound_s: float,
+    what: str,
+    process_ids: Iterable[int],
+    *,
+    spare_s: float,
 ) -> AsyncIterator[Taken]:
     """The block takes no longer than ``bound_s`` and what the machine took; it says what it took.
 

@@ -14,8 +14,11 @@ from faust_assigner.service.store.base import Event, Put
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 
 #: C1: what may follow a phase, as long as the handoff is the same.
-FOLLOWS = {Phase.WARMING: {Phase.WARMING, Phase.READY}, Phase.READY: {Phase.READY, Phase.COMPLETE},
-           Phase.COMPLETE: {Phase.COMPLETE}}
+FOLLOWS = {
+    Phase.WARMING: {Phase.WARMING, Phase.READY},
+    Phase.READY: {Phase.READY, Phase.COMPLETE},
+    Phase.COMPLETE: {Phase.COMPLETE},
+}
 
 
 class Recorder:
@@ -100,13 +103,20 @@ def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> lis
             owner = codec.load_assigned(event.kv.value, event.kv.mod_revision).owner
             owners[event.key] = owner
             open_one = handoffs.get(event.key.replace("/assignments/", "/handoffs/"))
-            if strict and open_one and before in consumers and owner != before and not open_one[1].released:
+            if (
+                strict
+                and open_one
+                and before in consumers
+                and owner != before
+                and not open_one[1].released
+            ):
                 found.append(f"{where}: given to {owner} before {before} released")
     return found
 
 
-def _handoff(handoffs: dict[str, tuple[int, Handoff]], event: Event, where: str,
-             leader: str | None) -> list[str]:
+def _handoff(
+    handoffs: dict[str, tuple[int, Handoff]], event: Event, where: str, leader: str | None
+) -> list[str]:
     before = handoffs.pop(event.key, None)
     if event.kv is None:
         return []

@@ -39,14 +39,27 @@ QUICK = ("--consumer-ttl", "3", "--leader-ttl", "3", "--election-retry", "0.3", 
 class Instance:
     """One ``faust-assigner serve``, on a free port of loopback."""
 
-    def __init__(self, folder: Path, *arguments: str, bind: str = "127.0.0.1:0",
-                 environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        bind: str = "127.0.0.1:0",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.log = folder / f"instance-{time.monotonic_ns()}.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "faust_assigner.cli", "serve", "--bind", bind, *arguments],
-                stdout=out, stderr=subprocess.STDOUT, cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})})
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "PYTHONUNBUFFERED": "1",
+                    **(environment or {}),
+                },
+            )
 
     @property
     def said(self) -> str:
@@ -119,7 +132,9 @@ class Sink:
             self.refused += 1
             return False
         if epoch == self.epochs.get(partition) and self.writer[partition] != name:
-            self.violations.append(f"{partition}: {name} and {self.writer[partition]} under epoch {epoch}")
+            self.violations.append(
+                f"{partition}: {name} and {self.writer[partition]} under epoch {epoch}"
+            )
         self.epochs[partition], self.writer[partition] = epoch, name
         self.taken += 1
         return True
@@ -128,12 +143,27 @@ class Sink:
 class Consumer:
     """A consumer with its client; ``warm_s`` is how long it warms, ``fails`` what it cannot warm."""
 
-    def __init__(self, targets: str | Sequence[str], name: str, *, topics: Sequence[str] = (),
-                 warm_s: float = 0.0, fails: frozenset[TopicPartition] = frozenset(),
-                 registration: Registration | None = None, access: Access | None = None,
-                 release_s: float = 0.0, kind: type[AssignerClient] = AssignerClient) -> None:
-        self.client = kind(targets, name, topics=topics, registration=registration, access=access,
-                           retry=Retry(first_s=0.05, most_s=0.5, answer_s=2.0))
+    def __init__(
+        self,
+        targets: str | Sequence[str],
+        name: str,
+        *,
+        topics: Sequence[str] = (),
+        warm_s: float = 0.0,
+        fails: frozenset[TopicPartition] = frozenset(),
+        registration: Registration | None = None,
+        access: Access | None = None,
+        release_s: float = 0.0,
+        kind: type[AssignerClient] = AssignerClient,
+    ) -> None:
+        self.client = kind(
+            targets,
+            name,
+            topics=topics,
+            registration=registration,
+            access=access,
+            retry=Retry(first_s=0.05, most_s=0.5, answer_s=2.0),
+        )
         self.name = name
         self.warm_s = warm_s
         self.release_s = release_s
@@ -220,8 +250,10 @@ async def calls_ended() -> None:
     """Cancelled calls end a moment later, in tasks of gRPC's own; a server's wait for the next call."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
-        if not any("_cython" in repr(task) and "coro=<AioServer." not in repr(task)
-                   for task in asyncio.all_tasks()):
+        if not any(
+            "_cython" in repr(task) and "coro=<AioServer." not in repr(task)
+            for task in asyncio.all_tasks()
+        ):
             return
         await asyncio.sleep(0.01)
 
@@ -246,7 +278,9 @@ async def until(fact: Callable[[], bool], what: str = "", *, seconds: float = PA
     return time.monotonic() - began
 
 
-async def settled(members: Sequence[Consumer], loads: Sequence[int], *, seconds: float = PATIENCE_S) -> float:
+async def settled(
+    members: Sequence[Consumer], loads: Sequence[int], *, seconds: float = PATIENCE_S
+) -> float:
     """Wait until these members work on so many partitions each, none on another's; how long it took."""
     wanted = sorted(loads, reverse=True)
 
@@ -258,7 +292,9 @@ async def settled(members: Sequence[Consumer], loads: Sequence[int], *, seconds:
 
     began = time.monotonic()
     while not fits():
-        assert time.monotonic() - began < seconds, f"{counts(members)}, not {wanted}; twice: {twice(members)}"
+        assert time.monotonic() - began < seconds, (
+            f"{counts(members)}, not {wanted}; twice: {twice(members)}"
+        )
         await asyncio.sleep(0.01)
     return time.monotonic() - began
 
@@ -269,8 +305,9 @@ async def state(target: str, access: Access | None = None) -> pb.State:
         return await operator.state()
 
 
-async def until_state(target: str, fact: Callable[[pb.State], bool], *,
-                      seconds: float = PATIENCE_S) -> pb.State:
+async def until_state(
+    target: str, fact: Callable[[pb.State], bool], *, seconds: float = PATIENCE_S
+) -> pb.State:
     """Wait until what the service says is there is so."""
     deadline = time.monotonic() + seconds
     while not fact(said := await state(target)):

@@ -24,18 +24,30 @@ from faust_assigner.service.view import View
 from tests.support.assigning.rules import Moment, Said, during, fits, uncompared
 from tests.support.assigning.wiretap import Tap, Transaction
 
-ANSWERS = {"PartitionReady": Happening.WARM, "PartitionReleased": Happening.LET_GO,
-           "WarmFailed": Happening.GAVE_UP}
+ANSWERS = {
+    "PartitionReady": Happening.WARM,
+    "PartitionReleased": Happening.LET_GO,
+    "WarmFailed": Happening.GAVE_UP,
+}
 
 
 def without_compares(taps: Sequence[Tap], keys: Keys) -> list[str]:
     """C3, of every transaction that an instance sent."""
-    return [fault for tap in taps for one in tap.transactions
-            for fault in uncompared(keys, one.compares, one.writes)]
+    return [
+        fault
+        for tap in taps
+        for one in tap.transactions
+        for fault in uncompared(keys, one.compares, one.writes)
+    ]
 
 
 def after_the_term(
-    taps: Sequence[Tap], events: Sequence[Event], keys: Keys, leader_ttl_s: float, *, late_s: float,
+    taps: Sequence[Tap],
+    events: Sequence[Event],
+    keys: Keys,
+    leader_ttl_s: float,
+    *,
+    late_s: float,
 ) -> list[str]:
     """C4: what a leader wrote when its term was over, or asked for more than ``late_s`` after its fence."""
     ended = {}  # the revision that began a term -> the one that ended it
@@ -46,45 +58,75 @@ def after_the_term(
             term = event.revision if event.kv is not None else 0
     found = []
     for tap in taps:
-        leases = {one.revision: write.lease for one in tap.transactions if one.revision
-                  for write in one.writes if write.key == keys.leader and hasattr(write, "lease")}
+        leases = {
+            one.revision: write.lease
+            for one in tap.transactions
+            if one.revision
+            for write in one.writes
+            if write.key == keys.leader and hasattr(write, "lease")
+        }
         for one in tap.transactions:
-            guard = next((c.expected for c in one.compares if c.key == keys.leader and c.expected), None)
+            guard = next(
+                (c.expected for c in one.compares if c.key == keys.leader and c.expected), None
+            )
             if not one.writes or not isinstance(guard, int):
                 continue
             if one.revision and not guard <= one.revision <= ended.get(guard, one.revision):
                 found.append(f"C4 term {guard} ended at {ended[guard]}, it wrote at {one.revision}")
-            fence = max((r.asked for r in tap.renewals if r.lease_id == leases.get(guard) and
-                         r.asked <= one.asked), default=0.0) + leader_ttl_s * FENCE_AT
+            fence = (
+                max(
+                    (
+                        r.asked
+                        for r in tap.renewals
+                        if r.lease_id == leases.get(guard) and r.asked <= one.asked
+                    ),
+                    default=0.0,
+                )
+                + leader_ttl_s * FENCE_AT
+            )
             if one.asked > fence + late_s:
-                found.append(f"C4 term {guard} was fenced {one.asked - fence:.2f} s before it asked")
+                found.append(
+                    f"C4 term {guard} was fenced {one.asked - fence:.2f} s before it asked"
+                )
     return found
 
 
-def moments(events: Sequence[Event], carried: Sequence[Transaction], keys: Keys) -> dict[At, list[Moment]]:
+def moments(
+    events: Sequence[Event], carried: Sequence[Transaction], keys: Keys
+) -> dict[At, list[Moment]]:
     """What became of each partition, and from when to when that may have happened."""
     known = {one.revision: one for one in carried if one.revision and one.writes}
-    revisions = [(revision, tuple(group)) for revision, group in groupby(events, lambda e: e.revision)]
+    revisions = [
+        (revision, tuple(group)) for revision, group in groupby(events, lambda e: e.revision)
+    ]
     # Revisions are in order: one has not happened before those before it, nor after those after it.
     earliest, latest = [0.0], [float("inf")]
     for revision, _ in revisions:
         earliest.append(max(earliest[-1], known[revision].asked if revision in known else 0.0))
     for revision, _ in reversed(revisions):
-        latest.append(min(latest[-1], known[revision].answered if revision in known else float("inf")))
+        latest.append(
+            min(latest[-1], known[revision].answered if revision in known else float("inf"))
+        )
     view, found = View(keys), dict[At, list[Moment]]()
     for (_, group), begin, end in zip(revisions, earliest[1:], reversed(latest[1:]), strict=True):
         changes = [view.apply(event) for event in group]
-        for at in {c.name for c in changes if c is not None and c.kind in ("assignments", "handoffs")}:
+        for at in {
+            c.name for c in changes if c is not None and c.kind in ("assignments", "handoffs")
+        }:
             owner = view.assignments.get(at)
             found.setdefault(at, []).append(
-                Moment(begin, end, view.handoffs.get(at), owner.value if owner else None))
+                Moment(begin, end, view.handoffs.get(at), owner.value if owner else None)
+            )
     return found
 
 
 def unfitting(heard: Sequence[Said], history: Mapping[At, Sequence[Moment]]) -> list[str]:
     """C9: answers that fit no state between asking and hearing."""
-    return [f"C9 {said}: {during(history.get(said.at, []), said)}" for said in heard
-            if not fits(history.get(said.at, []), said)]
+    return [
+        f"C9 {said}: {during(history.get(said.at, []), said)}"
+        for said in heard
+        if not fits(history.get(said.at, []), said)
+    ]
 
 
 class HeardClient(AssignerClient):
@@ -109,19 +151,33 @@ class HeardClient(AssignerClient):
 
 def _said(method: str, request: Any, sent: float, *, refused: bool) -> Said:
     at = At(request.partition.topic, request.partition.partition)
-    return Said(at, request.consumer_name, ANSWERS[method], request.handoff_id, sent, time.monotonic(),
-                refused)
+    return Said(
+        at,
+        request.consumer_name,
+        ANSWERS[method],
+        request.handoff_id,
+        sent,
+        time.monotonic(),
+        refused,
+    )
 
 
-async def lie(target: str, partitions: Sequence[TopicPartition], names: Sequence[str], ids: Sequence[int],
-              dice: random.Random) -> Said | None:
+async def lie(
+    target: str,
+    partitions: Sequence[TopicPartition],
+    names: Sequence[str],
+    ids: Sequence[int],
+    dice: random.Random,
+) -> Said | None:
     """Say anything of any hand-off in anybody's name; what came of it, if an answer came."""
     method, at, name = dice.choice(sorted(ANSWERS)), dice.choice(partitions), dice.choice(names)
     if method != "PartitionReady":
         name = "stranger"  # whoever says truly that it has drained, or cannot, harms itself
     request = getattr(pb, f"{method}Request")(
-        consumer_name=name, handoff_id=dice.choice(ids),
-        partition=pb.TopicPartition(topic=at.topic, partition=at.partition))
+        consumer_name=name,
+        handoff_id=dice.choice(ids),
+        partition=pb.TopicPartition(topic=at.topic, partition=at.partition),
+    )
     sent = time.monotonic()
     async with grpc.aio.insecure_channel(target) as channel:
         try:

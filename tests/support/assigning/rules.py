@@ -21,13 +21,16 @@ def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write])
     for write in writes:
         kind, _ = keys.kind(write.key)
         own = compared.get(write.key)
-        begins = kind == "handoffs" and isinstance(write, Put) and own is not None and own.expected == 0
+        begins = (
+            kind == "handoffs" and isinstance(write, Put) and own is not None and own.expected == 0
+        )
         leads = begins or kind in ("assignments", "cooldowns", "replicas")
         if leads and (guard is None or guard.field is not Field.MOD_REVISION):
             yield f"C3 the leader's key is compared: {write}"
         fields = (Field.MOD_REVISION, Field.CREATE_REVISION)
         if kind in ("assignments", "handoffs", "consumers", "assigner", "epochs") and (
-                own is None or own.field not in fields):
+            own is None or own.field not in fields
+        ):
             yield f"C3 the object's revision is compared: {write}"
 
 
@@ -70,7 +73,11 @@ def fits(moments: Sequence[Moment], answer: Said) -> bool:
     """
     seen = during(moments, answer)
     # Where there is no hand-off the owner is read after it: the two may be of different moments.
-    return any(_refused(answer, one.handoff, other.owner) == answer.refused for one in seen for other in seen)
+    return any(
+        _refused(answer, one.handoff, other.owner) == answer.refused
+        for one in seen
+        for other in seen
+    )
 
 
 def during(moments: Sequence[Moment], answer: Said) -> list[Moment]:

@@ -21,9 +21,13 @@ from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[3]
 _STREAMS = ("/etcdserverpb.Watch/Watch", "/etcdserverpb.Lease/LeaseKeepAlive")
-_FIELDS = {pb.Compare.VALUE: (Field.VALUE, "value"), pb.Compare.VERSION: (Field.VERSION, "version"),
-           pb.Compare.MOD: (Field.MOD_REVISION, "mod_revision"), pb.Compare.LEASE: (Field.LEASE, "lease"),
-           pb.Compare.CREATE: (Field.CREATE_REVISION, "create_revision")}
+_FIELDS = {
+    pb.Compare.VALUE: (Field.VALUE, "value"),
+    pb.Compare.VERSION: (Field.VERSION, "version"),
+    pb.Compare.MOD: (Field.MOD_REVISION, "mod_revision"),
+    pb.Compare.LEASE: (Field.LEASE, "lease"),
+    pb.Compare.CREATE: (Field.CREATE_REVISION, "create_revision"),
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,10 @@ class Tap:
         self._record = record
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.assigning.wiretap", endpoint, str(record)],
-            stdout=subprocess.PIPE, text=True, cwd=ROOT)
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
         assert self._process.stdout is not None
         self.endpoint = self._process.stdout.readline().strip()
 
@@ -75,9 +82,15 @@ class Tap:
         for one in self._kept("transaction"):
             said = pb.TxnRequest.FromString(bytes.fromhex(one["request"]))
             done = pb.TxnResponse.FromString(bytes.fromhex(one["answer"]))
-            found.append(Transaction(
-                one["asked"], one["answered"], tuple(map(_compare, said.compare)),
-                tuple(map(_write, said.success)), done.header.revision if done.succeeded else 0))
+            found.append(
+                Transaction(
+                    one["asked"],
+                    one["answered"],
+                    tuple(map(_compare, said.compare)),
+                    tuple(map(_write, said.success)),
+                    done.header.revision if done.succeeded else 0,
+                )
+            )
         return found
 
     @property
@@ -99,8 +112,13 @@ class Wire:
     def __init__(self, endpoint: str, record: Path) -> None:
         self._channel = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
         self._out = record.open("a", buffering=1)
-        self._server = grpc.server(ThreadPoolExecutor(64), options=[
-            ("grpc.http2.min_ping_interval_without_data_ms", 1_000), ("grpc.so_reuseport", 0)])
+        self._server = grpc.server(
+            ThreadPoolExecutor(64),
+            options=[
+                ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
         self._server.add_generic_rpc_handlers((_Passing(self),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
@@ -117,22 +135,31 @@ class Wire:
         asked, answer = time.monotonic(), b""
         try:
             answer = self._channel.unary_unary(path)(
-                request, timeout=_left(context), metadata=_of(context))
+                request, timeout=_left(context), metadata=_of(context)
+            )
         except grpc.RpcError as error:
             context.abort(error.code(), error.details())
         finally:
             if path.endswith("KV/Txn"):
-                self._keep("transaction", asked=asked, answered=time.monotonic(), request=request.hex(),
-                           answer=answer.hex())
+                self._keep(
+                    "transaction",
+                    asked=asked,
+                    answered=time.monotonic(),
+                    request=request.hex(),
+                    answer=answer.hex(),
+                )
             elif path.endswith("Lease/LeaseGrant") and answer:
-                self._keep("renewal", asked=asked, lease=pb.LeaseGrantResponse.FromString(answer).ID)
+                self._keep(
+                    "renewal", asked=asked, lease=pb.LeaseGrantResponse.FromString(answer).ID
+                )
         return answer
 
     def stream(self, path: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """A watch, or a lease that is kept alive."""
         asked = time.monotonic()
         call = self._channel.stream_stream(path)(
-            _until_cancelled(requests), timeout=_left(context), metadata=_of(context))
+            _until_cancelled(requests), timeout=_left(context), metadata=_of(context)
+        )
         context.add_callback(call.cancel)
         try:
             for answer in call:
@@ -153,9 +180,11 @@ class _Passing(grpc.GenericRpcHandler):
         path = details.method
         if path in _STREAMS:
             return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: self._wire.stream(path, requests, context))
+                lambda requests, context: self._wire.stream(path, requests, context)
+            )
         return grpc.unary_unary_rpc_method_handler(
-            lambda request, context: self._wire.once(path, request, context))
+            lambda request, context: self._wire.once(path, request, context)
+        )
 
 
 def _left(context: Any) -> float | None:

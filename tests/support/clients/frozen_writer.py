@@ -1,6 +1,6 @@
 """The example's writer, which freezes itself right before a step, once there is the file of ``--ice``.
 
-    python -m tests.support.clients.frozen_writer begin|write|commit --ice FILE ...
+python -m tests.support.clients.frozen_writer begin|write|commit --ice FILE ...
 """
 
 from __future__ import annotations

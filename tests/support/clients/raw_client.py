@@ -30,7 +30,13 @@ def request_frame(api_key: int, version: int, correlation: int, values: dict[str
 def one_record(value: bytes = b"v", *, offset_delta: int = 0) -> bytes:
     """The body of a batch with one record."""
     fields = (
-        b"\0" + _varint(0) + _varint(offset_delta) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+        b"\0"
+        + _varint(0)
+        + _varint(offset_delta)
+        + _varint(-1)
+        + _varint(len(value))
+        + value
+        + _varint(0)
     )
     return _varint(len(fields)) + fields
 
@@ -92,7 +98,10 @@ class RawClient:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.socket.close()
 
@@ -123,11 +132,15 @@ class RawClient:
         except ConnectionError:
             return True
 
-    def produce(self, topic: str, partition: int, data: bytes, *, acks: int = -1, version: int = 9) -> Any:
+    def produce(
+        self, topic: str, partition: int, data: bytes, *, acks: int = -1, version: int = 9
+    ) -> Any:
         """One batch; returns the partition's answer."""
         values = {
             "acks": acks,
-            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": data}]}],
+            "topic_data": [
+                {"name": topic, "partition_data": [{"index": partition, "records": data}]}
+            ],
         }
         if acks == 0:
             self.send(0, version, **values)

@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 
-async def create_topics(bootstrap: str, topics: Mapping[str, int], *,
-                        compacted: Mapping[str, int] | None = None) -> None:
+async def create_topics(
+    bootstrap: str, topics: Mapping[str, int], *, compacted: Mapping[str, int] | None = None
+) -> None:
     """Topic -> partitions; ``compacted`` keep each key's last record. What is there stays as it is."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
         await admin.create_topics(
             [NewTopic(name, count, 1) for name, count in topics.items()]
-            + [NewTopic(name, count, 1, topic_configs={"cleanup.policy": "compact"})
-               for name, count in (compacted or {}).items()])
+            + [
+                NewTopic(name, count, 1, topic_configs={"cleanup.policy": "compact"})
+                for name, count in (compacted or {}).items()
+            ]
+        )
     finally:
         await admin.close()

@@ -7,6 +7,7 @@ from aiokafka import AIOKafkaConsumer
 
 async def die(consumer: AIOKafkaConsumer) -> None:
     """Go silent without leaving the group, as a killed process does; nothing of it stays behind here."""
+
     async def stay() -> None:
         """Say no goodbye."""
 

@@ -125,7 +125,9 @@ class Bench:
         wanted = self.group.generation if generation is None else generation
         return self.ask(Heartbeat(self.token(), member_id, wanted, instance_id)).error
 
-    def commit(self, member_id: str = "", generation: int = -1, instance_id: str | None = None) -> Code:
+    def commit(
+        self, member_id: str = "", generation: int = -1, instance_id: str | None = None
+    ) -> Code:
         """Ask whether a commit may be stored."""
         return self.ask(CommitOffsets(self.token(), member_id, generation, instance_id)).error
 

@@ -98,7 +98,9 @@ class Bench:
     def ask(self, event: Any) -> Any:
         """Put a request; the one answer it gets."""
         token = next(self._tokens)
-        (answer,) = [e for e in self.step(replace(event, token=token)) if getattr(e, "token", None) == token]
+        (answer,) = [
+            e for e in self.step(replace(event, token=token)) if getattr(e, "token", None) == token
+        ]
         return answer
 
     def heartbeat(

@@ -52,8 +52,12 @@ class Scenario:
 
 def scenarios(text: str) -> Iterator[Scenario]:
     """The scenarios of a file; lines that begin with # are comments."""
-    for part in text.split("\n== ")[1:] if not text.startswith("== ") else ("\n" + text).split("\n== ")[1:]:
-        title, *lines = [line for line in part.splitlines() if line.strip() and not line.startswith("#")]
+    for part in (
+        text.split("\n== ")[1:] if not text.startswith("== ") else ("\n" + text).split("\n== ")[1:]
+    ):
+        title, *lines = [
+            line for line in part.splitlines() if line.strip() and not line.startswith("#")
+        ]
         steps: list[tuple[str, tuple[str, ...]]] = []
         for line in lines:
             if line.startswith(" "):
@@ -93,7 +97,9 @@ class Stage:
         }
         numbers = {names[k]: int(v) for k, v in words.items() if k in names}
         policy = MigrationPolicy(words.get("policy", "bidirectional"))
-        fresh = Bench(ConsumerLimits(**{"assignment_interval_ms": 0, **numbers}, migration_policy=policy))
+        fresh = Bench(
+            ConsumerLimits(**{"assignment_interval_ms": 0, **numbers}, migration_policy=policy)
+        )
         fresh.classic_limits = GroupLimits(
             initial_rebalance_delay_ms=0, max_size=int(words.get("classic_max", 100))
         )
@@ -128,7 +134,9 @@ class Stage:
         epochs = f"epoch {view.epoch} target {view.target_epoch}"
         lines = [f"{view.group_type} {view.state} {epochs} {view.protocol_name}".strip()]
         for m in sorted(view.members, key=lambda m: m.member_id):
-            parts = [f"{m.member_id} {m.epoch} {m.state or m.protocol} has {self._names(m.assigned)}"]
+            parts = [
+                f"{m.member_id} {m.epoch} {m.state or m.protocol} has {self._names(m.assigned)}"
+            ]
             parts += [f"gives up {self._names(m.revoking)}"] if m.revoking else []
             parts += [f"waits for {self._names(m.pending)}"] if m.pending else []
             lines.append(" ".join(parts))
@@ -171,9 +179,13 @@ class Stage:
 
     def _cjoin(self, plain: list[str], words: Words) -> list[str]:
         owned = _owned(words.get("owns", "nothing"))
-        metadata = subscription(words.get("reads", "a").split(","), owned, int(words.get("version", 1)))
+        metadata = subscription(
+            words.get("reads", "a").split(","), owned, int(words.get("version", 1))
+        )
         metadata = b"junk" if "junk" in plain else metadata
-        offers = tuple(Protocol(name, metadata) for name in words.get("protocols", "range").split(","))
+        offers = tuple(
+            Protocol(name, metadata) for name in words.get("protocols", "range").split(",")
+        )
         event = JoinGroup(
             0,
             "" if plain[0] == "-" else plain[0],
@@ -188,9 +200,17 @@ class Stage:
         return self._ask(plain[0] if plain[0] != "-" else words.get("new", "-"), event)
 
     def _csync(self, plain: list[str], words: Words) -> list[str]:
-        given = {m: write_assignment(0, _owned(parts)) for m, parts in words.items() if m.startswith("c")}
+        given = {
+            m: write_assignment(0, _owned(parts)) for m, parts in words.items() if m.startswith("c")
+        }
         event = SyncGroup(
-            0, plain[0], int(plain[1]), words.get("instance"), words.get("type"), words.get("protocol"), given
+            0,
+            plain[0],
+            int(plain[1]),
+            words.get("instance"),
+            words.get("type"),
+            words.get("protocol"),
+            given,
         )
         return self._ask(plain[0], event)
 
@@ -202,7 +222,9 @@ class Stage:
         return self._ask("leave", LeaveGroup(0, tuple(Leaver(m, i or None) for m, _, i in split)))
 
     def _commit(self, plain: list[str], words: Words) -> list[str]:
-        places = tuple((n, p) for n, parts in _owned(words.get("parts", "nothing")).items() for p in parts)
+        places = tuple(
+            (n, p) for n, parts in _owned(words.get("parts", "nothing")).items() for p in parts
+        )
         event = CommitOffsets(
             0, plain[0] if plain[0] != "-" else "", int(plain[1]), None, int(words.get("version", 9)),
             words.get("txn") == "yes", places,
@@ -210,7 +232,9 @@ class Stage:
         return self._ask(plain[0], event)
 
     def _fetch(self, plain: list[str], words: Words) -> list[str]:
-        return self._ask(plain[0], FetchOffsets(0, plain[0] if plain[0] != "-" else None, int(plain[1])))
+        return self._ask(
+            plain[0], FetchOffsets(0, plain[0] if plain[0] != "-" else None, int(plain[1]))
+        )
 
     def _delete(self, plain: list[str], words: Words) -> list[str]:
         return self._ask("delete", DeleteGroup())
@@ -288,7 +312,8 @@ def _owned(said: str) -> dict[str, tuple[int, ...]]:
 
 def _shown(partitions: Mapping[str, tuple[int, ...]]) -> str:
     return (
-        ";".join(f"{n}:{','.join(map(str, parts))}" for n, parts in sorted(partitions.items())) or "nothing"
+        ";".join(f"{n}:{','.join(map(str, parts))}" for n, parts in sorted(partitions.items()))
+        or "nothing"
     )
 
 

@@ -15,7 +15,10 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.errors import KafkaError
 
 from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator, take_over
@@ -48,7 +51,10 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """Who joins, and what it holds."""
-        said = {"name": self.member, "held": [tp.partition for tp in self.given] if self.holds else []}
+        said = {
+            "name": self.member,
+            "held": [tp.partition for tp in self.given] if self.holds else [],
+        }
         return ConsumerProtocolMemberMetadata(4, list(topics), json.dumps(said).encode())
 
     def assign(self, cluster: Any, members: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +68,10 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             given[m] = sorted(p for p in wanted if held.get(p, one["name"]) == one["name"])
             follows |= len(given[m]) < len(wanted)
         word = b"again" if follows else b""
-        return {m: ConsumerProtocolMemberAssignment(4, [(TOPIC, numbers)], word)
-                for m, numbers in given.items()}
+        return {
+            m: ConsumerProtocolMemberAssignment(4, [(TOPIC, numbers)], word)
+            for m, numbers in given.items()
+        }
 
     @staticmethod
     def is_followed(assignment: Any) -> bool:
@@ -96,9 +104,13 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.assignor = Assignor(name, plan)
         self.commit_first = False
         self.consumer = AIOKafkaConsumer(
-            bootstrap_servers=broker.bootstrap, group_id="g", auto_offset_reset="earliest",
-            enable_auto_commit=False, partition_assignment_strategy=[self.assignor],
-            **{"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100, **settings})
+            bootstrap_servers=broker.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            partition_assignment_strategy=[self.assignor],
+            **{"session_timeout_ms": 3_000, "heartbeat_interval_ms": 100, **settings},
+        )
 
     async def start(self) -> Member:
         """Join and read."""
@@ -169,8 +181,14 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
                 assert await self.commit(number, 7)
         self.told.append(("let go", numbers))
 
-    async def assigned(self, tps: Collection[Any], revoked: Collection[Any], gained: Collection[Any],
-                       roles: Any, generation: int) -> None:
+    async def assigned(
+        self,
+        tps: Collection[Any],
+        revoked: Collection[Any],
+        gained: Collection[Any],
+        roles: Any,
+        generation: int,
+    ) -> None:
         """Some of it is new."""
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 

@@ -57,7 +57,13 @@ class Member:
     """One consumer in a thread: polls, remembers what it read, commits when told to."""
 
     def __init__(
-        self, bootstrap: str, group: str, topics: list[str], ledger: Ledger, name: str, **config: Any
+        self,
+        bootstrap: str,
+        group: str,
+        topics: list[str],
+        ledger: Ledger,
+        name: str,
+        **config: Any,
     ) -> None:
         self.name, self.ledger = name, ledger
         self.seen: list[tuple[str, int, int]] = []
@@ -71,7 +77,9 @@ class Member:
             "enable.auto.commit": False,
             "topic.metadata.refresh.interval.ms": 1_000,
         } | config
-        self.consumer = Consumer({key: value for key, value in settings.items() if value is not None})
+        self.consumer = Consumer(
+            {key: value for key, value in settings.items() if value is not None}
+        )
         self.consumer.subscribe(
             topics,
             on_assign=lambda _, parts: ledger.gained(name, parts),
@@ -126,7 +134,10 @@ class Member:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 

@@ -45,8 +45,16 @@ class ConsumerScript:
         self.owned: dict[str, list[dict[str, Any]]] = {}
         self.first_epoch: int | None = None
         self._await_coordinator()
-        change = {"name": "consumer.assignment.interval.ms", "config_operation": 0, "value": str(interval_ms)}
-        resource = {"resource_type": GROUP_RESOURCE, "resource_name": self.group, "configs": [change]}
+        change = {
+            "name": "consumer.assignment.interval.ms",
+            "config_operation": 0,
+            "value": str(interval_ms),
+        }
+        resource = {
+            "resource_type": GROUP_RESOURCE,
+            "resource_name": self.group,
+            "configs": [change],
+        }
         answer = self.client.call(44, 1, resources=[resource])
         assert answer.responses[0].error_code == 0, answer
 
@@ -54,7 +62,10 @@ class ConsumerScript:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.client.socket.close()
 
@@ -168,7 +179,9 @@ class ConsumerScript:
     def go_on(self, who: str, **changes: Any) -> Any:
         """One heartbeat as a good client sends it: what it was given last, it has; what went, it gave up."""
         epoch = self.epochs.get(who, 0)
-        first = self.joining(**changes) if epoch == 0 else {"topic_partitions": self.owned.get(who, [])}
+        first = (
+            self.joining(**changes) if epoch == 0 else {"topic_partitions": self.owned.get(who, [])}
+        )
         answer = self.send(who, epoch, **first)
         assert answer.error_code == 0, (who, epoch, answer)
         self.epochs[who] = answer.member_epoch
@@ -186,7 +199,9 @@ class ConsumerScript:
 
     # -- offsets and administration --------------------------------------------------------------
 
-    def commit(self, member: str, epoch: int, *, version: int = 9, label: str = "", **changes: Any) -> None:
+    def commit(
+        self, member: str, epoch: int, *, version: int = 9, label: str = "", **changes: Any
+    ) -> None:
         """OffsetCommit of partition 0 of topic a; ``member`` is a member's name, or empty."""
         topic = {"name": self.real["a"], "topic_id": self.topic_id("a")}
         values = {
@@ -197,9 +212,7 @@ class ConsumerScript:
         }
         answer = self.client.call(8, version, **values | changes)
         error = int(answer.topics[0].partitions[0].error_code)
-        self.log.append(
-            (label or f"commit v{version} by {member or 'nobody'} at {epoch}", error)
-        )
+        self.log.append((label or f"commit v{version} by {member or 'nobody'} at {epoch}", error))
 
     def fetch_offsets(
         self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False
@@ -207,9 +220,16 @@ class ConsumerScript:
         """OffsetFetch of the same."""
         topic = {"name": self.real["a"], "topic_id": self.topic_id("a"), "partition_indexes": [0]}
         member_id = f"{self.group}-{member}" if member else member
-        group = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch, "topics": [topic]}
+        group = {
+            "group_id": self.group,
+            "member_id": member_id,
+            "member_epoch": epoch,
+            "topics": [topic],
+        }
         answer = self.client.call(9, version, groups=[group], require_stable=stable).groups[0]
-        found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics]
+        found = [
+            [(p.partition_index, p.committed_offset) for p in t.partitions] for t in answer.topics
+        ]
         self.log.append((f"fetch v{version} by {member} at {epoch}", int(answer.error_code), found))
 
     def describe(self, label: str = "describe") -> None:
@@ -244,14 +264,22 @@ class ConsumerScript:
         """DescribeGroups."""
         group = self.client.call(15, version, groups=[self.group]).groups[0]
         message = (getattr(group, "error_message", "") or "").replace(self.group, "GROUP")
-        told = (int(group.error_code), message, group.group_state, group.protocol_type, group.protocol_data)
+        told = (
+            int(group.error_code),
+            message,
+            group.group_state,
+            group.protocol_type,
+            group.protocol_data,
+        )
         self.log.append((f"DescribeGroups v{version}", *told, len(group.members)))
 
     def listed(self, **filters: Any) -> None:
         """ListGroups, as far as it is about this group."""
         answer = self.client.call(16, 5, **filters)
         mine = [
-            (g.protocol_type, g.group_state, g.group_type) for g in answer.groups if g.group_id == self.group
+            (g.protocol_type, g.group_state, g.group_type)
+            for g in answer.groups
+            if g.group_id == self.group
         ]
         self.log.append(("ListGroups", str(filters), int(answer.error_code), mine))
 
@@ -272,7 +300,10 @@ class ConsumerScript:
         ]
         answer = self.client.call(47, 0, group_id=self.group, topics=topics)
         found = sorted(
-            (self._name(t.name), sorted((p.partition_index, int(p.error_code)) for p in t.partitions))
+            (
+                self._name(t.name),
+                sorted((p.partition_index, int(p.error_code)) for p in t.partitions),
+            )
             for t in answer.topics
         )
         self.log.append(("OffsetDelete", int(answer.error_code), found))
@@ -315,7 +346,9 @@ class ConsumerScript:
             for t in answer.topics
         ]
         cursor = answer.next_cursor
-        following = (self._name(cursor.topic_name), cursor.partition_index) if cursor is not None else None
+        following = (
+            (self._name(cursor.topic_name), cursor.partition_index) if cursor is not None else None
+        )
         self.log.append((f"page {names}", shown, following))
 
     def configure(
@@ -349,5 +382,7 @@ def assert_same(story: Story, kafka: KafkaServer) -> None:
                 story(script)
                 told.append(script.log)
     theirs, ours = told
-    assert [line for line in ours if line not in theirs] == [line for line in theirs if line not in ours]
+    assert [line for line in ours if line not in theirs] == [
+        line for line in theirs if line not in ours
+    ]
     assert ours == theirs

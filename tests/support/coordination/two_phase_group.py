@@ -10,7 +10,10 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from faust_assigner.app.round.leader import LeaderView, Round, decide
 from faust_assigner.app.round.tables import TableFacts
@@ -92,8 +95,14 @@ class Group:
 
     def _read(self, *claims: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]] | None:
         tasks = {task for claim in claims for task in _tasks(claim.items())}
-        return {topic: {p: self.records for t, p in tasks if t == topic}
-                for topic in TABLES.changelogs} if self.records else None
+        return (
+            {
+                topic: {p: self.records for t, p in tasks if t == topic}
+                for topic in TABLES.changelogs
+            }
+            if self.records
+            else None
+        )
 
     def play(self, misses: Collection[str] = ()) -> Round:
         """One round; those who miss the answer go on with what they process, and claim it again."""
@@ -102,10 +111,18 @@ class Group:
             if worker.is_eager:
                 self.give_up(name)
         self.before = {name: worker.processed for name, worker in self.workers.items()}
-        metadata = {name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
-                    for name, worker in self.workers.items()}
-        view = LeaderView("shop", TABLES, self.replicas, self.generation, warmups=lambda _: self.warmups,
-                          held_up={} if self.last is None else self.last.held_up)
+        metadata = {
+            name: ConsumerProtocolMemberMetadata(4, sorted(TOPICS), words(worker))
+            for name, worker in self.workers.items()
+        }
+        view = LeaderView(
+            "shop",
+            TABLES,
+            self.replicas,
+            self.generation,
+            warmups=lambda _: self.warmups,
+            held_up={} if self.last is None else self.last.held_up,
+        )
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):
             self._take(name, found.answers[name])
@@ -118,12 +135,21 @@ class Group:
         worker.is_eager = any(other.is_stock for other in self.workers.values())
         worker.processed = frozenset(_tasks(answer.actives.items()))
         worker.said = replace(
-            worker.said, actives=answer.actives, standbys=answer.standbys, promised=answer.promised,
-            among=answer.among, generation=answer.generation, holds=bool(worker.processed),
-            group_ids=answer.group_ids, awaited=answer.awaited)
+            worker.said,
+            actives=answer.actives,
+            standbys=answer.standbys,
+            promised=answer.promised,
+            among=answer.among,
+            generation=answer.generation,
+            holds=bool(worker.processed),
+            group_ids=answer.group_ids,
+            awaited=answer.awaited,
+        )
         if self.records:
             held = {(t, p) for t, p in self.copies[name] if p in had.get(t, {})}
-            worker.said = replace(worker.said, positions=self._read(answer.actives, _by_topic(held)))
+            worker.said = replace(
+                worker.said, positions=self._read(answer.actives, _by_topic(held))
+            )
 
     @property
     def owners(self) -> dict[Task, set[str]]:
@@ -137,7 +163,9 @@ class Group:
     @property
     def copies(self) -> dict[str, frozenset[Task]]:
         """What each keeps warm."""
-        return {name: frozenset(_tasks(one.said.standbys.items())) for name, one in self.workers.items()}
+        return {
+            name: frozenset(_tasks(one.said.standbys.items())) for name, one in self.workers.items()
+        }
 
     def given(self, name: str) -> frozenset[Task]:
         """What the last answer gives ``name``, whether it got it or not."""
@@ -154,11 +182,18 @@ def words(worker: Worker) -> bytes:
     """What it says: a stock member in stock's own terms, without ours."""
     if not worker.is_stock:
         return encode_join(worker.said, TOPICS)
-    return json.dumps({
-        "assignment": {"actives": {t: list(p) for t, p in worker.said.actives.items()},
-                       "standbys": {t: list(p) for t, p in worker.said.standbys.items()}},
-        "url": worker.said.url, "changelog_distribution": {}, "external_topic_distribution": {},
-        "topic_groups": {}}).encode()
+    return json.dumps(
+        {
+            "assignment": {
+                "actives": {t: list(p) for t, p in worker.said.actives.items()},
+                "standbys": {t: list(p) for t, p in worker.said.standbys.items()},
+            },
+            "url": worker.said.url,
+            "changelog_distribution": {},
+            "external_topic_distribution": {},
+            "topic_groups": {},
+        }
+    ).encode()
 
 
 def _tasks(claims: Iterable[tuple[str, Iterable[int]]]) -> list[Task]:

@@ -26,10 +26,17 @@ from typing import Any
 import faust
 from faust.types import TP
 
-ENV = {name.removeprefix("FLEET_"): value for name, value in os.environ.items() if name.startswith("FLEET_")}
+ENV = {
+    name.removeprefix("FLEET_"): value
+    for name, value in os.environ.items()
+    if name.startswith("FLEET_")
+}
 APP_ID, PARTITIONS = ENV["APP_ID"], int(ENV["PARTITIONS"])
 JOURNAL = Path(ENV["JOURNAL"])
-ASSIGNORS = {"stock": "faust.assignor:PartitionAssignor", "ours": "faust_assigner:PartitionAssignor"}
+ASSIGNORS = {
+    "stock": "faust.assignor:PartitionAssignor",
+    "ours": "faust_assigner:PartitionAssignor",
+}
 PRELOADED = "bulk-"
 #: Seconds that each order takes before its total changes.
 WORK_S = float(ENV.get("WORK_S", "0"))
@@ -116,10 +123,16 @@ def added(before: Totals, order: Order, rate: int | None) -> Totals:
 def copies() -> dict[str, dict[str, int]]:
     """The rows of partitions that this worker is a standby of."""
     store, changelog = totals.data, totals.changelog_topic.get_topic_name()
-    databases = [db for partition, db in store._dbs.items()
-                 if TP(changelog, partition) in app.assignor.assigned_standbys()]
-    return {store._decode_key(key): store._decode_value(value).asdict()
-            for db in databases for key, value in store._visible_items(db)}
+    databases = [
+        db
+        for partition, db in store._dbs.items()
+        if TP(changelog, partition) in app.assignor.assigned_standbys()
+    ]
+    return {
+        store._decode_key(key): store._decode_value(value).asdict()
+        for db in databases
+        for key, value in store._visible_items(db)
+    }
 
 
 class Journal(faust.Sensor):
@@ -132,7 +145,10 @@ class Journal(faust.Sensor):
 
     def write(self, kind: str, **row: Any) -> None:
         """Append one line, unbuffered."""
-        os.write(self.file, json.dumps({"kind": kind, "at": round(time.time(), 4), **row}).encode() + b"\n")
+        os.write(
+            self.file,
+            json.dumps({"kind": kind, "at": round(time.time(), 4), **row}).encode() + b"\n",
+        )
 
     def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> None:
         """An agent begins with a record."""
@@ -140,13 +156,19 @@ class Journal(faust.Sensor):
         if tp.topic == orders_topic.get_topic_name():
             self.began[tp.partition, offset] = time.time()
 
-    def on_stream_event_out(self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None) -> None:
+    def on_stream_event_out(
+        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+    ) -> None:
         """An agent is done with a record."""
         super().on_stream_event_out(tp, offset, stream, event, state)
         if tp.topic == orders_topic.get_topic_name():
             began = self.began.pop((tp.partition, offset), None)
-            self.write("order", partition=tp.partition, offset=offset,
-                       began=round(time.time() if began is None else began, 4))
+            self.write(
+                "order",
+                partition=tp.partition,
+                offset=offset,
+                began=round(time.time() if began is None else began, 4),
+            )
 
 
 journal = Journal()
@@ -169,14 +191,24 @@ def numbers_of(tps: Any, topic: str) -> list[int]:
 async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
     """What this worker was given; and from the first time on, what each recovery has to replay."""
     changelog, orders = totals.changelog_topic.get_topic_name(), orders_topic.get_topic_name()
-    journal.write("assigned", generation=generation_of(app), actives=numbers_of(assigned, orders),
-                  standbys=numbers_of(app.assignor.assigned_standbys(), changelog))
+    journal.write(
+        "assigned",
+        generation=generation_of(app),
+        actives=numbers_of(assigned, orders),
+        standbys=numbers_of(app.assignor.assigned_standbys(), changelog),
+    )
     recovery = app.tables.recovery
 
     def tell_replay(tps: Any, offsets: Any, ends: Any) -> None:
-        journal.write("recovery", generation=generation_of(app), replay={
-            tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
-            for tp in sorted(tps) if tp.topic == changelog})
+        journal.write(
+            "recovery",
+            generation=generation_of(app),
+            replay={
+                tp.partition: ends[tp] - (-1 if offsets[tp] is None else offsets[tp])
+                for tp in sorted(tps)
+                if tp.topic == changelog
+            },
+        )
 
     if "_build_offsets" not in vars(recovery):
         build = recovery._build_offsets
@@ -207,12 +239,19 @@ async def tell_ready(app: Any, **_: Any) -> None:
 @app.task
 async def answer_sigusr1() -> None:
     """Write the totals on SIGUSR1, in one rename each, so that a reader never sees half a file."""
+
     def dump() -> None:
         # The totals last: they are waited for.
-        for name, rows in (("copies", copies()), ("totals", {k: v.asdict() for k, v in totals.items()})):
+        for name, rows in (
+            ("copies", copies()),
+            ("totals", {k: v.asdict() for k, v in totals.items()}),
+        ):
             whole = JOURNAL.with_suffix(".tmp")
-            whole.write_text(json.dumps({k: row for k, row in rows.items() if not k.startswith(PRELOADED)}))
+            whole.write_text(
+                json.dumps({k: row for k, row in rows.items() if not k.startswith(PRELOADED)})
+            )
             whole.rename(JOURNAL.with_suffix(f".{name}"))
+
     app.loop.add_signal_handler(signal.SIGUSR1, dump)
 
 

@@ -51,7 +51,8 @@ class CooperativeWorker(Worker):
         """One answered round: some partitions go, some come, the others flow on."""
         actives_now, standbys_now = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
-            self._give(actives_now, standbys_now), self.consumer.loop)
+            self._give(actives_now, standbys_now), self.consumer.loop
+        )
         await asyncio.wrap_future(told)
 
     async def _give(self, actives: set[TP], standbys: set[TP]) -> None:
@@ -66,7 +67,9 @@ class CooperativeWorker(Worker):
         for tp in gained:
             consumer.positions[tp] = self.logs.committed.get(tp, 0)
         self.app.assignor.actives, self.app.assignor.standbys = actives, standbys
-        await listener.assigned(tps, revoked, gained, (actives, standbys), consumer._coordinator.generation)
+        await listener.assigned(
+            tps, revoked, gained, (actives, standbys), consumer._coordinator.generation
+        )
 
     async def until(self, condition: Any, timeout_s: float = 20.0) -> bool:
         """Wait for ``condition()``; return whether it came true."""
@@ -77,7 +80,8 @@ class CooperativeWorker(Worker):
         assignor = self.app.assignor
         assignor.actives, assignor.standbys = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
-            self.consumer.rebalance(assignor.actives | assignor.standbys), self.consumer.loop)
+            self.consumer.rebalance(assignor.actives | assignor.standbys), self.consumer.loop
+        )
         await asyncio.wrap_future(told)
 
     @property
@@ -107,8 +111,9 @@ async def owning(worker: CooperativeWorker, actives: Iterable[int]) -> AsyncIter
 
 
 @contextlib.asynccontextmanager
-async def worker_of(actives: list[int], partitions: int = 4,
-                    **settings: Any) -> AsyncIterator[CooperativeWorker]:
+async def worker_of(
+    actives: list[int], partitions: int = 4, **settings: Any
+) -> AsyncIterator[CooperativeWorker]:
     """A worker that owns ``actives``, at rest."""
     worker = CooperativeWorker(partitions=partitions, **settings)
     async with owning(worker, actives):

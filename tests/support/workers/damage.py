@@ -12,26 +12,36 @@ Damage: TypeAlias = Callable[[Path], None]
 
 def truncate(pattern: str) -> Damage:
     """Halve the files of that name."""
+
     def damage(database: Path) -> None:
         for file in database.glob(pattern):
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
     return damage
 
 
 def scramble(pattern: str) -> Damage:
     """Flip bits all over the files of that name."""
+
     def damage(database: Path) -> None:
         for file in database.glob(pattern):
-            file.write_bytes(bytes(byte ^ 0x5A if at % 17 == 9 else byte for at, byte in
-                                   enumerate(file.read_bytes())))
+            file.write_bytes(
+                bytes(
+                    byte ^ 0x5A if at % 17 == 9 else byte
+                    for at, byte in enumerate(file.read_bytes())
+                )
+            )
+
     return damage
 
 
 def remove(pattern: str) -> Damage:
     """Remove the files of that name."""
+
     def damage(database: Path) -> None:
         for file in database.glob(pattern):
             file.unlink()
+
     return damage
 
 

@@ -91,15 +91,31 @@ class Fleet(Processes[Worker]):
 
     def start(self, name: str, assignor: str | None = None) -> None:
         """Start a worker, with the files of its former life when it had one."""
-        folder, before, chosen = self.folder / name, self.workers.get(name), assignor or self.assignor
-        process = self.launch(name, self.module, {
-            "FLEET_APP_ID": self.app_id, "FLEET_BOOTSTRAP": self.bootstrap, "FLEET_ASSIGNOR": chosen,
-            "FLEET_PARTITIONS": str(self.partitions), "FLEET_REPLICAS": str(self.replicas),
-            "FLEET_NAME": name, "FLEET_INSTANCE": name if self.static else "",
-            "FLEET_OUTPUTS": str(int(self.outputs)), "FLEET_WORK_S": str(self.work_s),
-            "FLEET_SESSION_S": str(self.session_s), "FLEET_SETTINGS": json.dumps(dict(self.settings)),
-            "FLEET_DATA": str(folder / "data"), "FLEET_JOURNAL": str(folder / "journal"),
-        }, level="info")
+        folder, before, chosen = (
+            self.folder / name,
+            self.workers.get(name),
+            assignor or self.assignor,
+        )
+        process = self.launch(
+            name,
+            self.module,
+            {
+                "FLEET_APP_ID": self.app_id,
+                "FLEET_BOOTSTRAP": self.bootstrap,
+                "FLEET_ASSIGNOR": chosen,
+                "FLEET_PARTITIONS": str(self.partitions),
+                "FLEET_REPLICAS": str(self.replicas),
+                "FLEET_NAME": name,
+                "FLEET_INSTANCE": name if self.static else "",
+                "FLEET_OUTPUTS": str(int(self.outputs)),
+                "FLEET_WORK_S": str(self.work_s),
+                "FLEET_SESSION_S": str(self.session_s),
+                "FLEET_SETTINGS": json.dumps(dict(self.settings)),
+                "FLEET_DATA": str(folder / "data"),
+                "FLEET_JOURNAL": str(folder / "journal"),
+            },
+            level="info",
+        )
         self.workers[name] = Worker(name, folder, process, chosen)
         if before is not None:
             self.workers[name].carry_on(before)
@@ -130,8 +146,11 @@ class Fleet(Processes[Worker]):
         """Whether the living workers are ready in one generation and own each partition once."""
         workers = self.living()
         owned = sorted(p for worker in workers for p in worker.actives)
-        return (len({worker.generation for worker in workers}) == 1 and owned == list(range(self.partitions))
-                and all(worker.ready == worker.generation for worker in workers))
+        return (
+            len({worker.generation for worker in workers}) == 1
+            and owned == list(range(self.partitions))
+            and all(worker.ready == worker.generation for worker in workers)
+        )
 
     def generation(self) -> int:
         """The highest any worker has seen."""
@@ -148,8 +167,16 @@ class Fleet(Processes[Worker]):
                     state.held[worker.name] = frozenset(row["actives"] + row["standbys"])
         return [given[generation] for generation in sorted(given)]
 
-    def settle(self, *, workers: int, after: int = -1, quiet_s: float = 1.0, uneven_s: float = 0.0,
-               timeout_s: float = 120.0, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def settle(
+        self,
+        *,
+        workers: int,
+        after: int = -1,
+        quiet_s: float = 1.0,
+        uneven_s: float = 0.0,
+        timeout_s: float = 120.0,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         """Wait until ``workers`` are at rest in a generation later than ``after``, every partition flowing.
 
         Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago, or ``uneven_s``
@@ -160,7 +187,12 @@ class Fleet(Processes[Worker]):
             time.sleep(0.05)
             meanwhile()
             living, generation = self.living(), self.generation()
-            if len(living) != workers or generation <= after or generation != calm or not self.at_rest():
+            if (
+                len(living) != workers
+                or generation <= after
+                or generation != calm
+                or not self.at_rest()
+            ):
                 calm, since = generation, time.time()
                 continue
             flowing = {p for worker in living for at, p, _ in worker.orders[-2000:] if at > since}
@@ -168,8 +200,11 @@ class Fleet(Processes[Worker]):
             enough_s = max(quiet_s, uneven_s) if max(loads) - min(loads) > 1 else quiet_s
             if len(flowing) == self.partitions and time.time() - since >= enough_s:
                 return
-        said = [f"{w.name} ({w.assignor}): generation {w.generation}, ready {w.ready}, {sorted(w.actives)}\n"
-                f"{w.log_tail()}" for w in self.living()]
+        said = [
+            f"{w.name} ({w.assignor}): generation {w.generation}, ready {w.ready}, {sorted(w.actives)}\n"
+            f"{w.log_tail()}"
+            for w in self.living()
+        ]
         raise NotAtRestError(f"no rest within {timeout_s:.0f} s\n" + "\n".join(said))
 
     def drain(self, orders: int, patience_s: float = 45.0) -> None:

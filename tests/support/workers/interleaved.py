@@ -59,17 +59,25 @@ def interleaved(journals: Journals) -> list[str]:
     return [said for records in by_partition.values() for said in _of_one(records, journals.told)]
 
 
-def _of_one(records: Sequence[Done], told: Mapping[str, Sequence[tuple[float, frozenset[int]]]]) -> list[str]:
+def _of_one(
+    records: Sequence[Done], told: Mapping[str, Sequence[tuple[float, frozenset[int]]]]
+) -> list[str]:
     found, last = [], dict[str, Done]()
     for index, one in enumerate(records):
         before = last.get(one.who)
         if before is not None and one.offset == before.offset + 1:
-            since = [r for r in records[:index] if before.at < r.at <= one.began and r.who != one.who]
+            since = [
+                r for r in records[:index] if before.at < r.at <= one.began and r.who != one.who
+            ]
             passed = [r for r in since if r.offset >= one.offset]
-            if passed and not any(passed[-1].at < at < one.began + TOLD_LATE_S and one.partition in owned
-                                  for at, owned in told.get(one.who, ())):
-                found.append(f"partition {one.partition}: {one.who} began {one.offset}, after "
-                             f"{passed[-1].who} was done with {passed[-1].offset}")
+            if passed and not any(
+                passed[-1].at < at < one.began + TOLD_LATE_S and one.partition in owned
+                for at, owned in told.get(one.who, ())
+            ):
+                found.append(
+                    f"partition {one.partition}: {one.who} began {one.offset}, after "
+                    f"{passed[-1].who} was done with {passed[-1].offset}"
+                )
         last[one.who] = one
     return found
 
@@ -86,15 +94,19 @@ def together(journals: Journals, stops: Mapping[str, Iterable[tuple[float, float
     return [said for records in by_partition.values() for said in _overlapping(records, stops)]
 
 
-def _overlapping(records: Iterable[Done], stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
+def _overlapping(
+    records: Iterable[Done], stops: Mapping[str, Iterable[tuple[float, float]]]
+) -> list[str]:
     found, longest = list[str](), None
     for one in sorted(records, key=lambda one: (one.began, one.at)):
         if _stood_still(one, stops):
             continue
         if longest is not None and one.began < longest.at and one.who != longest.who:
             early_s = longest.at - one.began
-            found.append(f"partition {one.partition}: {one.who} began {one.offset} {early_s:.3f} s before "
-                         f"{longest.who} was done with {longest.offset}")
+            found.append(
+                f"partition {one.partition}: {one.who} began {one.offset} {early_s:.3f} s before "
+                f"{longest.who} was done with {longest.offset}"
+            )
         if longest is None or one.at > longest.at:
             longest = one
     return found

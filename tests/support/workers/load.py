@@ -47,24 +47,42 @@ class Load:
     async def _prepare(self, waiting: int) -> None:
         await create_topics(
             self.bootstrap,
-            {f"{self.app_id}-{name}": self.partitions for name in ("customers", "orders", "outputs")},
-            compacted={f"{self.app_id}-{name}-changelog": self.partitions for name in ("rates", "totals")})
+            {
+                f"{self.app_id}-{name}": self.partitions
+                for name in ("customers", "orders", "outputs")
+            },
+            compacted={
+                f"{self.app_id}-{name}-changelog": self.partitions for name in ("rates", "totals")
+            },
+        )
         async with self._producer() as producer:
             for partition in range(self.partitions):
                 for customer in self._customers(partition):
-                    await producer.send(f"{self.app_id}-customers", b"3", customer.encode(), partition)
-            row = json.dumps({"amount": 1, "numbers": 1, "repeats": 0, "missing": 0, "strangers": 0}).encode()
+                    await producer.send(
+                        f"{self.app_id}-customers", b"3", customer.encode(), partition
+                    )
+            row = json.dumps(
+                {"amount": 1, "numbers": 1, "repeats": 0, "missing": 0, "strangers": 0}
+            ).encode()
             for number in range(self.preload):
-                await producer.send(f"{self.app_id}-totals-changelog", row,
-                                    json.dumps(f"bulk-{number}").encode(), number % self.partitions)
+                await producer.send(
+                    f"{self.app_id}-totals-changelog",
+                    row,
+                    json.dumps(f"bulk-{number}").encode(),
+                    number % self.partitions,
+                )
             for _ in range(waiting):
                 await self._send_round(producer)
             await producer.flush()
 
     def _producer(self) -> AIOKafkaProducer:
         # Idempotent: a retry may neither repeat an order nor overtake one, or the model would be wrong.
-        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True, linger_ms=5,
-                                request_timeout_ms=int(self.request_timeout_s * 1000))
+        return AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            enable_idempotence=True,
+            linger_ms=5,
+            request_timeout_ms=int(self.request_timeout_s * 1000),
+        )
 
     def _customers(self, partition: int) -> list[str]:
         return [f"customer-{partition}-{n}" for n in range(CUSTOMERS_PER_PARTITION)]
@@ -76,8 +94,9 @@ class Load:
             amounts = self.amounts.setdefault(customer, [])
             amounts.append(self.rng.randint(1, 100))
             order = json.dumps({"number": len(amounts) - 1, "amount": amounts[-1]})
-            sending = await producer.send(f"{self.app_id}-orders", order.encode(), customer.encode(),
-                                          partition)
+            sending = await producer.send(
+                f"{self.app_id}-orders", order.encode(), customer.encode(), partition
+            )
             sending.add_done_callback(self._handed_over)
             self.sent[partition] += 1
 
@@ -129,16 +148,21 @@ class Verdict:
     wrong_rows: tuple[str, ...]
 
 
-def judge(load: Load, orders: Iterable[tuple[float, int, int]],
-          totals: Mapping[str, Mapping[str, int]]) -> Verdict:
+def judge(
+    load: Load, orders: Iterable[tuple[float, int, int]], totals: Mapping[str, Mapping[str, int]]
+) -> Verdict:
     """Each offset of each partition must have been processed; each customer's row must be the model's.
 
     A row may count repeats; it may not miss a number, nor differ in the sum of amounts.
     """
     times = Counter((partition, offset) for _, partition, offset in orders)
     expected = {(p, offset) for p, count in enumerate(load.sent) for offset in range(count)}
-    return Verdict(len(expected), len(expected - times.keys()), times.total() - len(times),
-                   wrong_rows(load, totals))
+    return Verdict(
+        len(expected),
+        len(expected - times.keys()),
+        times.total() - len(times),
+        wrong_rows(load, totals),
+    )
 
 
 def wrong_rows(load: Load, totals: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
@@ -146,6 +170,12 @@ def wrong_rows(load: Load, totals: Mapping[str, Mapping[str, int]]) -> tuple[str
     wrong = []
     for customer, amounts in sorted(load.amounts.items()):
         row = totals.get(customer, {})
-        if (row.get("numbers"), row.get("amount"), row.get("missing")) != (len(amounts), sum(amounts), 0):
-            wrong.append(f"{customer}: {dict(row)}, expected {len(amounts)} orders, amount {sum(amounts)}")
+        if (row.get("numbers"), row.get("amount"), row.get("missing")) != (
+            len(amounts),
+            sum(amounts),
+            0,
+        ):
+            wrong.append(
+                f"{customer}: {dict(row)}, expected {len(amounts)} orders, amount {sum(amounts)}"
+            )
     return tuple(wrong)

@@ -94,7 +94,10 @@ class PassingOn(Worker):
         worker = self
 
         class VirtualProducer(driver.Producer):
-            _transaction_producers, _trn_locks = {}, {}  # the driver's are the class's, shared by all apps
+            _transaction_producers, _trn_locks = (
+                {},
+                {},
+            )  # the driver's are the class's, shared by all apps
 
             def _new_producer(self, transactional_id: str | None = None) -> Any:
                 return VirtualAIOProducer(worker, transactional_id)
@@ -114,12 +117,20 @@ class PassingOn(Worker):
 
     def of(self, partition: int) -> list[Transaction]:
         """Its transactions, in order."""
-        return [transaction for transaction in self.transactions if transaction.partition == partition]
+        return [
+            transaction for transaction in self.transactions if transaction.partition == partition
+        ]
 
     def sent_to(self, topic: str, partition: int = 0) -> list[list[int]]:
         """For each transaction the offsets of the orders whose record for ``topic`` it holds."""
-        return [[int((sent.key or b"").decode().strip('"').split("-")[1]) for sent in transaction.sent
-                 if sent.topic == topic] for transaction in self.of(partition)]
+        return [
+            [
+                int((sent.key or b"").decode().strip('"').split("-")[1])
+                for sent in transaction.sent
+                if sent.topic == topic
+            ]
+            for transaction in self.of(partition)
+        ]
 
     def covered(self, partition: int = 0) -> list[list[int]]:
         """For each transaction the offsets of the orders it commits."""
@@ -130,9 +141,13 @@ class PassingOn(Worker):
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Orders and the changelog are known and one group; of ``passed-on`` a consumer has no metadata."""
-    monkeypatch.setattr(VirtualConsumer, "last_stable_offset", VirtualConsumer.highwater, raising=False)
-    monkeypatch.setattr(VirtualThread, "key_partition", lambda _self, topic, key, partition=None:
-                        None if topic == "passed-on" else partition or 0)
-    monkeypatch.setattr(Assigned, "group_for_topic", lambda _self, _topic: 0,
-                        raising=False)
+    monkeypatch.setattr(
+        VirtualConsumer, "last_stable_offset", VirtualConsumer.highwater, raising=False
+    )
+    monkeypatch.setattr(
+        VirtualThread,
+        "key_partition",
+        lambda _self, topic, key, partition=None: None if topic == "passed-on" else partition or 0,
+    )
+    monkeypatch.setattr(Assigned, "group_for_topic", lambda _self, _topic: 0, raising=False)
     monkeypatch.setattr(Assigned, "is_standby", lambda self, tp: tp in self.standbys, raising=False)

@@ -33,10 +33,12 @@ async def hold(place: str) -> None:
 
 def holding(method: Callable[..., Awaitable[Any]], place: Callable[..., str | None]) -> Any:
     """``method``, held before it begins at the place that ``place`` says of its arguments."""
+
     async def held(*args: Any, **kwargs: Any) -> Any:
         if (at := place(*args, **kwargs)) is not None:
             await hold(at)
         return await method(*args, **kwargs)
+
     return held
 
 
@@ -65,7 +67,8 @@ def make_holdable() -> None:
     coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
     coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
     recovery._restore_actives = holding(  # type: ignore[method-assign]
-        recovery._restore_actives, lambda _, pending: RESTORING if pending else None)
+        recovery._restore_actives, lambda _, pending: RESTORING if pending else None
+    )
 
     async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (at := before_commit(self)) is not None:

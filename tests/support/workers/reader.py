@@ -15,8 +15,10 @@ APP_ID, PARTITIONS, PORT = ENV["APP_ID"], int(ENV["PARTITIONS"]), int(ENV["PORT"
 app = faust.App(
     APP_ID,
     broker="kafka://" + ENV["BOOTSTRAP"],
-    PartitionAssignor={"ours": "faust_assigner:PartitionAssignor",
-                       "stock": "faust.assignor:PartitionAssignor"}[ENV["ASSIGNOR"]],
+    PartitionAssignor={
+        "ours": "faust_assigner:PartitionAssignor",
+        "stock": "faust.assignor:PartitionAssignor",
+    }[ENV["ASSIGNOR"]],
     datadir=ENV["DATA"],
     store="rocksdb://",
     topic_partitions=PARTITIONS,

@@ -68,15 +68,24 @@ class Readers:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = {
-            "READER_APP_ID": self.app_id, "READER_BOOTSTRAP": self.bootstrap,
-            "READER_PARTITIONS": str(self.partitions), "READER_REPLICAS": str(self.replicas),
-            "READER_PORT": str(self.ports[name]), "READER_SESSION_S": str(self.session_s),
-            "READER_ASSIGNOR": self.assignor, "READER_DATA": str(folder / "data"),
-            "READER_SETTINGS": json.dumps(dict(self.settings))}
+            "READER_APP_ID": self.app_id,
+            "READER_BOOTSTRAP": self.bootstrap,
+            "READER_PARTITIONS": str(self.partitions),
+            "READER_REPLICAS": str(self.replicas),
+            "READER_PORT": str(self.ports[name]),
+            "READER_SESSION_S": str(self.session_s),
+            "READER_ASSIGNOR": self.assignor,
+            "READER_DATA": str(folder / "data"),
+            "READER_SETTINGS": json.dumps(dict(self.settings)),
+        }
         with (folder / "log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.workers.reader", "worker", "-l", "info"],
-                cwd=ROOT, env=os.environ | environment, stdout=log, stderr=subprocess.STDOUT)
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
@@ -89,7 +98,9 @@ class Readers:
             process.kill()
             process.wait()
 
-    def ask(self, name: str, key: str, path: str = "/latest/{key}", *, only_here: bool = False) -> Answer:
+    def ask(
+        self, name: str, key: str, path: str = "/latest/{key}", *, only_here: bool = False
+    ) -> Answer:
         """Ask one worker, ``only_here`` as another worker does; status 0 where nobody listens there."""
         asked_at = time.monotonic()
         url = f"http://127.0.0.1:{self.ports[name]}" + path.format(key=key)
@@ -97,10 +108,14 @@ class Readers:
         try:
             with urlopen(Request(url, headers=headers), timeout=TIMEOUT_S) as answer:
                 row = json.load(answer)
-                return Answer(asked_at, key, answer.status, dict(answer.headers), row["number"], row["port"])
+                return Answer(
+                    asked_at, key, answer.status, dict(answer.headers), row["number"], row["port"]
+                )
         except HTTPError as error:
             with error:
-                return Answer(asked_at, key, error.code, dict(error.headers), body=error.read().decode())
+                return Answer(
+                    asked_at, key, error.code, dict(error.headers), body=error.read().decode()
+                )
         except OSError:
             return Answer(asked_at, key, 0, {})
 
@@ -113,8 +128,10 @@ class Readers:
             if ready(now):
                 return found
             time.sleep(0.05)
-        said = {(a.status, a.role) for a in found[-len(KEYS):]}
-        raise TimeoutError(f"{name} still says {said}\n{(self.folder / name / 'log').read_text()[-3000:]}")
+        said = {(a.status, a.role) for a in found[-len(KEYS) :]}
+        raise TimeoutError(
+            f"{name} still says {said}\n{(self.folder / name / 'log').read_text()[-3000:]}"
+        )
 
 
 def all_known(answers: list[Answer]) -> bool:
@@ -147,8 +164,11 @@ class Numbers:
         asyncio.run(self._prepare())
 
     async def _prepare(self) -> None:
-        await create_topics(self.bootstrap, {f"{self.app_id}-numbers": self.partitions},
-                            compacted={f"{self.app_id}-latest-changelog": self.partitions})
+        await create_topics(
+            self.bootstrap,
+            {f"{self.app_id}-numbers": self.partitions},
+            compacted={f"{self.app_id}-latest-changelog": self.partitions},
+        )
 
     def fill(self, number: int) -> None:
         """The changelog of a table in which each key has come to ``number``, one by one."""
@@ -161,11 +181,18 @@ class Numbers:
             partitioner = DefaultPartitioner()
             every = list(range(self.partitions))
             for n in range(1, number + 1):
-                key = KEYS[n % len(KEYS)].encode() if n <= number - len(KEYS) else KEYS[number - n].encode()
+                key = (
+                    KEYS[n % len(KEYS)].encode()
+                    if n <= number - len(KEYS)
+                    else KEYS[number - n].encode()
+                )
                 value = n if n <= number - len(KEYS) else number
                 await producer.send(
-                    f"{self.app_id}-latest-changelog", json.dumps(value).encode(),
-                    json.dumps(key.decode()).encode(), partition=partitioner(key, every, every))
+                    f"{self.app_id}-latest-changelog",
+                    json.dumps(value).encode(),
+                    json.dumps(key.decode()).encode(),
+                    partition=partitioner(key, every, every),
+                )
         finally:
             await producer.stop()
 
@@ -182,8 +209,12 @@ class Numbers:
 
     async def _run(self) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
-        watcher = AIOKafkaConsumer(f"{self.app_id}-latest-changelog", bootstrap_servers=self.bootstrap,
-                                   auto_offset_reset="earliest", isolation_level="read_committed")
+        watcher = AIOKafkaConsumer(
+            f"{self.app_id}-latest-changelog",
+            bootstrap_servers=self.bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
         await producer.start()
         await watcher.start()
         try:
@@ -192,11 +223,14 @@ class Numbers:
                 number += 1
                 for key in KEYS:
                     self.sent[key] = number
-                    await producer.send(f"{self.app_id}-numbers", json.dumps(number).encode(), key.encode())
+                    await producer.send(
+                        f"{self.app_id}-numbers", json.dumps(number).encode(), key.encode()
+                    )
                 for records in (await watcher.getmany(timeout_ms=0)).values():
                     for record in records:
                         self.logged.setdefault(record.key.decode(), []).append(
-                            (time.monotonic(), json.loads(record.value)))
+                            (time.monotonic(), json.loads(record.value))
+                        )
                 await asyncio.sleep(self.every_s)
         finally:
             await watcher.stop()

@@ -12,7 +12,11 @@ from typing import Any
 
 import faust
 
-ENV = {name.removeprefix("ROWS_"): value for name, value in os.environ.items() if name.startswith("ROWS_")}
+ENV = {
+    name.removeprefix("ROWS_"): value
+    for name, value in os.environ.items()
+    if name.startswith("ROWS_")
+}
 APP_ID, PARTITIONS = ENV["APP_ID"], 2
 
 app = faust.App(
@@ -34,10 +38,12 @@ app = faust.App(
 )
 numbers = app.topic(f"{APP_ID}-numbers", key_type=str, value_type=int, partitions=PARTITIONS)
 sums = app.Table("sums", key_type=str, value_type=int, partitions=PARTITIONS, default=int)
-counts = app.Table("counts", key_type=str, value_type=int, partitions=PARTITIONS,
-                   default=int).tumbling(3600.0)
-shared = app.GlobalTable("shared", key_type=str, value_type=int, partitions=PARTITIONS, default=int,
-                         use_partitioner=True)
+counts = app.Table(
+    "counts", key_type=str, value_type=int, partitions=PARTITIONS, default=int
+).tumbling(3600.0)
+shared = app.GlobalTable(
+    "shared", key_type=str, value_type=int, partitions=PARTITIONS, default=int, use_partitioner=True
+)
 seen = app.SetTable("seen", key_type=str, value_type=int, partitions=PARTITIONS)
 
 

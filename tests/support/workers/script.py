@@ -32,7 +32,9 @@ class Outcome:
     @property
     def violations(self) -> list[str]:
         """Promises of ours that this run broke; stock breaks them too, and is not judged."""
-        bad = [f"{self.verdict.lost} orders lost"] * bool(self.verdict.lost) + list(self.verdict.wrong_rows)
+        bad = [f"{self.verdict.lost} orders lost"] * bool(self.verdict.lost) + list(
+            self.verdict.wrong_rows
+        )
         for event in self.events:
             if event.idle:
                 bad.append(f"{event.name}: {event.idle} idle workers")
@@ -62,10 +64,14 @@ class Script:
         """Play it and judge it; workers are gone afterwards."""
         began = time.monotonic()
         acts: Mapping[str, Callable[[], None]] = {
-            "join": lambda: self.fleet.start("worker-4"), "SIGKILL": self._kill,
+            "join": lambda: self.fleet.start("worker-4"),
+            "SIGKILL": self._kill,
             "restart with files": lambda: self.fleet.start("worker-2"),
             "SIGTERM": lambda: self.fleet.terminate("worker-3"),
-            "bounce": self._bounce, "roll": self._roll, "nothing": lambda: time.sleep(3.0)}
+            "bounce": self._bounce,
+            "roll": self._roll,
+            "nothing": lambda: time.sleep(3.0),
+        }
         try:
             self.load.prepare(WAITING)
             for name in FIRST_WORKERS:
@@ -105,18 +111,27 @@ class Script:
     def _play(self, name: str, act: Callable[[], None]) -> None:
         before, generation, since = self._state(), self.fleet.generation(), time.time()
         act()
-        self.fleet.settle(workers=len(self.fleet.living()), after=-1 if name == "nothing" else generation,
-                          uneven_s=UNEVEN_S if self.fleet.assignor == "ours" else 0.0)
+        self.fleet.settle(
+            workers=len(self.fleet.living()),
+            after=-1 if name == "nothing" else generation,
+            uneven_s=UNEVEN_S if self.fleet.assignor == "ours" else 0.0,
+        )
         until, after = time.time(), self._state()
-        replay = {p: records for worker in self.fleet.living() for p, records in worker.replay.items()}
+        replay = {
+            p: records for worker in self.fleet.living() for p, records in worker.replay.items()
+        }
         gaps = standstill(self.fleet.orders(), self.fleet.partitions, since, until)
         files = self.files if name == "restart with files" else {}
-        self.outcomes.append(measure(name, before, after, files, replay, gaps,
-                                     self.fleet.rounds(generation)))
+        self.outcomes.append(
+            measure(name, before, after, files, replay, gaps, self.fleet.rounds(generation))
+        )
         if files:
             # A worker can be given back no more than its share, and no more than it has on disk.
             back = after.actives["worker-2"]
-            self.back_with_files = len(back & files["worker-2"]), min(len(back), len(files["worker-2"]))
+            self.back_with_files = (
+                len(back & files["worker-2"]),
+                min(len(back), len(files["worker-2"])),
+            )
         self.tell(f"{name}: {self.outcomes[-1]}")
 
     def _state(self) -> State:
@@ -124,9 +139,20 @@ class Script:
         return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
 
 
-def play(bootstrap: str, assignor: str, folder: Path, *, app_id: str, partitions: int = 12, preload: int = 0,
-         events: tuple[str, ...] = ALL_EVENTS, seed: int = 1, settings: Mapping[str, Any] | None = None,
-         orders_per_s: float = 5.0, tell: Callable[[str], None] = lambda line: None) -> Outcome:
+def play(
+    bootstrap: str,
+    assignor: str,
+    folder: Path,
+    *,
+    app_id: str,
+    partitions: int = 12,
+    preload: int = 0,
+    events: tuple[str, ...] = ALL_EVENTS,
+    seed: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    orders_per_s: float = 5.0,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Outcome:
     """The story from nothing: topics, customers, changelog rows and waiting orders first."""
     fleet = Fleet(app_id, bootstrap, partitions, folder, assignor, settings=settings or {})
     load = Load(bootstrap, app_id, partitions, preload, orders_per_s, seed)

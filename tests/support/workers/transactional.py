@@ -14,8 +14,11 @@ from typing import Any
 
 import faust
 
-ENV = {name.removeprefix("EXACTLY_"): value for name, value in os.environ.items()
-       if name.startswith("EXACTLY_")}
+ENV = {
+    name.removeprefix("EXACTLY_"): value
+    for name, value in os.environ.items()
+    if name.startswith("EXACTLY_")
+}
 #: Seconds within each record of ``one``, between its change of the table and what it sends.
 WORK_S = float(ENV.get("WORK_S", "0"))
 
@@ -75,7 +78,9 @@ def make_app(app_id: str) -> faust.App:
             await passed_on.send(key=key, value=value)
             await asyncio.sleep(0.3)
 
-    agent = {made.__name__: made for made in (one, tally, take, take_events, slow)}[ENV.get("AGENT", "one")]
+    agent = {made.__name__: made for made in (one, tally, take, take_events, slow)}[
+        ENV.get("AGENT", "one")
+    ]
     app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)
     return app
 

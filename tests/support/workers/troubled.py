@@ -65,14 +65,28 @@ class Troubled:
 
 
 @contextlib.contextmanager
-def troubled(folder: Path, *, partitions: int = 2, waiting: int = 10, preload: int = 0,
-             session_s: float = 3.0, **settings: Any) -> Iterator[Troubled]:
+def troubled(
+    folder: Path,
+    *,
+    partitions: int = 2,
+    waiting: int = 10,
+    preload: int = 0,
+    session_s: float = 3.0,
+    **settings: Any,
+) -> Iterator[Troubled]:
     """A broker with ``waiting`` orders on each partition; no worker runs yet, none is left behind."""
     app_id = f"troubled-{time.time_ns()}"
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
         wanted: Mapping[str, Any] = {"broker_request_timeout": 4.0} | settings
-        fleet = Fleet(app_id, broker.bootstrap, partitions, folder, replicas=0, session_s=session_s,
-                      settings=wanted)
+        fleet = Fleet(
+            app_id,
+            broker.bootstrap,
+            partitions,
+            folder,
+            replicas=0,
+            session_s=session_s,
+            settings=wanted,
+        )
         load = Load(broker.bootstrap, app_id, partitions, preload, orders_per_s=20.0)
         load.prepare(waiting)
         try:
@@ -92,8 +106,10 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     image = folder.with_name(folder.name + ".image")
     with image.open("wb") as file:
         file.truncate(megabytes * 2**20)
-    ways = (["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)],
-            ["sh", "-c", f"mkfs.ext4 -q -F '{image}' && mount -o loop '{image}' '{folder}'"])
+    ways = (
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)],
+        ["sh", "-c", f"mkfs.ext4 -q -F '{image}' && mount -o loop '{image}' '{folder}'"],
+    )
     said = []
     for command in ways:
         mounted = subprocess.run(command, capture_output=True, text=True)

@@ -71,8 +71,9 @@ class VirtualFetcher:
         self._closed = False
         self._subscriptions = SimpleNamespace(fetch_context=contextlib.nullcontext)
 
-    async def fetched_records(self, partitions: Any, timeout: float = 0,
-                              max_records: int | None = None) -> dict[TP, list[Record]]:
+    async def fetched_records(
+        self, partitions: Any, timeout: float = 0, max_records: int | None = None
+    ) -> dict[TP, list[Record]]:
         """Records after the positions of ``partitions``; of all assigned ones when that is empty, too."""
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
@@ -82,13 +83,16 @@ class VirtualFetcher:
                 if partitions and tp not in partitions:
                     continue
                 position = self.consumer.positions[tp]
-                batch = [r for r in self.consumer.logs.records[tp] if r.offset >= position][:max_records]
+                batch = [r for r in self.consumer.logs.records[tp] if r.offset >= position][
+                    :max_records
+                ]
                 if batch:
                     drained[tp] = batch
                 # As in aiokafka, the position passes over what is no record.
                 at_end = not batch or batch[-1] is self.consumer.logs.records[tp][-1]
-                self.consumer.positions[tp] = (self.consumer.logs.ends[tp] if at_end
-                                               else batch[-1].offset + 1)
+                self.consumer.positions[tp] = (
+                    self.consumer.logs.ends[tp] if at_end else batch[-1].offset + 1
+                )
             if drained or asyncio.get_running_loop().time() >= deadline:
                 return drained
             await asyncio.sleep(0.002)
@@ -108,7 +112,8 @@ class VirtualConsumer:
         self._max_poll_records = max_poll_records
         self._fetcher = VirtualFetcher(self)
         self._coordinator = SimpleNamespace(
-            generation=0, _metadata_snapshot=defaultdict(lambda: logs.partitions))
+            generation=0, _metadata_snapshot=defaultdict(lambda: logs.partitions)
+        )
 
     async def start(self) -> None:
         """Remember the thread's loop."""
@@ -194,8 +199,15 @@ class VirtualKafkaConsumer(driver.Consumer):
 class VirtualProducer(Producer):
     """Writes to the logs at once."""
 
-    async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None,
-                   *args: Any, **kwargs: Any) -> asyncio.Future[RecordMetadata]:
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> asyncio.Future[RecordMetadata]:
         """Append, answer with a finished future."""
         tp = TP(topic, partition or 0)
         done = asyncio.get_running_loop().create_future()
@@ -245,13 +257,23 @@ class Worker:
 
     def __init__(self, *, partitions: int = 1, repaired: bool, **settings: Any) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="virtual-")
-        settings = {"broker_commit_interval": 60.0, "stream_buffer_maxsize": 4096,
-                    "datadir": self.folder.name} | settings
+        settings = {
+            "broker_commit_interval": 60.0,
+            "stream_buffer_maxsize": 4096,
+            "datadir": self.folder.name,
+        } | settings
         self.logs = Logs(partitions)
         self.app = app = faust.App(
-            "virtual", broker="kafka://virtual", store="memory://", web_enabled=False,
-            topic_partitions=partitions, topic_disable_leader=True, consumer_auto_offset_reset="earliest",
-            PartitionAssignor=Assigned, **settings)
+            "virtual",
+            broker="kafka://virtual",
+            store="memory://",
+            web_enabled=False,
+            topic_partitions=partitions,
+            topic_disable_leader=True,
+            consumer_auto_offset_reset="earliest",
+            PartitionAssignor=Assigned,
+            **settings,
+        )
         app.logs = self.logs
         app.transport = VirtualTransport(app.conf.broker_consumer, app)
         if repaired:
@@ -261,8 +283,14 @@ class Worker:
         self.before_recovery: list[int] = []
         self.delay_s = self.replay_delay_s = 0.0
         self.orders = app.topic("orders", key_type=str, value_type=int, partitions=partitions)
-        self.counts = app.Table("counts", key_type=str, value_type=int, default=int, partitions=partitions,
-                                on_changelog_event=self.replay)
+        self.counts = app.Table(
+            "counts",
+            key_type=str,
+            value_type=int,
+            default=int,
+            partitions=partitions,
+            on_changelog_event=self.replay,
+        )
         app.agent(self.orders, **self.agent_options)(self.count)
 
     def install_more(self) -> None:
@@ -291,6 +319,7 @@ class Worker:
 
     def start_rounds(self) -> None:
         """Once the worker runs: the group tells all committed offsets at once."""
+
         async def fetch(tps: Iterable[TP]) -> dict[TP, Any]:
             return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
 
@@ -328,7 +357,8 @@ class Worker:
         assignor.actives = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
         assignor.standbys = {self.changelog(p) for p in copied}
         told = asyncio.run_coroutine_threadsafe(
-            consumer.rebalance(assignor.actives | assignor.standbys), consumer.loop)
+            consumer.rebalance(assignor.actives | assignor.standbys), consumer.loop
+        )
         await asyncio.wrap_future(told)
 
     async def until(self, condition: Any, timeout_s: float = 3.0) -> bool:
@@ -356,9 +386,11 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
     """The worker started; stopped at exit."""
     app = worker.app
     app.finalize()
+
     async def at_once() -> None:
         await app.tables._update_channels()
         await app.tables.recovery.start()
+
     app.tables.on_start = at_once  # Faust sleeps a second here
     started = asyncio.create_task(app.start())  # ends with the first recovery
     try:

@@ -17,7 +17,9 @@ def claims(*numbers: int, topics: tuple[str, ...] = tuple(TOPICS)) -> dict[str, 
     return {topic: list(numbers) for topic in topics}
 
 
-def owner_of_0(members: list[Member], weights: Mapping[tuple[str, int], float] | None = None) -> str:
+def owner_of_0(
+    members: list[Member], weights: Mapping[tuple[str, int], float] | None = None
+) -> str:
     """Who gets the orphan."""
     made = plan(members, TOPICS, changelogs=LOGS, weights=weights)
     return next(m for m in made.member_ids if 0 in made.actives(m).get("orders", ()))
@@ -25,10 +27,13 @@ def owner_of_0(members: list[Member], weights: Mapping[tuple[str, int], float] |
 
 @pytest.mark.parametrize("weights", [None, {("orders", 0): 2.0}])
 def test_who_holds_all_of_its_tables_goes_before_who_holds_one(
-        weights: Mapping[tuple[str, int], float] | None) -> None:
+    weights: Mapping[tuple[str, int], float] | None,
+) -> None:
     """However much that one owns already: the other would restore a table before it could begin."""
     holds_one = Member("a", list(TOPICS), standbys=claims(0, topics=LOGS[:1]), generation=3)
-    holds_all = Member("b", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3)
+    holds_all = Member(
+        "b", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3
+    )
     assert owner_of_0([holds_one, holds_all], weights) == "b"
 
 
@@ -36,8 +41,16 @@ def test_the_heaviest_go_back_to_where_they_were_or_to_the_lightest() -> None:
     """Of two members that hold all of it: the one that owned it last, else the one with less to do."""
     weights = {("orders", 0): 2.0}
     light = Member("b", list(TOPICS), standbys=claims(0, topics=LOGS), generation=3)
-    busy = Member("a", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3)
+    busy = Member(
+        "a", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3
+    )
     assert owner_of_0([light, busy], weights) == "b"
-    remembers = Member("a", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS),
-                       former_actives=claims(0), generation=3)
+    remembers = Member(
+        "a",
+        list(TOPICS),
+        actives=claims(1, 2),
+        standbys=claims(0, topics=LOGS),
+        former_actives=claims(0),
+        generation=3,
+    )
     assert owner_of_0([light, remembers], weights) == "a"

@@ -25,12 +25,18 @@ def churned(seed: int) -> tuple[Ints, Bools, Ints]:
 
 def terms(got: Ints, held: Ints) -> tuple[int, int, int]:
     """Total balance, group balance, stickiness."""
-    return (int((got.sum(axis=0) ** 2).sum()), int((got**2).sum()), int(np.minimum(got, held).sum()))
+    return (
+        int((got.sum(axis=0) ** 2).sum()),
+        int((got**2).sum()),
+        int(np.minimum(got, held).sum()),
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("rounds", "share", "most"), [
-    (1, 0.02, 500), (4, 0.02, 500), (200, 0.02, 500), (48, 0.0, 0), (48, 1.0, 10**9)])
+@pytest.mark.parametrize(
+    ("rounds", "share", "most"),
+    [(1, 0.02, 500), (4, 0.02, 500), (200, 0.02, 500), (48, 0.0, 0), (48, 1.0, 10**9)],
+)
 def test_rounds_and_thresholds_do_not_change_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int, share: float, most: int
 ) -> None:

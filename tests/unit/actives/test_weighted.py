@@ -16,13 +16,17 @@ COUNT = 200
 def zipf(seed: int, exponent: float = 1.05) -> dict[tuple[str, int], float]:
     """Costs of a Zipf law, dealt to partitions at random."""
     rng = Random(seed)
-    return {("t", p): 1000 / (k + 1) ** exponent for k, p in enumerate(rng.sample(range(COUNT), COUNT))}
+    return {
+        ("t", p): 1000 / (k + 1) ** exponent for k, p in enumerate(rng.sample(range(COUNT), COUNT))
+    }
 
 
 def heaviest(answer: Plan, weights: dict[tuple[str, int], float]) -> float:
     """The weight of the heaviest member."""
-    return max(sum(weights[t, p] for t, ps in answer.actives(i).items() for p in ps)
-               for i in answer.member_ids)
+    return max(
+        sum(weights[t, p] for t, ps in answer.actives(i).items() for p in ps)
+        for i in answer.member_ids
+    )
 
 
 def test_without_weights_or_with_neutral_ones_counting_decides() -> None:
@@ -34,10 +38,23 @@ def test_without_weights_or_with_neutral_ones_counting_decides() -> None:
         assert answer.report()["weight_max"] is None
 
 
-@pytest.mark.parametrize("junk", [
-    {("t", 0): float("nan"), ("t", 1): -3.0, ("t", 2): float("inf"), ("t", 3): "9", "t": 4, ("t",): 1, 5: 5},
-    "weights", 7, [("t", 0)],
-])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {
+            ("t", 0): float("nan"),
+            ("t", 1): -3.0,
+            ("t", 2): float("inf"),
+            ("t", 3): "9",
+            "t": 4,
+            ("t",): 1,
+            5: 5,
+        },
+        "weights",
+        7,
+        [("t", 0)],
+    ],
+)
 def test_weights_that_make_no_sense_weigh_one(junk: object) -> None:
     """A bad file of weights never stops a rebalance."""
     assert plan(MEMBERS, {"t": COUNT}, weights=junk).report()["weight_max"] is None
@@ -96,6 +113,10 @@ def test_subscriptions_hold_under_weights() -> None:
 def test_capacity_divides_weight() -> None:
     """Twice the threads carry about twice the weight."""
     weights = {("t", p): 1.0 + (p % 7) for p in range(90)}
-    answer = plan([Member("big", ["t"], capacity=2), Member("small", ["t"])], {"t": 90}, weights=weights)
-    carried_by = {m: sum(weights[("t", p)] for p in answer.actives(m)["t"]) for m in ("big", "small")}
+    answer = plan(
+        [Member("big", ["t"], capacity=2), Member("small", ["t"])], {"t": 90}, weights=weights
+    )
+    carried_by = {
+        m: sum(weights[("t", p)] for p in answer.actives(m)["t"]) for m in ("big", "small")
+    }
     assert carried_by["big"] / carried_by["small"] == pytest.approx(2.0, rel=0.05)

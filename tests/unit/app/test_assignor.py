@@ -24,7 +24,9 @@ from tests.support.shop import LOG, TOPICS, assignor_of, group, said
 
 def test_faust_finds_the_class_by_its_name() -> None:
     """The one line of an app: the setting, and nothing else."""
-    app = faust.App("x", PartitionAssignor="faust_assigner:PartitionAssignor", table_standby_replicas=2)
+    app = faust.App(
+        "x", PartitionAssignor="faust_assigner:PartitionAssignor", table_standby_replicas=2
+    )
     assert isinstance(app.assignor, faust_assigner.PartitionAssignor)
     assert (app.assignor.name, app.assignor.version, app.assignor.replicas) == ("faust", 4, 2)
 
@@ -38,7 +40,9 @@ def test_roles_as_tables_and_producers_ask_for_them() -> None:
         assert not actives & standbys
         assert {tp.topic for tp in standbys} == {LOG}
         assert all(app.assignor.is_active(tp) and not app.assignor.is_standby(tp) for tp in actives)
-        assert all(app.assignor.is_standby(tp) and not app.assignor.is_active(tp) for tp in standbys)
+        assert all(
+            app.assignor.is_standby(tp) and not app.assignor.is_active(tp) for tp in standbys
+        )
     assert found.actives("orders") == found.actives(LOG)
     assert all(len(members) == 1 for members in found.standbys(LOG).values())
 
@@ -89,8 +93,9 @@ def test_who_leaves_or_holds_says_so() -> None:
         assert (data.holds, data.leaves) == (holds, leaves)
 
 
-def test_what_could_not_be_said_is_not_taken_for_warm(monkeypatch: pytest.MonkeyPatch,
-                                                      caplog: pytest.LogCaptureFixture) -> None:
+def test_what_could_not_be_said_is_not_taken_for_warm(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The leader knew nothing of it."""
     found = group()
     found.rebalance()
@@ -112,7 +117,9 @@ def test_the_router_finds_every_owner() -> None:
         for owner, url in urls.items():
             held = found.apps[owner].assignor.assigned_actives()
             assert tables[url][LOG] == sorted(tp.partition for tp in held if tp.topic == LOG)
-            assert topics[url]["orders"] == sorted(tp.partition for tp in held if tp.topic == "orders")
+            assert topics[url]["orders"] == sorted(
+                tp.partition for tp in held if tp.topic == "orders"
+            )
         assert assignor.table_metadata(LOG) == tables
         for partition, owner in found.actives(LOG).items():
             app.producer = Mock(key_partition=lambda topic, key, p=partition: TP(topic, p))
@@ -175,11 +182,16 @@ def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:
 
 def test_a_global_table_is_everywhere() -> None:
     """Every member recovers all of it; standbys are what it does not write itself."""
-    for flags, full in (({}, False), ({"use_partitioner": True}, True),
-                        ({"synchronize_all_active_partitions": True}, True)):
+    for flags, full in (
+        ({}, False),
+        ({"use_partitioner": True}, True),
+        ({"synchronize_all_active_partitions": True}, True),
+    ):
         found = WireGroup({"orders": 4, "shop-rates-changelog": 4})
         for i in range(2):
-            found.add(f"m{i}", make_app(f"http://w{i}", global_tables={"rates": flags}), found.partitions)
+            found.add(
+                f"m{i}", make_app(f"http://w{i}", global_tables={"rates": flags}), found.partitions
+            )
         found.rebalance()
         everything = {TP("shop-rates-changelog", p) for p in range(4)}
         for m, app in found.apps.items():
@@ -202,10 +214,13 @@ def test_a_global_table_moves_nothing(flags: dict[str, bool]) -> None:
         found.rebalance(leader_id)
         assert found.actives("orders") == before
         assert list(said(found, "m0").actives["shop-rates-changelog"]) == sorted(
-            p for p, m in before.items() if m == "m0")
+            p for p, m in before.items() if m == "m0"
+        )
 
 
-def test_a_global_table_whose_changelog_is_missing_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_global_table_whose_changelog_is_missing_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Stock raises KeyError here and the group hangs."""
     found = WireGroup({"orders": 4})
     app = make_app("http://w", global_tables={"rates": {}})
@@ -261,14 +276,22 @@ def test_one_member_cannot_turn_anothers_source_into_a_changelog() -> None:
 def test_the_protocol_version_is_the_lowest_members() -> None:
     """An older member reads the answer it knows."""
     found = group(2)
-    metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()}
+    metadata = {
+        m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()
+    }
     metadata["m1"].version = 3
-    assert {a.version for a in assignor_of(found).assign(cluster_of(TOPICS), metadata).values()} == {3}
+    assert {
+        a.version for a in assignor_of(found).assign(cluster_of(TOPICS), metadata).values()
+    } == {3}
     metadata["m1"].version = -9
-    assert {a.version for a in assignor_of(found).assign(cluster_of(TOPICS), metadata).values()} == {0}
+    assert {
+        a.version for a in assignor_of(found).assign(cluster_of(TOPICS), metadata).values()
+    } == {0}
 
 
-def test_the_directory_is_left_out_before_kafka_refuses_the_group(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_directory_is_left_out_before_kafka_refuses_the_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Owners and standbys still travel; requests cannot be routed, which is said."""
     found = group(2, faust_assigner_group_record_bytes=500)
     assert len(found.actives("orders")) == 6
@@ -290,16 +313,22 @@ def test_copies_are_named_where_the_leader_may_answer_from_them() -> None:
     member = assignor_of(found)
     owners = [str(member.owner_of(TP(LOG, p))) for p in range(6)]
     everybody = {str(app.conf.canonical_url) for app in found.apps.values()}
-    assert [{owner, *copies} for owner, copies in zip(owners, urls_of_copies(member), strict=True)] == [
-        everybody] * 6
+    assert [
+        {owner, *copies} for owner, copies in zip(owners, urls_of_copies(member), strict=True)
+    ] == [everybody] * 6
     assert urls_of_copies(assignor_of(group(2))) == [()] * 6
 
 
 def test_copies_are_left_out_before_owners_are() -> None:
     """A group whose record would be too large with them goes on without."""
-    least = next(size for size in range(500, 5000, 10) if assignor_of(
-        group(2, faust_assigner_group_record_bytes=size)).tables_metadata())
-    member = assignor_of(group(2, faust_assigner_group_record_bytes=least, faust_assigner_stale_reads=5))
+    least = next(
+        size
+        for size in range(500, 5000, 10)
+        if assignor_of(group(2, faust_assigner_group_record_bytes=size)).tables_metadata()
+    )
+    member = assignor_of(
+        group(2, faust_assigner_group_record_bytes=least, faust_assigner_stale_reads=5)
+    )
     assert member.tables_metadata()
     assert urls_of_copies(member) == [()] * 6
 
@@ -323,9 +352,16 @@ for leave in (None, "m3", "m7"):
         digest.update(found.joined[m] + found.synced[m])
 print(digest.hexdigest())
 """
-    runs = [subprocess.Popen([sys.executable, "-c", script, order], stdout=subprocess.PIPE, text=True,
-                             env={"PYTHONHASHSEED": str(seed), "PATH": "/usr/bin:/bin"}, cwd=Path.cwd())
-            for seed, order in ((0, "up"), (1, "down"), (4242, "up"))]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, order],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PYTHONHASHSEED": str(seed), "PATH": "/usr/bin:/bin"},
+            cwd=Path.cwd(),
+        )
+        for seed, order in ((0, "up"), (1, "down"), (4242, "up"))
+    ]
     digests = {run.communicate(timeout=60)[0] for run in runs}
     assert len(digests) == 1
     assert len(digests.pop()) == 65

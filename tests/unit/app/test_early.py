@@ -17,9 +17,11 @@ from tests.support.waiting import wait_until
 
 OURS = "faust_assigner:PartitionAssignor"
 WRONG = {"faust_assigner_follow_up_s": "nan", "faust_assigner_cooperative": "off"}
-SAID = ["FAUST_ASSIGNER_FOLLOW_UP_S must be 0 or more seconds, got 'nan'; "
-        "going on with 5 after a cooperative round, 30 after one that stopped all",
-        "Rebalances are eager, each stops all partitions: FAUST_ASSIGNER_COOPERATIVE is off"]
+SAID = [
+    "FAUST_ASSIGNER_FOLLOW_UP_S must be 0 or more seconds, got 'nan'; "
+    "going on with 5 after a cooperative round, 30 after one that stopped all",
+    "Rebalances are eager, each stops all partitions: FAUST_ASSIGNER_COOPERATIVE is off",
+]
 
 
 @pytest.fixture
@@ -47,7 +49,9 @@ def test_it_is_told_when_the_app_starts(early: Any, caplog: pytest.LogCaptureFix
     assert PACKAGE.level == logging.NOTSET
 
 
-def test_what_nobody_wants_to_read_is_not_told(early: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_nobody_wants_to_read_is_not_told(
+    early: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """The log's level counts, as it is by then."""
     with caplog.at_level(logging.ERROR):
         early._new_consumer()
@@ -68,13 +72,27 @@ def test_a_workers_log_has_it(tmp_path: Path) -> None:
     """Of a real worker, whose broker nobody serves."""
     (tmp_path / "made_up.py").write_text(
         f"import faust\napp = faust.App('a', broker='kafka://127.0.0.1:1', PartitionAssignor={OURS!r},\n"
-        f"                store='memory://', **{WRONG!r})\n")
+        f"                store='memory://', **{WRONG!r})\n"
+    )
     log = tmp_path / "log"
     with log.open("w") as file:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "faust", "-A", "made_up", "worker", "-l", "info", "--without-web"],
-            cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))},
-            stdout=file, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "faust",
+                "-A",
+                "made_up",
+                "worker",
+                "-l",
+                "info",
+                "--without-web",
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
     try:
         wait_until(lambda: SAID[1] in log.read_text(), log.read_text)
     finally:

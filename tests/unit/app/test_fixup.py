@@ -77,7 +77,9 @@ async def test_apps_that_chose_another_assignor_are_left_alone() -> None:
     assert "_new_consumer" not in vars(app)
 
 
-async def test_a_driver_that_never_asks_is_named_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_driver_that_never_asks_is_named_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """confluent:// assigns inside librdkafka, whatever assignor the app chose."""
     app = make_app("http://w", assignor=OURS, broker="confluent://127.0.0.1:1")
     app.finalize()
@@ -89,6 +91,7 @@ async def test_a_driver_that_never_asks_is_named_at_the_start(caplog: pytest.Log
 
 def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the parts would be worse than an app that does not start."""
+
     def broken(app: Any) -> None:
         raise ZeroDivisionError("broken on purpose")
 

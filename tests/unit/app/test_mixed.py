@@ -14,8 +14,15 @@ TOPICS = {"orders": 12, LOG: 12, "clicks": 5, "shop-__assignor-__leader": 1}
 GLOBAL = "shop-rates-changelog"
 
 
-def add(found: WireGroup, member: str, assignor: Any, *, tables: tuple[str, ...] = ("totals",),
-        topics: Any = None, **options: Any) -> None:
+def add(
+    found: WireGroup,
+    member: str,
+    assignor: Any,
+    *,
+    tables: tuple[str, ...] = ("totals",),
+    topics: Any = None,
+    **options: Any,
+) -> None:
     """One worker of either kind."""
     app = make_app(f"http://{member}:6066", assignor=assignor, tables=tables, **options)
     found.add(member, app, topics or found.partitions)
@@ -54,7 +61,10 @@ def test_either_kind_leads_a_mixed_group(leader: str) -> None:
     owned = {url: set(numbers) for url, topics in maps[0].items() for numbers in topics.values()}
     for other in maps[1:]:
         assert {u: set(n) for u, t in other.items() for n in t.values()} == owned
-    ids = {tuple(app.assignor.group_for_topic(t) for t in sorted(TOPICS)) for app in found.apps.values()}
+    ids = {
+        tuple(app.assignor.group_for_topic(t) for t in sorted(TOPICS))
+        for app in found.apps.values()
+    }
     assert len(ids) == 1
 
 
@@ -105,8 +115,9 @@ def test_a_group_rolls_forward_and_back(seed: int) -> None:
             stock_accepts(found)
 
 
-@pytest.mark.parametrize("flags", [{}, {"use_partitioner": True},
-                                   {"synchronize_all_active_partitions": True}])
+@pytest.mark.parametrize(
+    "flags", [{}, {"use_partitioner": True}, {"synchronize_all_active_partitions": True}]
+)
 @pytest.mark.parametrize("leader", ["new0", "old0"])
 def test_global_tables_in_a_mixed_group(flags: dict[str, bool], leader: str) -> None:
     """Everybody holds all of it whoever leads, and its synthetic actives move nothing under our lead."""

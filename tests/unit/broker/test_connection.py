@@ -69,7 +69,11 @@ def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str,
         topic = hall.node.catalogue.create("t", 1, configs)
         producer, wire = hall.connect("producer")
         parts = [{"index": 0, "records": batch()}]
-        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        values = {
+            "acks": 0,
+            "timeout_ms": 1_000,
+            "topic_data": [{"name": "t", "partition_data": parts}],
+        }
         producer.data_received(b"".join(frames(PRODUCE, 3, 9, **values)))
         assert producer.eof_received(), "the transport stays until what was said is served"
         while not wire.closed:
@@ -90,7 +94,8 @@ def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> 
         group = hall.node.groups.get("g")
         assert isinstance(group, ClassicGroup)
         beat, another = (
-            next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id=who)) for who in "ax"
+            next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id=who))
+            for who in "ax"
         )
         seen = []
         for speaks in (True, False):
@@ -116,7 +121,9 @@ def join(hall: Hall, member_id: str) -> None:
     """A member of group "g" that needs no second round trip."""
     protocols = (Protocol("range", b"meta"),)
     hall.node.groups.ask(
-        "g", lambda t: JoinGroup(t, "", member_id, protocols, needs_known_id=False), lambda reply: None
+        "g",
+        lambda t: JoinGroup(t, "", member_id, protocols, needs_known_id=False),
+        lambda reply: None,
     )
 
 
@@ -124,10 +131,14 @@ def settle(hall: Hall) -> None:
     """Member "a" of generation 1 is all of the group, and has its assignment."""
     join(hall, "a")
     hall.node.groups.tick("g")
-    hall.node.groups.ask("g", lambda t: SyncGroup(t, "a", 1, assignments={"a": b""}), lambda reply: None)
+    hall.node.groups.ask(
+        "g", lambda t: SyncGroup(t, "a", 1, assignments={"a": b""}), lambda reply: None
+    )
 
 
-async def errors(hall: Hall, member: Connection, beat: bytes, *between: Callable[[], None]) -> list[Code]:
+async def errors(
+    hall: Hall, member: Connection, beat: bytes, *between: Callable[[], None]
+) -> list[Code]:
     """What one heartbeat is answered, at first and after each step."""
     for number, step in enumerate((lambda: None, *between), 1):
         step()
@@ -353,7 +364,11 @@ def test_a_producer_without_acknowledgement_learns_of_a_fault_by_its_connection(
         hall.node.rules = broken  # type: ignore[assignment, method-assign]
         producer, wire = hall.connect("producer")
         parts = [{"index": 0, "records": batch()}]
-        values = {"acks": 0, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": parts}]}
+        values = {
+            "acks": 0,
+            "timeout_ms": 1_000,
+            "topic_data": [{"name": "t", "partition_data": parts}],
+        }
         producer.data_received(next(frames(PRODUCE, 1, 9, **values)))
         while not wire.closed:
             await asyncio.sleep(0)

@@ -178,7 +178,9 @@ def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path:
     store.close()
 
 
-def test_a_disk_that_fails_to_flush_breaks_the_store_until_it_is_opened_again(tmp_path: Path) -> None:
+def test_a_disk_that_fails_to_flush_breaks_the_store_until_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
     """What was written before is there, and the next write opens it."""
     store = RocksStore(tmp_path)
     store.write([(b"k1", b"v1")])

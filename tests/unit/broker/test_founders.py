@@ -45,7 +45,9 @@ def join(desk: Desk, peer: Peer, group_id: str, *, known: bool = True) -> Code |
     answers: list[Reply] = []
     desk.service.ask(
         group_id,
-        lambda t: JoinGroup(t, "", f"m-{group_id}", (Protocol("range", b"m"),), needs_known_id=not known),
+        lambda t: JoinGroup(
+            t, "", f"m-{group_id}", (Protocol("range", b"m"),), needs_known_id=not known
+        ),
         answers.append,
         peer,
     )
@@ -58,7 +60,10 @@ def flood(desk: Desk, address: str, *, by_commit: bool, connections: int = 200) 
         peer = Peer(address)
         for n in range(CAP):
             act = commit if by_commit else join
-            if act(desk, peer, f"{address}-{by_commit}-{number}-{n}") is Code.GROUP_MAX_SIZE_REACHED:
+            if (
+                act(desk, peer, f"{address}-{by_commit}-{number}-{n}")
+                is Code.GROUP_MAX_SIZE_REACHED
+            ):
                 break
     return len(list(desk.service))
 
@@ -68,7 +73,9 @@ def test_a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address()
     desk = Desk(MemoryStore())
     flood(desk, "10.0.0.1", by_commit=True)
     assert join(desk, Peer("10.0.0.1"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
-    assert sum(1 for n in range(CAP) if commit(desk, Peer("10.0.0.1"), f"again-{n}") is Code.NONE) == 0
+    assert (
+        sum(1 for n in range(CAP) if commit(desk, Peer("10.0.0.1"), f"again-{n}") is Code.NONE) == 0
+    )
 
 
 def test_a_flood_of_offset_commits_leaves_room_for_commits_of_other_addresses() -> None:
@@ -88,7 +95,11 @@ def test_acknowledged_offsets_outlive_every_flood() -> None:
         flood(desk, "10.0.0.1", by_commit=by_commit)
     assert desk.service.offsets("kept").entries == {("t", 0): Committed(1)}
     stored = {g.group_id for g in Desk(desk.service._store).service}
-    assert stored >= {g.group_id for g in desk.service if desk.service.offsets(g.group_id).entries} > {"kept"}
+    assert (
+        stored
+        >= {g.group_id for g in desk.service if desk.service.offsets(g.group_id).entries}
+        > {"kept"}
+    )
 
 
 def test_a_flood_of_members_leaves_room_for_other_addresses() -> None:

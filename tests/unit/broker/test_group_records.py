@@ -179,7 +179,9 @@ JOIN = ConsumerGroupHeartbeat(
 
 
 def _join(groups: GroupService, member_id: str) -> None:
-    groups.ask("g", lambda token: replace(JOIN, token=token, member_id=member_id), lambda reply: None)
+    groups.ask(
+        "g", lambda token: replace(JOIN, token=token, member_id=member_id), lambda reply: None
+    )
 
 
 def test_a_members_own_change_writes_as_little_in_a_group_of_three_hundred() -> None:
@@ -277,6 +279,8 @@ def test_a_heartbeat_knows_the_topics_of_this_moment() -> None:
     assert not answers[0].assignment
     topics[0] = Catalogue.of([Topic("a", TOPIC, 3)])
     groups.ask(
-        "g", lambda token: ConsumerGroupHeartbeat(token, "one", answers[0].member_epoch), answers.append
+        "g",
+        lambda token: ConsumerGroupHeartbeat(token, "one", answers[0].member_epoch),
+        answers.append,
     )
     assert answers[1].assignment == {TOPIC: (0, 1, 2)}

@@ -54,10 +54,14 @@ class Desk:
         self.service.ask(group_id, event_for, answers.append)
         return answers
 
-    def join(self, member_id: str = "", *, metadata: bytes = b"meta", group_id: str = "g") -> list[Any]:
+    def join(
+        self, member_id: str = "", *, metadata: bytes = b"meta", group_id: str = "g"
+    ) -> list[Any]:
         """A JoinGroup of a client that needs no second round trip."""
         return self.ask(
-            lambda t: JoinGroup(t, member_id, "m", (Protocol("range", metadata),), needs_known_id=False),
+            lambda t: JoinGroup(
+                t, member_id, "m", (Protocol("range", metadata),), needs_known_id=False
+            ),
             group_id,
         )
 
@@ -79,7 +83,11 @@ def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
     again = Desk(RocksStore(tmp_path))
     group = again.service.get("g")
     assert group is not None
-    assert (group.state, group.generation, group.roster["m"].assignment) == (State.STABLE, 1, b"all")
+    assert (group.state, group.generation, group.roster["m"].assignment) == (
+        State.STABLE,
+        1,
+        b"all",
+    )
     assert again.service.offsets("g").entries == {("t", 3): Committed(7, 2, "note", 5, None)}
     assert again.ask(lambda t: CommitOffsets(t, "m", 0))[0].error is Code.ILLEGAL_GENERATION
     assert again.ask(lambda t: CommitOffsets(t, "m", 1))[0].error is Code.NONE
@@ -118,7 +126,10 @@ def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:
 def test_a_group_record_above_the_message_limit_fails_its_sync_as_in_kafka() -> None:
     """UNKNOWN_SERVER_ERROR: what Kafka answers when all metadata and assignments exceed message.max.bytes."""
     desk = Desk(MemoryStore(), max_record_bytes=10_000)
-    assert desk.stable(metadata=b"x" * 6_000, assignment=b"y" * 6_000)[0].error is Code.UNKNOWN_SERVER_ERROR
+    assert (
+        desk.stable(metadata=b"x" * 6_000, assignment=b"y" * 6_000)[0].error
+        is Code.UNKNOWN_SERVER_ERROR
+    )
 
 
 def test_offsets_of_groups_with_similar_names_stay_apart(tmp_path: Path) -> None:
@@ -193,6 +204,8 @@ def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.Monke
 def test_a_refused_first_join_leaves_no_group_behind() -> None:
     """Otherwise strangers could fill the broker with empty groups."""
     desk = Desk(MemoryStore())
-    answer = desk.ask(lambda t: JoinGroup(t, "", "m", (Protocol("range", b""),), session_timeout_ms=1))
+    answer = desk.ask(
+        lambda t: JoinGroup(t, "", "m", (Protocol("range", b""),), session_timeout_ms=1)
+    )
     assert answer[0].error is Code.INVALID_SESSION_TIMEOUT
     assert list(desk.service) == []

@@ -89,7 +89,9 @@ def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
 
 @given(st.binary(max_size=40), st.integers(1, 3), st.integers(0, 2**32))
 @settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_the_fast_reader_takes_the_exact_reader_takes_alike(noise: bytes, count: int, seed: int) -> None:
+def test_what_the_fast_reader_takes_the_exact_reader_takes_alike(
+    noise: bytes, count: int, seed: int
+) -> None:
     """aiokafka's C code decides most batches: on damaged bodies it must never be the more generous one."""
     dice = random.Random(seed)
     sound = b"".join(bytes([*one_record(noise[:9])]) for _ in range(count))
@@ -115,7 +117,8 @@ def test_the_fast_reader_reads_sound_batches_of_any_length(count: int) -> None:
     body = b"".join(one_record(b"v", offset_delta=number) for number in range(count))
     data = batch(body, count=count)
     assert records._read_fast(data, body, keys=True) == records._read_exactly(
-        body, parse_batch(data), keys=True)
+        body, parse_batch(data), keys=True
+    )
 
 
 def test_a_time_far_off_is_refused_record_by_record() -> None:
@@ -169,9 +172,16 @@ ZEROS = b"\0" * (80 * 2**20)
 
 @pytest.mark.parametrize(
     ("codec", "pack"),
-    [(1, gzip.compress), (2, cramjam.snappy.compress_raw), (3, lz4_encode), (4, cramjam.zstd.compress)],
+    [
+        (1, gzip.compress),
+        (2, cramjam.snappy.compress_raw),
+        (3, lz4_encode),
+        (4, cramjam.zstd.compress),
+    ],
 )
-def test_a_compressed_bomb_is_not_unpacked_beyond_its_cap(codec: int, pack: Callable[[bytes], bytes]) -> None:
+def test_a_compressed_bomb_is_not_unpacked_beyond_its_cap(
+    codec: int, pack: Callable[[bytes], bytes]
+) -> None:
     """80 MiB of zeros: MESSAGE_TOO_LARGE, in every codec."""
     with pytest.raises(BadBatch) as refused:
         checked(batch(bytes(pack(ZEROS)), count=3, attributes=codec))
@@ -180,10 +190,15 @@ def test_a_compressed_bomb_is_not_unpacked_beyond_its_cap(codec: int, pack: Call
 
 def test_a_stored_batch_that_cannot_be_read_answers_a_time_with_its_first_offset() -> None:
     """A reader sees a batch too much, and never misses a record."""
-    assert records.find_timestamp(batch(b"zzz", count=9, attributes=4, max_timestamp=50), 20) == (0, 50)
+    assert records.find_timestamp(batch(b"zzz", count=9, attributes=4, max_timestamp=50), 20) == (
+        0,
+        50,
+    )
 
 
-def producer_batch(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7) -> records.Batch:
+def producer_batch(
+    sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7
+) -> records.Batch:
     """What the book of producers looks at."""
     return parse_batch(batch(count=count, producer_id=producer_id, epoch=epoch, sequence=sequence))
 
@@ -199,7 +214,13 @@ def book_after(*sequences: int) -> ProducerBook:
 def test_a_retry_of_one_of_the_last_five_batches_repeats_its_offset() -> None:
     """Acknowledged with the offset the first copy got."""
     book = book_after(0, 1, 2, 3, 4)
-    assert [book.judge(producer_batch(n)).duplicate_of for n in range(5)] == [100, 101, 102, 103, 104]
+    assert [book.judge(producer_batch(n)).duplicate_of for n in range(5)] == [
+        100,
+        101,
+        102,
+        103,
+        104,
+    ]
 
 
 @pytest.mark.parametrize("sequence", [0, 7, 100])
@@ -358,7 +379,9 @@ def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
     for count, log in enumerate(logs, 1):
         append(log, batch(count=count))
     logs[1].erase()
-    again = [PartitionLog(store, uuid.UUID(int=t).bytes, p).end_offset for t in (1, 2) for p in (0, 1)]
+    again = [
+        PartitionLog(store, uuid.UUID(int=t).bytes, p).end_offset for t in (1, 2) for p in (0, 1)
+    ]
     assert again == [1, 0, 3, 4]
 
 

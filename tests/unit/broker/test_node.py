@@ -138,7 +138,9 @@ def test_producer_ids_are_never_given_twice_over_a_start(tmp_path: Path) -> None
 def test_members_that_were_there_before_a_start_are_missed_after_it(tmp_path: Path) -> None:
     """Alarms of restored groups are set before there is a loop, and ring on it."""
     now = [1_000_000]
-    settings = Settings.parse({"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1})
+    settings = Settings.parse(
+        {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1}
+    )
     node = Node(settings, tmp_path, clock=lambda: now[0])
     protocols = (Protocol("range", b"m"),)
     node.groups.ask("g", lambda t: JoinGroup(t, "", "m", protocols, session_timeout_ms=10,
@@ -202,7 +204,9 @@ def test_a_port_that_is_taken_leaves_the_data_to_the_next_broker(tmp_path: Path)
 # -- small things ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("listener", ["0.0.0.0:9092", "PLAINTEXT://[::]:9092", "host:0", "host", "a:1,b:2"])
+@pytest.mark.parametrize(
+    "listener", ["0.0.0.0:9092", "PLAINTEXT://[::]:9092", "host:0", "host", "a:1,b:2"]
+)
 def test_an_address_nobody_can_connect_to_is_not_advertised(listener: str) -> None:
     """The error names the setting and the value."""
     with pytest.raises(ConfigError, match=r"advertised\.listeners"):
@@ -214,7 +218,9 @@ def test_several_cuts_leave_everything_else_in_its_place() -> None:
     assert _without(b"abcdefgh", [(1, 2, b"X"), (4, 6, b""), (7, 8, b"YZ")]) == b"aXcdgYZ"
 
 
-@pytest.mark.parametrize("shape", [[[1] * 3] * 4, [{"a": [1, 2, 3]}] * 4, {"a": [{"b": [1] * 3}] * 4}])
+@pytest.mark.parametrize(
+    "shape", [[[1] * 3] * 4, [{"a": [1, 2, 3]}] * 4, {"a": [{"b": [1] * 3}] * 4}]
+)
 def test_elements_of_inner_lists_count(shape: object) -> None:
     """Four lists of three are sixteen elements, and one byte too many is too many."""
     assert answers.is_long(shape, 15, 100)

@@ -75,7 +75,9 @@ def test_a_topic_that_is_deleted_while_a_batch_is_checked_takes_nothing() -> Non
         hall.node.catalogue.delete(topic)
         held.set()
         answer = await asked
-        return int(answer.responses[0].partition_responses[0].error_code), list(hall.node.store.scan(b"b"))
+        return int(answer.responses[0].partition_responses[0].error_code), list(
+            hall.node.store.scan(b"b")
+        )
 
     assert in_hall(story) == (3, [])
 
@@ -143,7 +145,9 @@ def test_a_batch_of_a_transaction_is_refused() -> None:
     async def story(hall: Hall) -> tuple[int, int]:
         topic = hall.node.catalogue.create("t", 1, {})
         answer = await ask(hall, PRODUCE, 9, **to_topic(batch(attributes=0x10)))
-        return int(answer.responses[0].partition_responses[0].error_code), topic.partitions[0].end_offset
+        return int(answer.responses[0].partition_responses[0].error_code), topic.partitions[
+            0
+        ].end_offset
 
     assert in_hall(story) == (53, 0)
 
@@ -228,7 +232,9 @@ def test_a_static_member_is_in_at_once() -> None:
     async def story(hall: Hall) -> list[int]:
         codes = []
         for instance in (None, "worker-1"):
-            values = joining(group_id=f"g-{instance}", rebalance_timeout=SECOND, group_instance_id=instance)
+            values = joining(
+                group_id=f"g-{instance}", rebalance_timeout=SECOND, group_instance_id=instance
+            )
             asked = asyncio.ensure_future(ask(hall, JOIN_GROUP, 5, **values))
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -286,7 +292,9 @@ def test_a_group_that_is_named_twice_is_deleted_once() -> None:
     assert in_hall(story) == [("g", 69), ("h", 69)]
 
 
-async def configure(hall: Hall, operation: int, value: str | None, *, validate_only: bool = False) -> int:
+async def configure(
+    hall: Hall, operation: int, value: str | None, *, validate_only: bool = False
+) -> int:
     """One change of cleanup.policy of "t"; its error."""
     change = {"name": "cleanup.policy", "config_operation": operation, "value": value}
     resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
@@ -304,13 +312,22 @@ def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> No
             (2, "delete,compact", False), (3, "delete", True), (3, "delete", False), (1, None, False)
         ):  # fmt: skip
             assert await configure(hall, operation, value, validate_only=validate_only) == 0
-            resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": ("cleanup.policy",)}
+            resource = {
+                "resource_type": 2,
+                "resource_name": "t",
+                "configuration_keys": ("cleanup.policy",),
+            }
             answer = await ask(hall, DESCRIBE_CONFIGS, 4, resources=[resource])
             (entry,) = answer.results[0].configs
             told.append((entry.value, int(entry.config_source)))
         return told
 
-    assert in_hall(story) == [("delete,compact", 1), ("delete,compact", 1), ("compact", 1), ("delete", 5)]
+    assert in_hall(story) == [
+        ("delete,compact", 1),
+        ("delete,compact", 1),
+        ("compact", 1),
+        ("delete", 5),
+    ]
 
 
 def test_configs_are_replaced_as_a_whole_by_the_older_request() -> None:
@@ -361,7 +378,9 @@ def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
         hall.node.catalogue.create("t", 5, {})
         hall.node.rules = None  # type: ignore[assignment, method-assign]
         answer = await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=3))
-        return [(part.index, int(part.error_code)) for part in answer.responses[0].partition_responses]
+        return [
+            (part.index, int(part.error_code)) for part in answer.responses[0].partition_responses
+        ]
 
     assert in_hall(story) == [(3, -1)]
 

@@ -104,7 +104,9 @@ def test_legal_topic_names(name: str) -> None:
     assert topic_name_problem(name) is None
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ü", "x" * 250, "a\n", "../etc", "a\0"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a b", "ü", "x" * 250, "a\n", "../etc", "a\0"]
+)
 def test_illegal_topic_names(name: str) -> None:
     """Nothing that could be a path, a terminator or a novel."""
     assert topic_name_problem(name)

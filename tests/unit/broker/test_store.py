@@ -16,7 +16,13 @@ from faust_assigner.broker.storage import producers, witness
 from faust_assigner.broker.storage.journal import INTERVAL_S, LINES_PER_INTERVAL, Journal
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
-from faust_assigner.broker.storage.records import BadBatch, Rules, check_records, cut_batch, parse_batch
+from faust_assigner.broker.storage.records import (
+    BadBatch,
+    Rules,
+    check_records,
+    cut_batch,
+    parse_batch,
+)
 from faust_assigner.broker.storage.recovery import StoreDamaged, refuse_empty_after_loss
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.unpacking import TooMuch, unpack
@@ -100,7 +106,9 @@ def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: P
     store.close()
 
 
-@pytest.mark.parametrize(("prefix", "beyond"), [(b"ab", b"ac"), (b"a\xff", b"b"), (b"a\xff\xff", b"b")])
+@pytest.mark.parametrize(
+    ("prefix", "beyond"), [(b"ab", b"ac"), (b"a\xff", b"b"), (b"a\xff\xff", b"b")]
+)
 def test_a_range_of_a_prefix_ends_before_the_next_one(prefix: bytes, beyond: bytes) -> None:
     """Whatever bytes it ends with: topic ids are random."""
     assert prefix_range(prefix)[:2] == (prefix, beyond)
@@ -190,7 +198,9 @@ def test_a_time_is_found_in_a_log_that_is_not_in_order_of_time() -> None:
 # -- producers -------------------------------------------------------------------------------
 
 
-def test_of_too_many_producers_the_longest_idle_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_producers_the_longest_idle_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Who writes again is the latest again."""
     monkeypatch.setattr(producers, "MAX_PRODUCERS_PER_PARTITION", 2)
     book = ProducerBook()
@@ -203,7 +213,9 @@ def test_of_too_many_producers_the_longest_idle_is_forgotten(monkeypatch: pytest
 # -- lines about strangers -------------------------------------------------------------------
 
 
-def test_what_was_left_out_of_the_log_is_told_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_left_out_of_the_log_is_told_after_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Ten lines of a kind, one that there are more, then how many; another kind has its own ten."""
     journal = Journal()
     with caplog.at_level(logging.INFO):

@@ -11,8 +11,16 @@ from tests.support.hall import ticking
 class Peer:
     """Says when it was served, ``frames`` times in all."""
 
-    def __init__(self, name: str, waiting: Turns, lane: int, served: list[str], frames: int = 1) -> None:
-        self.name, self.waiting, self.lane, self.served, self.frames = name, waiting, lane, served, frames
+    def __init__(
+        self, name: str, waiting: Turns, lane: int, served: list[str], frames: int = 1
+    ) -> None:
+        self.name, self.waiting, self.lane, self.served, self.frames = (
+            name,
+            waiting,
+            lane,
+            served,
+            frames,
+        )
 
     def serve_one(self) -> None:
         """One frame; wait for a turn again with the next."""

@@ -19,17 +19,29 @@ from kio.serial import entity_reader, entity_writer
 from faust_assigner.broker import answers, wire
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
-from faust_assigner.broker.wire import MalformedFrame, NullArray, decode_request, entity_shape, read_header
+from faust_assigner.broker.wire import (
+    MalformedFrame,
+    NullArray,
+    decode_request,
+    entity_shape,
+    read_header,
+)
 from tests.support.clients.raw_client import request_frame
 from tests.support.examples import examples
 from tests.support.work import instructions
 
 VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.low, api.high + 1)]
 REQUESTS: dict[int, dict[str, Any]] = {
-    0: {"acks": -1, "topic_data": [{"name": "t", "partition_data": [{"index": 1, "records": b"abc"}]}]},
+    0: {
+        "acks": -1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 1, "records": b"abc"}]}],
+    },
     1: {
         "topics": [
-            {"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 5, "partition_max_bytes": 9}]}
+            {
+                "topic": "t",
+                "partitions": [{"partition": 1, "fetch_offset": 5, "partition_max_bytes": 9}],
+            }
         ]
     },
     2: {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "timestamp": -1}]}]},
@@ -46,8 +58,16 @@ REQUESTS: dict[int, dict[str, Any]] = {
         "groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": (1, 2)}]}],
     },
     10: {"key": "g", "coordinator_keys": ("g", "h")},
-    11: {"group_id": "g", "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b"xyz"}]},
-    14: {"group_id": "g", "member_id": "m", "assignments": [{"member_id": "m", "assignment": b"xyz"}]},
+    11: {
+        "group_id": "g",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"xyz"}],
+    },
+    14: {
+        "group_id": "g",
+        "member_id": "m",
+        "assignments": [{"member_id": "m", "assignment": b"xyz"}],
+    },
     19: {
         "topics": [
             {
@@ -111,7 +131,11 @@ def test_a_huge_or_negative_array_count_is_refused_before_anything_is_reserved(c
 
 def test_a_huge_compact_array_count_is_refused() -> None:
     """Varints too."""
-    for count in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\xff\xff\xff\x7f"):
+    for count in (
+        b"\xff\xff\xff\xff\x0f",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xff\xff\xff\x7f",
+    ):
         with pytest.raises(MalformedFrame):
             decode_request(3, 12, count + b"\1\0\0", 0)
 
@@ -142,7 +166,13 @@ def test_bytes_after_the_message_are_ignored() -> None:
 @pytest.mark.parametrize("retention", [2**62, -(2**62)])
 def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
     """OffsetCommit v2-4 carries one in ms."""
-    body = b"\0\1g" + struct.pack(">i", -1) + b"\0\0" + struct.pack(">q", retention) + struct.pack(">i", 0)
+    body = (
+        b"\0\1g"
+        + struct.pack(">i", -1)
+        + b"\0\0"
+        + struct.pack(">q", retention)
+        + struct.pack(">i", 0)
+    )
     with pytest.raises(MalformedFrame):
         decode_request(8, 2, body, 0)
 
@@ -165,7 +195,9 @@ def test_a_broken_header_is_refused(header: bytes) -> None:
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200), st.integers(0, 2**32))
-@settings(max_examples=examples(600, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(600, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
     which: tuple[int, int], noise: bytes, seed: int
 ) -> None:
@@ -175,7 +207,13 @@ def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
     for _ in range(dice.randint(1, 4)):
         position = dice.randrange(len(frame))
         frame[position : position + dice.randint(0, 4)] = dice.choice(
-            [noise[:4], b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80", bytes([dice.randrange(256)])]
+            [
+                noise[:4],
+                b"\xff\xff\xff\xff",
+                b"\x7f\xff\xff\xff",
+                b"\x80",
+                bytes([dice.randrange(256)]),
+            ]
         )
     for data in (noise, bytes(frame)):
         try:

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from faust_assigner.clients import (
@@ -27,9 +30,13 @@ RACKS = ("a", "b", "c")
 def cluster(topics: Mapping[str, int]) -> ClusterMetadata:
     """Three brokers in three racks; partition p is led by broker p modulo 3."""
     answer = MetadataResponse_v1(
-        [(node, "127.0.0.1", 9092 + node, rack) for node, rack in enumerate(RACKS)], 0,
-        [(0, topic, False, [(0, p, p % 3, [p % 3], [p % 3]) for p in range(count)])
-         for topic, count in topics.items()])
+        [(node, "127.0.0.1", 9092 + node, rack) for node, rack in enumerate(RACKS)],
+        0,
+        [
+            (0, topic, False, [(0, p, p % 3, [p % 3], [p % 3]) for p in range(count)])
+            for topic, count in topics.items()
+        ],
+    )
     made = ClusterMetadata()
     made.update_metadata(answer)
     return made
@@ -51,8 +58,10 @@ class Group:
 
     def round(self, leader: str | None = None) -> int:
         """One rebalance; how many partitions somebody gained that held some before or were held before."""
-        told = {name: ConsumerProtocolMemberMetadata.decode(assignor.metadata(topics).encode())
-                for name, (assignor, topics) in self.members.items()}
+        told = {
+            name: ConsumerProtocolMemberMetadata.decode(assignor.metadata(topics).encode())
+            for name, (assignor, topics) in self.members.items()
+        }
         for name, data in self.words.items():
             told[name] = ConsumerProtocolMemberMetadata(0, told[name].subscription, data)
         answers = self.members[leader or min(self.members)][0].assign(self.cluster, told)
@@ -90,14 +99,20 @@ def test_co_partitioned_topics_meet_on_one_consumer() -> None:
     group = Group({"orders": 6, "payments": 6, "audit": 4})
     for name, orders, payments in (("a", [0, 1, 2], [3, 4, 5]), ("b", [3, 4, 5], [0, 1, 2])):
         group.join(name, CoPartitionedAssignor())
-        group.words[name] = encode_word(Word(round=1, active={"orders": orders, "payments": payments}))
+        group.words[name] = encode_word(
+            Word(round=1, active={"orders": orders, "payments": payments})
+        )
     group.round()
     group.words.clear()
     for more in (False, True):
         if more:
             group.join("c", CoPartitionedAssignor()).round()
         for given in group.given.values():
-            assert {n for t, n in given if t == "orders"} == {n for t, n in given if t == "payments"} != set()
+            assert (
+                {n for t, n in given if t == "orders"}
+                == {n for t, n in given if t == "payments"}
+                != set()
+            )
     assert all(count == 1 for count in group.owners().values())
 
 
@@ -160,7 +175,9 @@ def test_any_facts_may_be_liked() -> None:
     """A consumer with a fast disk likes the first partitions."""
 
     class Disks(MetadataAssignor):
-        def liked(self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata) -> Sequence[int]:
+        def liked(
+            self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+        ) -> Sequence[int]:
             return [0, 1] if labels["disk"] == "fast" else []
 
     group = Group({"orders": 6})
@@ -176,13 +193,27 @@ def test_capacity_weighs_a_share() -> None:
     assert group.loads == [6, 3]
 
 
-@pytest.mark.parametrize("word", [
-    b"\xff", b"[]", b"{" * 9000, b'{"round": 1e99}', b'{"active": {"orders": [0, 2000000000]}}',
-    b'{"active": {"orders": [5]}}', b'{"capacity": 1e999}', b'{"labels": {"rack": 3}}', b'{"round": true}',
-    b'{"active": {"a\\nb": [0, 1]}}', b'{"spare": 7}', b" " * 300_000,
-])
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"\xff",
+        b"[]",
+        b"{" * 9000,
+        b'{"round": 1e99}',
+        b'{"active": {"orders": [0, 2000000000]}}',
+        b'{"active": {"orders": [5]}}',
+        b'{"capacity": 1e999}',
+        b'{"labels": {"rack": 3}}',
+        b'{"round": true}',
+        b'{"active": {"a\\nb": [0, 1]}}',
+        b'{"spare": 7}',
+        b" " * 300_000,
+    ],
+)
 @pytest.mark.parametrize("kind", [StickyAssignor(), RedundantAssignor(2), RackAwareAssignor("a")])
-def test_a_bad_word_makes_its_member_new_and_stops_nobody(word: bytes, kind: PlannedAssignor) -> None:
+def test_a_bad_word_makes_its_member_new_and_stops_nobody(
+    word: bytes, kind: PlannedAssignor
+) -> None:
     """It is refused and counted, its partitions are given out all the same."""
     group = Group({"orders": 6})
     for name in "ab":
@@ -213,12 +244,16 @@ def test_each_round_is_dated_one_later_than_all_that_members_have_seen() -> None
     dates = []
     for leader in "aba":
         group.round(leader)
-        dates.append({decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()})
+        dates.append(
+            {decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()}
+        )
     asleep = group.members.pop("a")
     group.round()
     group.members["a"] = asleep
     group.round("a")
-    dates.append({decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()})
+    dates.append(
+        {decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()}
+    )
     assert dates == [{0}, {1}, {2}, {4}]
 
 
@@ -248,6 +283,8 @@ def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() ->
     for _ in range(3):
         group.round()
         assert all(count == 2 for count in group.owners().values())
-        words = [decode_word(assignor.metadata(("orders",)).user_data) for assignor, _ in
-                 (group.members[name] for name in "ab")]
+        words = [
+            decode_word(assignor.metadata(("orders",)).user_data)
+            for assignor, _ in (group.members[name] for name in "ab")
+        ]
         assert all(word.spare["orders"] and word.round == LAST_ROUND for word in words)

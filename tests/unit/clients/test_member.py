@@ -81,8 +81,14 @@ class Coordinator:
         if self.unfindable is not None:
             raise self.unfindable
         if name == "JoinGroup":
-            return SimpleNamespace(error_code=0, member_id="m", leader_id="m", generation_id=1,
-                                   group_protocol="one", members=[("m", b"")])
+            return SimpleNamespace(
+                error_code=0,
+                member_id="m",
+                leader_id="m",
+                generation_id=1,
+                group_protocol="one",
+                members=[("m", b"")],
+            )
         if name == "SyncGroup":
             states = dict(request._group_assignment)
             return SimpleNamespace(error_code=self.sync_error, member_assignment=states["m"])
@@ -139,11 +145,19 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 def a_member(work: Diary, strategy: Alone | None = None) -> GroupMember:
     """One that asks the coordinator of the test."""
-    return GroupMember("g", protocol_type="t", strategies=[strategy or Alone()], work=work,
-                       session_timeout_s=SESSION_S, heartbeat_interval_s=BEAT_S)
+    return GroupMember(
+        "g",
+        protocol_type="t",
+        strategies=[strategy or Alone()],
+        work=work,
+        session_timeout_s=SESSION_S,
+        heartbeat_interval_s=BEAT_S,
+    )
 
 
-def test_silence_counts_as_loss_when_the_session_ends_and_no_later(coordinator: Coordinator) -> None:
+def test_silence_counts_as_loss_when_the_session_ends_and_no_later(
+    coordinator: Coordinator,
+) -> None:
     """Others may have the share from then on, so neither a pause nor a question may reach beyond."""
     work = Diary()
 

@@ -22,30 +22,73 @@ def metadata(user_data: bytes) -> bytes:
     return encoded
 
 
-@pytest.mark.parametrize(("said", "kind"), [
-    (metadata(encode_join(JoinData("http://a", {}, cooperative=True), ("orders",))), COOPERATIVE),
-    (metadata(encode_join(JoinData("http://a", {}), ("orders",))), EAGER),
-    (metadata(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "http://a",
-                          "changelog_distribution": {}}).encode()), STOCK),
-    (metadata(b""), STRANGER), (b"", STRANGER), (b"\xff" * 20, STRANGER),
-], ids=["cooperative", "setting off", "stock", "another consumer", "nothing", "junk"])
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            metadata(encode_join(JoinData("http://a", {}, cooperative=True), ("orders",))),
+            COOPERATIVE,
+        ),
+        (metadata(encode_join(JoinData("http://a", {}), ("orders",))), EAGER),
+        (
+            metadata(
+                json.dumps(
+                    {
+                        "assignment": {"actives": {}, "standbys": {}},
+                        "url": "http://a",
+                        "changelog_distribution": {},
+                    }
+                ).encode()
+            ),
+            STOCK,
+        ),
+        (metadata(b""), STRANGER),
+        (b"", STRANGER),
+        (b"\xff" * 20, STRANGER),
+    ],
+    ids=["cooperative", "setting off", "stock", "another consumer", "nothing", "junk"],
+)
 def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
     """In the metadata of its last join."""
     assert kind_of(said) == kind
 
 
-@pytest.mark.parametrize(("kinds", "chosen", "advice"), [
-    ((COOPERATIVE, COOPERATIVE), join.COOPERATIVE, ("rebalances stop nobody", BACK)),
-    ((COOPERATIVE, COOPERATIVE), "faust", ("rebalances stop nobody from the next one on", BACK)),
-    ((COOPERATIVE, EAGER, STOCK, STOCK), "faust", (
-        "rebalances stop everybody", "2 stock: roll them to this assignor",
-        "1 eager: roll them without what their log names", BACK_FROM_MIXED)),
-    ((EAGER, EAGER), "faust", (
-        "rebalances stop everybody", "2 eager: roll them without what their log names",
-        "back to stock: one roll")),
-])
-def test_the_next_roll_is_named_in_both_directions(kinds: Sequence[str], chosen: str,
-                                                   advice: Sequence[str]) -> None:
+@pytest.mark.parametrize(
+    ("kinds", "chosen", "advice"),
+    [
+        ((COOPERATIVE, COOPERATIVE), join.COOPERATIVE, ("rebalances stop nobody", BACK)),
+        (
+            (COOPERATIVE, COOPERATIVE),
+            "faust",
+            ("rebalances stop nobody from the next one on", BACK),
+        ),
+        (
+            (COOPERATIVE, EAGER, STOCK, STOCK),
+            "faust",
+            (
+                "rebalances stop everybody",
+                "2 stock: roll them to this assignor",
+                "1 eager: roll them without what their log names",
+                BACK_FROM_MIXED,
+            ),
+        ),
+        (
+            (EAGER, EAGER),
+            "faust",
+            (
+                "rebalances stop everybody",
+                "2 eager: roll them without what their log names",
+                "back to stock: one roll",
+            ),
+        ),
+    ],
+)
+def test_the_next_roll_is_named_in_both_directions(
+    kinds: Sequence[str], chosen: str, advice: Sequence[str]
+) -> None:
     """Up in one, back in two."""
-    workers = [Worker(member_id=f"m{n}", client_id="c", host="h", kind=kind) for n, kind in enumerate(kinds)]
+    workers = [
+        Worker(member_id=f"m{n}", client_id="c", host="h", kind=kind)
+        for n, kind in enumerate(kinds)
+    ]
     assert Rolls(chosen=chosen, workers=workers).advice == advice

@@ -22,10 +22,15 @@ def spec(
     instances: Mapping[str, str] | None = None,
 ) -> GroupSpec:
     """A group: member -> topics as letters, topic -> partitions."""
-    topics = {topic_id(name): Topic(name, topic_id(name), count) for name, count in partitions.items()}
+    topics = {
+        topic_id(name): Topic(name, topic_id(name), count) for name, count in partitions.items()
+    }
     members = {
         m: MemberSpec(
-            frozenset(map(topic_id, names)), (instances or {}).get(m), None, (before or {}).get(m, {})
+            frozenset(map(topic_id, names)),
+            (instances or {}).get(m),
+            None,
+            (before or {}).get(m, {}),
         )
         for m, names in reads.items()
     }
@@ -39,7 +44,9 @@ def loads(target: Target) -> list[int]:
 
 def flat(target: Target) -> dict[tuple[bytes, int], str]:
     """Whose each partition is; every one once."""
-    pairs = [((t, p), m) for m, share in target.items() for t, parts in share.items() for p in parts]
+    pairs = [
+        ((t, p), m) for m, share in target.items() for t, parts in share.items() for p in parts
+    ]
     assert max(Counter(pair for pair, _ in pairs).values(), default=1) == 1
     return dict(pairs)
 
@@ -95,7 +102,9 @@ def test_range_keeps_a_static_members_place_in_line() -> None:
 def test_copartition_keeps_numbers_together_while_it_moves_few() -> None:
     """A third member takes a third of the numbers, both topics of each."""
     before = compute(spec("copartition", {"m1": "ab", "m2": "ab"}, {"a": 6, "b": 6}))
-    after = compute(spec("copartition", {"m1": "ab", "m2": "ab", "m3": "ab"}, {"a": 6, "b": 6}, before))
+    after = compute(
+        spec("copartition", {"m1": "ab", "m2": "ab", "m3": "ab"}, {"a": 6, "b": 6}, before)
+    )
     for share in after.values():
         assert share[topic_id("a")] == share[topic_id("b")]
     assert (loads(after), stays(after, before)) == ([4, 4, 4], 8)
@@ -138,13 +147,18 @@ def test_uniform_is_exact_on_mixed_subscriptions(seed: int) -> None:
     """Against every possible assignment of small groups: the loads, and what stays."""
     draw = random.Random(seed)
     partitions = {name: draw.randint(1, 3) for name in "abc"}
-    reads = {f"m{k}": "".join(draw.sample("abc", draw.randint(1, 3))) for k in range(draw.randint(2, 4))}
-    partitions = {n: c for n, c in partitions.items() if any(n in names for names in reads.values())}
+    reads = {
+        f"m{k}": "".join(draw.sample("abc", draw.randint(1, 3))) for k in range(draw.randint(2, 4))
+    }
+    partitions = {
+        n: c for n, c in partitions.items() if any(n in names for names in reads.values())
+    }
     old = {m: "".join(draw.sample("abc", draw.randint(1, 3))) for m in reads}
     old_topics = {n: c for n, c in partitions.items() if any(n in names for names in old.values())}
     earlier = compute(spec("range", old, old_topics))
     readable = {
-        m: {t: ps for t, ps in share.items() if t in map(topic_id, reads[m])} for m, share in earlier.items()
+        m: {t: ps for t, ps in share.items() if t in map(topic_id, reads[m])}
+        for m, share in earlier.items()
     }
     group = spec("uniform", reads, partitions, readable)
     target = compute(group)

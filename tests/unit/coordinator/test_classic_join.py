@@ -57,7 +57,10 @@ def test_an_id_nobody_was_given_is_unknown() -> None:
 def test_a_session_timeout_outside_the_brokers_bounds_is_refused(session_ms: int) -> None:
     """INVALID_SESSION_TIMEOUT below and above group.min/max.session.timeout.ms."""
     bench = Bench()
-    assert bench.joined(bench.join(session_timeout_ms=session_ms)).error is Code.INVALID_SESSION_TIMEOUT
+    assert (
+        bench.joined(bench.join(session_timeout_ms=session_ms)).error
+        is Code.INVALID_SESSION_TIMEOUT
+    )
 
 
 @pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
@@ -93,7 +96,9 @@ def test_the_protocol_is_one_that_all_support_and_most_prefer() -> None:
 def test_a_protocol_that_one_member_lacks_never_wins() -> None:
     """Two of three like 'a' best; the third does not speak it."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
-    tokens = [bench.join(protocols=tuple(Protocol(p, b"") for p in offer)) for offer in ("ab", "ab", "b")]
+    tokens = [
+        bench.join(protocols=tuple(Protocol(p, b"") for p in offer)) for offer in ("ab", "ab", "b")
+    ]
     bench.pass_time(10_000)
     assert {bench.joined(token).protocol_name for token in tokens} == {"b"}
 
@@ -205,7 +210,9 @@ def test_members_that_do_not_rejoin_in_time_are_dropped() -> None:
     token = bench.join(leader, session_timeout_ms=SESSION_MS)
     for _ in range(REBALANCE_MS // 5_000):
         bench.pass_time(5_000)
-        if (silent := next((m for m in bench.group.roster.members if m != leader), None)) is not None:
+        if (
+            silent := next((m for m in bench.group.roster.members if m != leader), None)
+        ) is not None:
             bench.heartbeat(silent)  # alive, but it does not rejoin
     assert [m.member_id for m in bench.joined(token).members] == [leader]
 

@@ -38,7 +38,9 @@ def test_ids_are_given_to_more_than_have_room_and_the_last_to_use_one_is_refused
     assert errors == [Code.NONE, Code.NONE, Code.GROUP_MAX_SIZE_REACHED]
 
 
-@pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}], ids=["type", "protocol"])
+@pytest.mark.parametrize(
+    "changes", [{"protocol_type": ""}, {"protocols": ()}], ids=["type", "protocol"]
+)
 def test_a_first_member_must_name_a_type_and_a_protocol(changes: dict[str, object]) -> None:
     """INCONSISTENT_GROUP_PROTOCOL, and the refusal names no protocol type."""
     reply = (bench := Bench()).joined(bench.join(**changes))
@@ -48,9 +50,13 @@ def test_a_first_member_must_name_a_type_and_a_protocol(changes: dict[str, objec
 def test_joins_and_syncs_are_told_the_protocol_type() -> None:
     """The leader and the follower, by both answers (KIP-559)."""
     bench = Bench()
-    tokens = [bench.join(member_id, protocols=(Protocol("range", b"n"),)) for member_id in bench.stable(2)]
+    tokens = [
+        bench.join(member_id, protocols=(Protocol("range", b"n"),)) for member_id in bench.stable(2)
+    ]
     replies = [bench.joined(token) for token in tokens]
-    assert {(reply.protocol_type, reply.protocol_name) for reply in replies} == {("consumer", "range")}
+    assert {(reply.protocol_type, reply.protocol_name) for reply in replies} == {
+        ("consumer", "range")
+    }
     synced = [bench.answers[bench.sync(reply.leader)] for reply in replies]
     assert {(s.protocol_type, s.protocol_name) for s in synced} == {("consumer", "range")}  # type: ignore[union-attr]
 
@@ -77,7 +83,9 @@ def test_a_join_phase_that_none_of_its_static_members_came_to_goes_on() -> None:
     assert (bench.group.state, set(bench.group.roster.members)) == (State.PREPARING, set(ids))
 
 
-def test_a_static_member_that_joins_again_under_its_own_id_before_its_sync_changes_nothing() -> None:
+def test_a_static_member_that_joins_again_under_its_own_id_before_its_sync_changes_nothing() -> (
+    None
+):
     """The same generation, and its sync is still taken."""
     bench = Bench(NO_DELAY)
     token = bench.join(instance_id="i0")
@@ -113,7 +121,9 @@ def test_a_static_leader_that_joins_again_under_its_own_id_starts_a_rebalance(sp
     assert bench.group.state is State.STABLE
     tokens = [bench.join(leader, instance_id=known[leader], protocols=both)]
     assert bench.group.state is State.PREPARING
-    tokens.append(bench.join(follower, instance_id=known[follower], protocols=(Protocol(spoken, b"m"),)))
+    tokens.append(
+        bench.join(follower, instance_id=known[follower], protocols=(Protocol(spoken, b"m"),))
+    )
     assert {bench.joined(t).generation for t in tokens} == {generation + 2}
     assert {bench.joined(t).protocol_name for t in tokens} == {spoken}
 
@@ -157,7 +167,12 @@ def test_ids_not_used_yet_leave_in_a_batch_with_members_and_strangers() -> None:
     pending = [bench.joined(bench.join(needs_known_id=True)).member_id for _ in range(2)]
     token = bench.join(one, protocols=(Protocol("range", b"news"),))
     reply = bench.leave(*(Leaver(m) for m in (*pending, two, "stranger")))
-    assert [e for *_, e in reply.results] == [Code.NONE, Code.NONE, Code.NONE, Code.UNKNOWN_MEMBER_ID]
+    assert [e for *_, e in reply.results] == [
+        Code.NONE,
+        Code.NONE,
+        Code.NONE,
+        Code.UNKNOWN_MEMBER_ID,
+    ]
     assert [m.member_id for m in bench.joined(token).members] == [one]
 
 

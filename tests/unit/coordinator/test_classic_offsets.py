@@ -69,9 +69,14 @@ def test_offsets_of_an_empty_group_expire_counted_from_when_it_became_empty() ->
     empty_since = bench.now
     offsets = _book("read")
     assert (
-        offsets.expired(bench.group, retention_ms=RETENTION_MS, now_ms=empty_since + RETENTION_MS - 1) == ()
+        offsets.expired(
+            bench.group, retention_ms=RETENTION_MS, now_ms=empty_since + RETENTION_MS - 1
+        )
+        == ()
     )
-    assert offsets.expired(bench.group, retention_ms=RETENTION_MS, now_ms=empty_since + RETENTION_MS)
+    assert offsets.expired(
+        bench.group, retention_ms=RETENTION_MS, now_ms=empty_since + RETENTION_MS
+    )
 
 
 def test_offsets_of_a_group_that_never_had_members_expire_one_by_one() -> None:

@@ -102,7 +102,9 @@ def test_a_bounce_while_the_leader_assigns_starts_over() -> None:
     bench = Bench()
     ids = bench.stable(2, instances=True)
     tokens = [
-        bench.join(m, instance_id=bench.group.roster[m].instance_id, protocols=(Protocol("range", b"n"),))
+        bench.join(
+            m, instance_id=bench.group.roster[m].instance_id, protocols=(Protocol("range", b"n"),)
+        )
         for m in ids
     ]
     assert bench.group.state is State.COMPLETING
@@ -171,7 +173,11 @@ def test_of_a_replacement_that_cannot_be_stored_nothing_is_kept() -> None:
     bench.sync(bench.group.roster.leader or "", given={follower: b"F"})
     before, generation = bench.group.record(), bench.group.generation
     bench.save_error = Code.NOT_COORDINATOR
-    bench.join(instance_id=bench.group.roster[follower].instance_id, protocols=news, client_host="/elsewhere")
+    bench.join(
+        instance_id=bench.group.roster[follower].instance_id,
+        protocols=news,
+        client_host="/elsewhere",
+    )
     bench.save_error = Code.NONE
     assert bench.group.record() == before
     bench.sync(follower)

@@ -9,7 +9,14 @@ import pytest
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import NEXT, RULES, Cause, ClassicGroup, State
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
-from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup, Event, Heartbeat, Leaver, SyncGroup
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    Event,
+    Heartbeat,
+    Leaver,
+    SyncGroup,
+)
 from tests.support.coordination.classic_bench import NO_DELAY, SESSION_MS, Bench
 
 

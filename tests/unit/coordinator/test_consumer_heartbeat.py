@@ -91,7 +91,9 @@ def test_a_pattern_from_a_stranger_is_bounded() -> None:
     """1 KiB of RE2, no look-around, no back references, and no time that grows with more than the input."""
     assert Bench().join("m1", subscribed_topic_regex="a" * 1_024).error is Code.NONE
     for bad in ("a" * 1_025, "\u00e4" * 513, "(?=a)", r"(a)\1", "(a", "a{2000}"):
-        assert Bench().join("m1", subscribed_topic_regex=bad).error is Code.INVALID_REGULAR_EXPRESSION, bad
+        assert (
+            Bench().join("m1", subscribed_topic_regex=bad).error is Code.INVALID_REGULAR_EXPRESSION
+        ), bad
 
 
 def test_a_full_group_lets_a_static_member_come_back() -> None:

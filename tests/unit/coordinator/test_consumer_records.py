@@ -24,7 +24,15 @@ from tests.support.coordination.consumer_bench import topic_id
 A = topic_id("a")
 STOOD = CurrentAssignment(3, 2, MemberState.UNREVOKED, {A: {0: 1}}, {A: {1: 1}})
 SAID = MemberMetadata(
-    "i1", "r", "c", "h", 1, frozenset({"a"}), "b.*", "range", ClassicSide(1, (Protocol("range", b""),))
+    "i1",
+    "r",
+    "c",
+    "h",
+    1,
+    frozenset({"a"}),
+    "b.*",
+    "range",
+    ClassicSide(1, (Protocol("range", b""),)),
 )
 CASES: list[tuple[Kind, str, Value, Value]] = [
     (Kind.EPOCH, "", GroupEpoch(4, 7), GroupEpoch(5, 8)),
@@ -42,7 +50,9 @@ def state(book: Book) -> dict[str, object]:
     return {name: repr(value) for name, value in fields.items()}
 
 
-@pytest.mark.parametrize(("kind", "member_id", "value", "other"), CASES, ids=[c[0].value for c in CASES])
+@pytest.mark.parametrize(
+    ("kind", "member_id", "value", "other"), CASES, ids=[c[0].value for c in CASES]
+)
 def test_each_kind_of_record_makes_its_change_and_can_be_undone(
     kind: Kind, member_id: str, value: Value, other: Value
 ) -> None:

@@ -56,7 +56,9 @@ def test_a_thousand_joins_in_a_second_are_two_computations(monkeypatch: pytest.M
     """The first at once, the second when the interval is over."""
     bench = Bench(ConsumerLimits())
     computed = []
-    monkeypatch.setattr(targets, "compute", lambda spec: computed.append(len(spec.members)) or compute(spec))
+    monkeypatch.setattr(
+        targets, "compute", lambda spec: computed.append(len(spec.members)) or compute(spec)
+    )
     for k in range(1_000):
         bench.join(f"m{k}")
     assert computed == [1]
@@ -120,7 +122,9 @@ def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() 
     assert len(bench.asked) == 2
 
 
-def test_an_assignor_that_raises_within_the_step_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assignor_that_raises_within_the_step_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The group says so, goes on with what it has, and tries again after the interval."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
     bench.join("m1")

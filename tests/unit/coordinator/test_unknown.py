@@ -51,7 +51,9 @@ PROTOCOLS = (Protocol("range", b""),)
         ),
     ],
 )
-def test_the_request_is_looked_at_before_the_group(event: Request, nameless: Code, named: Code) -> None:
+def test_the_request_is_looked_at_before_the_group(
+    event: Request, nameless: Code, named: Code
+) -> None:
     """As GroupCoordinatorService does; an empty id is refused in the words of each protocol."""
     limits = GroupLimits(), ConsumerLimits()
     assert answer_unknown(event, "", *limits).error is nameless

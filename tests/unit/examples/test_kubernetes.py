@@ -20,7 +20,9 @@ POD = DOCUMENTS["Deployment"]["spec"]["template"]["spec"]
 CONTAINER = POD["containers"][0]
 
 
-def test_its_environment_is_options_that_go_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_environment_is_options_that_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Read as the service reads it, with files where the secrets are mounted."""
     said = dict(DOCUMENTS["ConfigMap"]["data"])
     assert said.keys() <= {setting.name for setting in OPTIONS}
@@ -36,7 +38,9 @@ def test_its_environment_is_options_that_go_together(tmp_path: Path, monkeypatch
 def test_its_files_are_mounted() -> None:
     """Every path of the environment lies under a mount, and every mount has its volume."""
     mounts = {one["mountPath"]: one["name"] for one in CONTAINER["volumeMounts"]}
-    paths = [value for value in DOCUMENTS["ConfigMap"]["data"].values() if value.startswith("/etc/")]
+    paths = [
+        value for value in DOCUMENTS["ConfigMap"]["data"].values() if value.startswith("/etc/")
+    ]
     assert all(any(path.startswith(mount + "/") for mount in mounts) for path in paths)
     assert set(mounts.values()) == {one["name"] for one in POD["volumes"]}
 

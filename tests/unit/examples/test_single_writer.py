@@ -21,7 +21,11 @@ def taken(*records: Any) -> list[str]:
 
 def test_a_record_of_an_earlier_generation_is_late() -> None:
     """Behind the first of the next writer; before it, it was in time."""
-    assert taken(record("a", 9), record("b", 10), record("late", 9), record("c", 10)) == ["a", "b", "c"]
+    assert taken(record("a", 9), record("b", 10), record("late", 9), record("c", 10)) == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_each_partition_has_turns_of_its_own() -> None:

@@ -61,13 +61,18 @@ def test_spark_is_told_a_login_once_and_escaped() -> None:
 
 def test_a_login_in_jaas_is_read_as_kafka_reads_it() -> None:
     """Quoted with escapes, in single quotes, or bare."""
-    for jaas in (r'x required username="worker" password="pa\"ss\\word";',
-                 """x required username='worker' password='pa"ss\\word';""",
-                 r'x required username=worker password=pa"ss\word;'):
+    for jaas in (
+        r'x required username="worker" password="pa\"ss\\word";',
+        """x required username='worker' password='pa"ss\\word';""",
+        r'x required username=worker password=pa"ss\word;',
+    ):
         given = {**SASL, "sasl.jaas.config": jaas}
         del given["sasl.username"], given["sasl.password"]
         found = Cluster("a:1", given).connection()
-        assert (found["sasl_plain_username"], found["sasl_plain_password"]) == ("worker", 'pa"ss\\word')
+        assert (found["sasl_plain_username"], found["sasl_plain_password"]) == (
+            "worker",
+            'pa"ss\\word',
+        )
 
 
 def test_an_unknown_protocol_is_refused_by_name() -> None:
@@ -90,7 +95,9 @@ def test_secrets_are_in_no_repr() -> None:
     assert repr(Cluster("a:1", SASL)) == "Cluster(bootstrap='a:1')"
 
 
-@pytest.mark.parametrize("servers", ["a:b", "a:0", "a:65536", "a:", ":9092", "a:1,", "a:1,b:²", "[::1]:x"])
+@pytest.mark.parametrize(
+    "servers", ["a:b", "a:0", "a:65536", "a:", ":9092", "a:1,", "a:1,b:²", "[::1]:x"]
+)
 def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> None:
     """It is a wrong question, with one line that names it, however the brokers were given."""
     with pytest.raises(ConfigError, match="HOST:PORT"):
@@ -99,7 +106,9 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> 
         cluster_of(None, {"bootstrap.servers": servers})
 
 
-@pytest.mark.parametrize("servers", ["a", "a:1", "a:1,b:65535", "a:1, b:2", "::1", "[::1]:9092", "[::1]"])
+@pytest.mark.parametrize(
+    "servers", ["a", "a:1", "a:1,b:65535", "a:1, b:2", "::1", "[::1]:9092", "[::1]"]
+)
 def test_addresses_as_kafkas_clients_take_them_pass(servers: str) -> None:
     """With a port or without, IPv6 too."""
     assert cluster_of(servers, {}).bootstrap == servers

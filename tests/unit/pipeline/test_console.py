@@ -26,7 +26,9 @@ def test_of_a_long_table_the_newest_rows_are_printed(capsys: pytest.CaptureFixtu
     assert f"(the last {ROWS_PRINTED} of {ROWS_PRINTED + 5} rows)" in said
 
 
-def test_a_broken_snapshot_is_told_apart_from_an_unfinished_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_snapshot_is_told_apart_from_an_unfinished_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """One that is visible and wrong is a fault; a folder without a manifest is none."""
     seen = Manifest.__new__(Manifest)
     unfinished = Verdict("c", None, "no manifest")

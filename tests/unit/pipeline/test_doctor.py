@@ -23,9 +23,15 @@ def versions(monkeypatch: pytest.MonkeyPatch, **found: str | None) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: found.get(name, "1.0"))
 
 
-@pytest.mark.parametrize(("said", "version"), [
-    ('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_402"', 8),
-    ('openjdk version "21" 2023-09-19', 21), ("command not found", None)])
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("command not found", None),
+    ],
+)
 def test_java_versions_old_and_new(said: str, version: int | None) -> None:
     """Java 8 called itself 1.8."""
     assert doctor.java_version(said) == version
@@ -48,18 +54,23 @@ def test_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     """Spark 4 needs 17."""
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
-    java.write_text('#!/bin/sh\necho \'openjdk version "11.0.2"\' >&2\n')
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     finding = doctor.check_java()
     assert (finding.status, "Java 11" in finding.found) == (FAILED, True)
 
 
-@pytest.mark.parametrize(("found", "code", "fix"), [
-    ({"pyspark": None}, "pyspark", "faust-assigner[spark]"),
-    ({"pyspark": "4.3.0"}, "pyspark", "pyspark==4.2.0"), ({"pandas": "3.0.1"}, "pandas", "<3"),
-    ({"pandas": None}, "pandas", "faust-assigner[spark]"),
-    ({"jinja2": None}, "jinja2", "faust-assigner[spark]")])
+@pytest.mark.parametrize(
+    ("found", "code", "fix"),
+    [
+        ({"pyspark": None}, "pyspark", "faust-assigner[spark]"),
+        ({"pyspark": "4.3.0"}, "pyspark", "pyspark==4.2.0"),
+        ({"pandas": "3.0.1"}, "pandas", "<3"),
+        ({"pandas": None}, "pandas", "faust-assigner[spark]"),
+        ({"jinja2": None}, "jinja2", "faust-assigner[spark]"),
+    ],
+)
 def test_each_wrong_package_has_its_fix(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, str | None], code: str, fix: str
 ) -> None:
@@ -80,7 +91,9 @@ def test_missing_jars_are_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert doctor.is_fit([finding])
 
 
-def test_workers_python_must_be_the_drivers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_workers_python_must_be_the_drivers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Spark refuses to mix versions; a python that does not run is no python."""
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 3.9\n")
@@ -107,12 +120,18 @@ def test_command_prints_plain_lines_and_json(monkeypatch: pytest.MonkeyPatch) ->
     assert {"code", "status", "found", "fix"} == set(json.loads(told.output)[0])
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
-    (["--ledger", "/no/such/ledger", "--out", "x"], 2, "no such ledger: /no/such/ledger"),
-    (["--ledger", "kafka://host", "--out", "x"], 2, "is not kafka://"),
-    (["--out", "x"], 2, "Missing option '--ledger'"),
-    (["--ledger", "/tmp", "--out", "x", "--every", "5"], 2, "--every goes with --stream")])
-def test_wrong_arguments_are_one_line_before_spark_starts(arguments: list[str], code: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--ledger", "/no/such/ledger", "--out", "x"], 2, "no such ledger: /no/such/ledger"),
+        (["--ledger", "kafka://host", "--out", "x"], 2, "is not kafka://"),
+        (["--out", "x"], 2, "Missing option '--ledger'"),
+        (["--ledger", "/tmp", "--out", "x", "--every", "5"], 2, "--every goes with --stream"),
+    ],
+)
+def test_wrong_arguments_are_one_line_before_spark_starts(
+    arguments: list[str], code: int, said: str
+) -> None:
     """And exit code 2."""
     result = CliRunner().invoke(main, ["history", *arguments])
     assert result.exit_code == code

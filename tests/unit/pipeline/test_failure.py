@@ -16,7 +16,9 @@ Caused by: org.apache.kafka.common.errors.TimeoutException: no answer from broke
 """
 
 
-def error_of(package: str, name: str, said: str, *, cause: BaseException | None = None) -> Exception:
+def error_of(
+    package: str, name: str, said: str, *, cause: BaseException | None = None
+) -> Exception:
     """An error as a package would raise it."""
     error: Exception = type(name, (Exception,), {"__module__": f"{package}.inside"})(said)
     error.__cause__ = cause
@@ -38,7 +40,9 @@ def error_of(package: str, name: str, said: str, *, cause: BaseException | None 
         (ModuleNotFoundError("x", name="pyspark"), FAILED),
     ],
 )
-def test_each_error_has_the_code_that_says_whether_to_try_again(error: Exception, code: int) -> None:
+def test_each_error_has_the_code_that_says_whether_to_try_again(
+    error: Exception, code: int
+) -> None:
     """75 for what may pass, 1 for what stays, 2 for what was asked wrongly."""
     found = verdict(error)
     assert found is not None
@@ -54,7 +58,9 @@ def test_what_is_our_own_bug_keeps_its_traceback() -> None:
 def test_javas_last_cause_is_told_and_not_its_first_words() -> None:
     """The line that says why."""
     assert last_words(JAVA).startswith("Caused by: org.apache.kafka")
-    assert last_words("nothing that looks like an error\nmore") == "nothing that looks like an error"
+    assert (
+        last_words("nothing that looks like an error\nmore") == "nothing that looks like an error"
+    )
 
 
 def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +72,8 @@ def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixtu
 
 def test_an_error_that_begins_with_its_own_name_says_it_once() -> None:
     """As Kafka's client makes them."""
-    found = verdict(error_of("aiokafka", "KafkaConnectionError", "KafkaConnectionError: nobody there"))
+    found = verdict(
+        error_of("aiokafka", "KafkaConnectionError", "KafkaConnectionError: nobody there")
+    )
     assert found is not None
     assert found[0] == "KafkaConnectionError: nobody there"

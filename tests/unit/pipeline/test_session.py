@@ -19,7 +19,11 @@ def test_days_are_utc_days_on_every_machine() -> None:
 
 def test_a_server_of_ones_own_has_no_bucket_in_its_name() -> None:
     """Endpoint and region come from the environment; the one for S3 goes first."""
-    environment = {"AWS_ENDPOINT_URL": "http://all", "AWS_ENDPOINT_URL_S3": "http://s3", "AWS_REGION": "eu"}
+    environment = {
+        "AWS_ENDPOINT_URL": "http://all",
+        "AWS_ENDPOINT_URL_S3": "http://s3",
+        "AWS_REGION": "eu",
+    }
     assert session.s3_settings(environment) == {
         "spark.hadoop.fs.s3a.endpoint": "http://s3",
         "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -34,7 +38,9 @@ def test_a_local_session_shuffles_as_wide_as_it_runs(master: str, width: int) ->
     assert session._local_width(master) == width
 
 
-def test_jars_of_a_download_that_broke_off_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_of_a_download_that_broke_off_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They count once the mark is there that all of them are."""
     monkeypatch.setattr(jars, "cache_dir", lambda: tmp_path)
     folder = tmp_path / jars.CACHE_NAME

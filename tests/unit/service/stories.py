@@ -38,15 +38,19 @@ async def put(kept: MemoryStore, key: str, value: bytes) -> KeyValue:
 
 
 def view_of(
-    *consumers: Consumer, topics: Mapping[str, int], owners: Mapping[TopicPartition, str] | None = None,
+    *consumers: Consumer,
+    topics: Mapping[str, int],
+    owners: Mapping[TopicPartition, str] | None = None,
     handoffs: Sequence[Handoff] = (),
 ) -> View:
     """A view as the store would give it."""
     found = View(ALL)
     documents = {ALL.consumer(c.name): codec.dump_consumer(c) for c in consumers}
     documents |= {ALL.topic(t): codec.dump_topic(TopicConfig(t, n)) for t, n in topics.items()}
-    documents |= {ALL.assignment(at): codec.dump_assigned(Assigned(at, name))
-                  for at, name in (owners or {}).items()}
+    documents |= {
+        ALL.assignment(at): codec.dump_assigned(Assigned(at, name))
+        for at, name in (owners or {}).items()
+    }
     documents |= {ALL.handoff(h.at): codec.dump_handoff(h) for h in handoffs}
     for revision, (key, value) in enumerate(documents.items(), 1):
         found.apply(Event(key, revision, KeyValue(key, value, revision, revision)))

@@ -19,8 +19,9 @@ CANARY = "canary-3f9d"
 class Context:
     """The two things of a call's context that are read."""
 
-    def __init__(self, *headers: tuple[str, str],
-                 certificate: Mapping[str, Sequence[bytes]] | None = None) -> None:
+    def __init__(
+        self, *headers: tuple[str, str], certificate: Mapping[str, Sequence[bytes]] | None = None
+    ) -> None:
         self._headers = headers
         self._certificate = certificate or {}
 
@@ -47,10 +48,20 @@ def test_a_token_says_who_calls(tmp_path: Path) -> None:
         assert door.caller(Context(("authorization", f"Bearer {token}"))).acting_as(name) == name
 
 
-@pytest.mark.parametrize("headers", [(), (("authorization", ""),), (("authorization", "Bearer wrong"),),
-                                     (("authorization", "Basic YTpi"),), (("authorization", "Bearer "),),
-                                     (("authorization", f"Bearer {CANARY}"), ("authorization", "Bearer x"))])
-def test_without_the_token_nobody_comes_in(tmp_path: Path, headers: tuple[tuple[str, str], ...]) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("authorization", ""),),
+        (("authorization", "Bearer wrong"),),
+        (("authorization", "Basic YTpi"),),
+        (("authorization", "Bearer "),),
+        (("authorization", f"Bearer {CANARY}"), ("authorization", "Bearer x")),
+    ],
+)
+def test_without_the_token_nobody_comes_in(
+    tmp_path: Path, headers: tuple[tuple[str, str], ...]
+) -> None:
     """Also not with two of them."""
     with pytest.raises(Unauthenticated):
         tokens(tmp_path, f"a {CANARY}").caller(Context(*headers))
@@ -58,7 +69,9 @@ def test_without_the_token_nobody_comes_in(tmp_path: Path, headers: tuple[tuple[
 
 def test_a_caller_acts_only_as_itself(tmp_path: Path) -> None:
     """The body's name is compared with the channel's."""
-    caller = tokens(tmp_path, f"a {CANARY}\nb other").caller(Context(("authorization", f"Bearer {CANARY}")))
+    caller = tokens(tmp_path, f"a {CANARY}\nb other").caller(
+        Context(("authorization", f"Bearer {CANARY}"))
+    )
     with pytest.raises(WrongCaller, match="a may not act as 'b'"):
         caller.acting_as("b")
     with pytest.raises(WrongCaller, match="a is no administrator"):
@@ -75,8 +88,14 @@ def test_an_administrator_is_named_as_one(tmp_path: Path) -> None:
 
 def test_a_certificate_says_who_calls() -> None:
     """By its common name or one of its alternative names; without one nobody comes in."""
-    caller = CertificateDoor().caller(Context(certificate={
-        "x509_common_name": [b"a"], "x509_subject_alternative_name": [b"a.shop.svc", b"a-1"]}))
+    caller = CertificateDoor().caller(
+        Context(
+            certificate={
+                "x509_common_name": [b"a"],
+                "x509_subject_alternative_name": [b"a.shop.svc", b"a-1"],
+            }
+        )
+    )
     assert [caller.acting_as(name) for name in ("a", "a-1")] == ["a", "a-1"]
     with pytest.raises(WrongCaller):
         caller.acting_as("b")
@@ -91,9 +110,17 @@ def test_an_open_door_has_no_identity() -> None:
     assert caller.acting_as("whoever") == ""
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("", "holds no token"), ("a", "line 1"), ("a b c", "line 1"), ("a x\na y", "line 2"),
-    ("a sha256:12", "64 hexadecimal"), ("a sha256:" + "g" * 64, "64 hexadecimal")])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "holds no token"),
+        ("a", "line 1"),
+        ("a b c", "line 1"),
+        ("a x\na y", "line 2"),
+        ("a sha256:12", "64 hexadecimal"),
+        ("a sha256:" + "g" * 64, "64 hexadecimal"),
+    ],
+)
 def test_a_file_of_tokens_that_is_wrong_is_refused(tmp_path: Path, text: str, why: str) -> None:
     """By line, and without saying the token."""
     (tmp_path / "tokens").write_text(text)

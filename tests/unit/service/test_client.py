@@ -12,7 +12,15 @@ import grpc
 import grpc.aio
 import pytest
 
-from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, TopicPartition, Warm
+from faust_assigner.service.client import (
+    Assigned,
+    AssignerClient,
+    Lost,
+    Release,
+    Retry,
+    TopicPartition,
+    Warm,
+)
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
 from tests.support.assigning.instances import calls_ended, until
@@ -38,9 +46,14 @@ class Part:
         while not self.answers:
             await asyncio.sleep(0.01)
         self.streams += 1
-        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(
-            assigned=[pb.TopicPartition(topic="orders", partition=1)], snapshot=True,
-            session_id=f"s{self.streams}", lives_ms=self.lives_ms))
+        yield pb.AssignmentCommand(
+            assignment=pb.AssignmentUpdate(
+                assigned=[pb.TopicPartition(topic="orders", partition=1)],
+                snapshot=True,
+                session_id=f"s{self.streams}",
+                lives_ms=self.lives_ms,
+            )
+        )
         for command in self.commands:
             yield command
         await self.end.wait()
@@ -96,14 +109,25 @@ async def told_by(client: AssignerClient) -> AsyncIterator[list[Any]]:
 
 def release() -> pb.AssignmentCommand:
     """Of the partition that is owned."""
-    return pb.AssignmentCommand(release=pb.ReleasePartition(
-        partition=pb.TopicPartition(topic="orders", partition=1), new_owner="b", handoff_id=7, strict=True))
+    return pb.AssignmentCommand(
+        release=pb.ReleasePartition(
+            partition=pb.TopicPartition(topic="orders", partition=1),
+            new_owner="b",
+            handoff_id=7,
+            strict=True,
+        )
+    )
 
 
 def warm() -> pb.AssignmentCommand:
     """Of another one."""
-    return pb.AssignmentCommand(warm=pb.WarmPartition(
-        partition=pb.TopicPartition(topic="orders", partition=2), current_owner="b", handoff_id=8))
+    return pb.AssignmentCommand(
+        warm=pb.WarmPartition(
+            partition=pb.TopicPartition(topic="orders", partition=2),
+            current_owner="b",
+            handoff_id=8,
+        )
+    )
 
 
 async def test_a_release_that_was_cut_off_by_the_sessions_end_is_told_again() -> None:
@@ -160,8 +184,11 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
     stopped, part = Part(), Part()
     stopped.answers = False
     patience = replace(QUICK, answer_s=0.2)
-    async with (serving(stopped) as first, serving(part) as second,
-                told_by(AssignerClient([first, second], "a", retry=patience))):
+    async with (
+        serving(stopped) as first,
+        serving(part) as second,
+        told_by(AssignerClient([first, second], "a", retry=patience)),
+    ):
         await until(lambda: part.streams == 1, seconds=10)
         assert stopped.asked > stopped.streams == 0
         stopped.answers = True
@@ -180,8 +207,10 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
                 yield command
 
     part = Slow()
-    async with (serving(part) as target,
-                told_by(AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.05))) as told):
+    async with (
+        serving(part) as target,
+        told_by(AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.05))) as told,
+    ):
         await until(lambda: bool(told), seconds=20)
         assert len(tried) > 1
 
@@ -189,15 +218,20 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
     """The one that ended it stops, or has lost its store: it may not answer for long."""
     one, other = Part(), Part()
-    async with (serving(one) as first, serving(other) as second,
-                told_by(AssignerClient([first, second], "a", retry=QUICK))):
+    async with (
+        serving(one) as first,
+        serving(other) as second,
+        told_by(AssignerClient([first, second], "a", retry=QUICK)),
+    ):
         await until(lambda: one.streams == 1)
         one.end.set()
         await until(lambda: other.streams == 1, seconds=10)
         assert one.streams == 1
 
 
-async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> None:
+async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> (
+    None
+):
     """The first assigner's: no heartbeats, no end of the session but the stream's."""
     part = Part(lives_ms=0)
     async with serving(part) as target:
@@ -219,7 +253,9 @@ async def test_many_consumers_of_one_process_have_connections_of_their_own() -> 
     await server.start()
     async with contextlib.AsyncExitStack() as told:
         for number in range(4):
-            await told.enter_async_context(told_by(AssignerClient(target, f"c{number}", retry=QUICK)))
+            await told.enter_async_context(
+                told_by(AssignerClient(target, f"c{number}", retry=QUICK))
+            )
         await until(lambda: part.streams == 4)
     await server.stop(None)
     await calls_ended()

@@ -57,8 +57,9 @@ class _Large(EtcdStore):
         keys = [key for number in range(20) if (key := f"/a/{number:02}".encode()) >= request.key]
         if min(len(keys), request.limit) > 3:
             raise StoreUnavailable("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 8)")
-        page = pb.RangeResponse(kvs=[{"key": key} for key in keys[:request.limit]],
-                                more=len(keys) > request.limit)
+        page = pb.RangeResponse(
+            kvs=[{"key": key} for key in keys[: request.limit]], more=len(keys) > request.limit
+        )
         page.header.revision = 5
         return page
 

@@ -36,7 +36,9 @@ def lives(strict: bool, depth: int = 6) -> list[list[tuple[Happening, Handoff | 
                     continue
                 to, effect = after
                 stored = None if to is State.GONE else advanced(handoff, to, offset=5, reason="no")
-                (done if stored is None else longer).append(([*life, (happening, stored, effect)], stored))
+                (done if stored is None else longer).append(
+                    ([*life, (happening, stored, effect)], stored)
+                )
         open_ = longer
     assert not open_, "every life ends within six steps"
     return [life for life, _ in done]
@@ -102,12 +104,17 @@ def test_only_what_is_failed_or_late_cools_the_new_owner_down() -> None:
     """A new owner that left is not asked anyway; one that the plan dropped did nothing wrong."""
     cooling = {happening for (_, happening), (_, effect) in NEXT.items() if effect is Effect.COOL}
     assert cooling == {Happening.LOOK, Happening.LATE}
-    assert {state for (state, happening), (_, effect) in NEXT.items()
-            if effect is Effect.COOL and happening is Happening.LOOK} == {State.FAILED}
+    assert {
+        state
+        for (state, happening), (_, effect) in NEXT.items()
+        if effect is Effect.COOL and happening is Happening.LOOK
+    } == {State.FAILED}
 
 
 @pytest.mark.parametrize(("state", "happening"), list(product(State, Happening)))
-def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(state: State, happening: Happening) -> None:
+def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(
+    state: State, happening: Happening
+) -> None:
     """For every step of the table, strict or not."""
     start = next((h for h in STORED if state_of(h) is state), None)
     after = step(state, happening, strict=start.strict) if start else None
@@ -116,8 +123,11 @@ def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(state: State, h
 
 
 STORED = (
-    FRESH, replace(FRESH, failed="no"), replace(FRESH, phase=Phase.READY),
+    FRESH,
+    replace(FRESH, failed="no"),
+    replace(FRESH, phase=Phase.READY),
     replace(FRESH, phase=Phase.READY, strict=True),
-    replace(FRESH, phase=Phase.READY, strict=True, released=True), replace(FRESH, phase=Phase.COMPLETE),
+    replace(FRESH, phase=Phase.READY, strict=True, released=True),
+    replace(FRESH, phase=Phase.COMPLETE),
     replace(FRESH, phase=Phase.COMPLETE, strict=True, released=True),
 )

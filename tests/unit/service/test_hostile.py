@@ -54,6 +54,7 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
 
     async def story() -> None:
         async with served() as (kept, servicer, request):
+
             async def listen() -> None:
                 async for _ in servicer.Register(request, _Context()):
                     pass
@@ -90,7 +91,10 @@ def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
 
     async def story() -> None:
         async with served() as (kept, servicer, request):
-            first, second = servicer.Register(request, _Context()), servicer.Register(request, _Context())
+            first, second = (
+                servicer.Register(request, _Context()),
+                servicer.Register(request, _Context()),
+            )
             await anext(first)
             await asyncio.sleep(10.0)
             await first.aclose()
@@ -142,19 +146,33 @@ def test_many_topics_that_travel_together_are_more_than_one_transaction(strict: 
     virtually(story)
 
 
-@pytest.mark.parametrize("claims", [
-    {"weights": {"t": {0: 1e308, 1: 1e308}}},
-    {"weights": {"t": {0: 5e-324}}},
-    {"weights": {"t": {0: 1.0, 1: float("nan")}}},
-    {"capacity": 5e-324},
-    {"capacity": 1e308},
-    {"holds": {"t": (4_294_967_295,)}},
-    {"holds": {"t": tuple(range(1_000, 60_000))}},
-    {"rack": "r" * 100_000},
-    {"weights": {"x" * 100_000: {0: 1.0}}},
-    {"co_partitioned": tuple((f"x{number}", f"y{number}") for number in range(100_000))},
-], ids=["huge weights", "tiny weight", "no number", "tiny capacity", "huge capacity", "high replica",
-        "many replicas", "rack", "long weight key", "many bonds"])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"weights": {"t": {0: 1e308, 1: 1e308}}},
+        {"weights": {"t": {0: 5e-324}}},
+        {"weights": {"t": {0: 1.0, 1: float("nan")}}},
+        {"capacity": 5e-324},
+        {"capacity": 1e308},
+        {"holds": {"t": (4_294_967_295,)}},
+        {"holds": {"t": tuple(range(1_000, 60_000))}},
+        {"rack": "r" * 100_000},
+        {"weights": {"x" * 100_000: {0: 1.0}}},
+        {"co_partitioned": tuple((f"x{number}", f"y{number}") for number in range(100_000))},
+    ],
+    ids=[
+        "huge weights",
+        "tiny weight",
+        "no number",
+        "tiny capacity",
+        "huge capacity",
+        "high replica",
+        "many replicas",
+        "rack",
+        "long weight key",
+        "many bonds",
+    ],
+)
 def test_no_claim_keeps_the_others_from_their_partitions(claims: dict[str, Any]) -> None:
     """It is refused, or it does no harm: the next consumer is given its share."""
 
@@ -204,6 +222,7 @@ async def test_the_memory_of_large_values_is_bounded() -> None:
 
 def test_epochs_rise_over_a_restart_without_etcd() -> None:
     """Consumers and sinks refuse lower ones than they have seen."""
+
     async def revision() -> int:
         async with contextlib.AsyncExitStack() as ends:
             opened = _open_store(Options.read({}, {}), PrometheusMetrics(), ends)

@@ -21,10 +21,19 @@ ALL = Keys("/kafka-assigner/shop/")
 def test_keys_lie_where_the_first_assigner_has_them() -> None:
     """Names without dots are not changed."""
     at = TopicPartition("orders", 3)
-    assert [ALL.consumer("c-1"), ALL.assignment(at), ALL.handoff(at), ALL.topic("orders"), ALL.leader] == [
-        "/kafka-assigner/shop/consumers/c-1", "/kafka-assigner/shop/assignments/orders/3",
-        "/kafka-assigner/shop/handoffs/orders/3", "/kafka-assigner/shop/config/topics/orders",
-        "/kafka-assigner/shop/assigner/leader"]
+    assert [
+        ALL.consumer("c-1"),
+        ALL.assignment(at),
+        ALL.handoff(at),
+        ALL.topic("orders"),
+        ALL.leader,
+    ] == [
+        "/kafka-assigner/shop/consumers/c-1",
+        "/kafka-assigner/shop/assignments/orders/3",
+        "/kafka-assigner/shop/handoffs/orders/3",
+        "/kafka-assigner/shop/config/topics/orders",
+        "/kafka-assigner/shop/assigner/leader",
+    ]
 
 
 def test_kafkas_legal_names_are_one_part_of_a_key_and_come_back() -> None:
@@ -52,31 +61,77 @@ def test_documents_have_the_first_assigners_fields() -> None:
     """Enums as strings, times in whole seconds, nothing of ours where it says nothing."""
     consumer = Consumer(name="c", registered_at=17.9)
     assert json.loads(keys.dump_consumer(consumer)) == {
-        "consumer_name": "c", "status": "Ready", "registered_at": 17, "session": ""}
+        "consumer_name": "c",
+        "status": "Ready",
+        "registered_at": 17,
+        "session": "",
+    }
     assert json.loads(keys.dump_assigned(Assigned(AT, "c"))) == {
-        "topic": "shop.orders", "partition": 3, "owner": "c", "status": "Active"}
+        "topic": "shop.orders",
+        "partition": 3,
+        "owner": "c",
+        "status": "Active",
+    }
     assert json.loads(keys.dump_handoff(Handoff(AT, "a", "b", Phase.WARMING, 17.9))) == {
-        "topic": "shop.orders", "partition": 3, "old_owner": "a", "new_owner": "b", "phase": "Warming",
-        "started_at": 17}
+        "topic": "shop.orders",
+        "partition": 3,
+        "old_owner": "a",
+        "new_owner": "b",
+        "phase": "Warming",
+        "started_at": 17,
+    }
     assert json.loads(keys.dump_topic(TopicConfig("t", 4))) == {"topic": "t", "partition_count": 4}
     assert json.loads(keys.dump_leader(Leader("n", 9))) == {"holder": "n", "lease_id": 9}
 
 
 def test_documents_come_back_as_they_were() -> None:
     """With all of our own fields."""
-    consumer = Consumer(name="c", status=Status.DRAINING, registered_at=17.0, topics=("t",), capacity=2.0,
-                        rack="r", weights={AT.topic: {AT.partition: 1.5}}, capabilities=("replicas",),
-                        co_partitioned=(("a", "b"),), holds={"t": (1, 2)}, identity="i", session="s")
+    consumer = Consumer(
+        name="c",
+        status=Status.DRAINING,
+        registered_at=17.0,
+        topics=("t",),
+        capacity=2.0,
+        rack="r",
+        weights={AT.topic: {AT.partition: 1.5}},
+        capabilities=("replicas",),
+        co_partitioned=(("a", "b"),),
+        holds={"t": (1, 2)},
+        identity="i",
+        session="s",
+    )
     assert keys.load_consumer(keys.dump_consumer(consumer)) == consumer
-    handoff = Handoff(AT, "a", "b", Phase.READY, 17.0, strict=True, released=True, offset=0, failed="x",
-                      progress=0.5)
+    handoff = Handoff(
+        AT,
+        "a",
+        "b",
+        Phase.READY,
+        17.0,
+        strict=True,
+        released=True,
+        offset=0,
+        failed="x",
+        progress=0.5,
+    )
     assert keys.load_handoff(keys.dump_handoff(handoff)) == handoff
-    assert keys.load_assigned(keys.dump_assigned(Assigned(AT, "c", offset=0)), 8) == Assigned(AT, "c", 8, 0)
+    assert keys.load_assigned(keys.dump_assigned(Assigned(AT, "c", offset=0)), 8) == Assigned(
+        AT, "c", 8, 0
+    )
 
 
-@pytest.mark.parametrize("value", [
-    b"", b"{", b"[]", b"null", b"{}", b'{"topic":"t","partition":"x"}', b"\xff",
-    b'{"topic":"other","partition":3,"owner":"c","status":"Active"}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"topic":"t","partition":"x"}',
+        b"\xff",
+        b'{"topic":"other","partition":3,"owner":"c","status":"Active"}',
+    ],
+)
 def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
     """It is as if the key were not there, and its revision is known, so that it can be overwritten."""
     view = View(ALL)
@@ -87,7 +142,8 @@ def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["strange", "consumers", "assignments/t", "assignments/t/x", "handoffs/t/1/2"])
+    "key", ["strange", "consumers", "assignments/t", "assignments/t/x", "handoffs/t/1/2"]
+)
 def test_keys_of_no_kind_we_know_are_left_alone(key: str) -> None:
     """Somebody else may keep something under the prefix."""
     view = View(ALL)

@@ -60,7 +60,9 @@ async def watched() -> AsyncIterator[Callable[[], float]]:
 def control(request: pb.RegisterRequest) -> float:
     """The least that it takes to look at each weight once, in processor seconds."""
     began = time.thread_time()
-    seen = {(said.partition.topic, said.partition.partition): said.weight for said in request.weights}
+    seen = {
+        (said.partition.topic, said.partition.partition): said.weight for said in request.weights
+    }
     return time.thread_time() - began if seen else 0.0
 
 
@@ -80,23 +82,35 @@ async def blocked(request: pb.RegisterRequest) -> float:
     return longest()
 
 
-async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at_them_twice() -> None:
+async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at_them_twice() -> (
+    None
+):
     """In parts: the whole takes many times that."""
-    request = pb.RegisterRequest(consumer_name="a", weights=[
-        pb.PartitionWeight(partition=pb.TopicPartition(topic="t", partition=number), weight=1.5)
-        for number in range(COUNT)])
+    request = pb.RegisterRequest(
+        consumer_name="a",
+        weights=[
+            pb.PartitionWeight(partition=pb.TopicPartition(topic="t", partition=number), weight=1.5)
+            for number in range(COUNT)
+        ],
+    )
     pairs = [(await blocked(request), control(request)) for _ in range(TRIES)]
     assert min(took for took, _ in pairs) < 2 * min(least for _, least in pairs), pairs
 
 
-@pytest.mark.parametrize("claims", [
-    {"weights": [pb.PartitionWeight()] * (MAX_CLAIMS + 1)},
-    {"replicas": [pb.TopicPartition()] * (MAX_CLAIMS + 1)},
-    {"topics": [""] * (MAX_CLAIMS + 1)},
-    {"copartitioned": [pb.TopicGroup()] * (MAX_CLAIMS + 1)},
-    {"copartitioned": [pb.TopicGroup(topics=[""] * MAX_CLAIMS)]},
-], ids=["weights", "replicas", "topics", "groups", "topics of a group"])
-async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(claims: Any) -> None:
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"weights": [pb.PartitionWeight()] * (MAX_CLAIMS + 1)},
+        {"replicas": [pb.TopicPartition()] * (MAX_CLAIMS + 1)},
+        {"topics": [""] * (MAX_CLAIMS + 1)},
+        {"copartitioned": [pb.TopicGroup()] * (MAX_CLAIMS + 1)},
+        {"copartitioned": [pb.TopicGroup(topics=[""] * MAX_CLAIMS)]},
+    ],
+    ids=["weights", "replicas", "topics", "groups", "topics of a group"],
+)
+async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
+    claims: Any,
+) -> None:
     """An empty part takes two bytes: two million of them fit into a message."""
     request = pb.RegisterRequest(consumer_name="a", **claims)
     async with watched() as longest:

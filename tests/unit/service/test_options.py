@@ -35,7 +35,10 @@ def test_a_keepalive_follows_a_short_time_to_live() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"consumer_ttl": "10", "consumer_keepalive": "10"}, "--consumer-keepalive must .* --consumer-ttl .* 10"),
+    (
+        {"consumer_ttl": "10", "consumer_keepalive": "10"},
+        "--consumer-keepalive must .* --consumer-ttl .* 10",
+    ),
     ({"leader_ttl": "6", "leader_keepalive": "7"}, "--leader-keepalive .* 7"),
     ({"bind": "50051"}, r"--bind \(FAUST_ASSIGNER_BIND\) must be HOST:PORT, got '50051'"),
     ({"bind": "127.0.0.1:70000"}, "FAUST_ASSIGNER_BIND"),
@@ -48,7 +51,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
     ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be a file that is there"),
-    ({"bind": "0.0.0.0:50051"}, "0.0.0.0 is not loopback: give --tls-cert and --tls-key, or --insecure"),
+    (
+        {"bind": "0.0.0.0:50051"},
+        "0.0.0.0 is not loopback: give --tls-cert and --tls-key, or --insecure",
+    ),
 ]
 
 
@@ -65,7 +71,10 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
     said = {"bind": "[::]:50051", "tls_cert": tmp_path / "pem", "tls_key": tmp_path / "pem"}
     with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
         Options.read(said, {})
-    assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == ("10.0.0.1", 1)
+    assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == (
+        "10.0.0.1",
+        1,
+    )
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
@@ -74,14 +83,23 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     one, other, ca = authority.sign("one"), authority.sign("other"), str(authority.ca)
     (tmp_path / "words").write_text("words")
     words = str(tmp_path / "words")
-    good = {"tls_cert": str(one.cert), "tls_key": str(one.key), "tls_client_ca": ca, "etcd": "https://a:1",
-            "etcd_ca": ca, "etcd_cert": str(one.cert), "etcd_key": str(one.key)}
+    good = {
+        "tls_cert": str(one.cert),
+        "tls_key": str(one.key),
+        "tls_client_ca": ca,
+        "etcd": "https://a:1",
+        "etcd_ca": ca,
+        "etcd_cert": str(one.cert),
+        "etcd_key": str(one.key),
+    }
     Options.read(good, {}).check_files()
-    for wrong, named in (({"tls_cert": words}, "--tls-cert and --tls-key"),
-                         ({"tls_key": str(other.key)}, "--tls-cert and --tls-key"),
-                         ({"tls_client_ca": words}, "--tls-client-ca"),
-                         ({"etcd_key": str(other.key)}, "--etcd-cert and --etcd-key"),
-                         ({"etcd_ca": words}, "--etcd-ca")):
+    for wrong, named in (
+        ({"tls_cert": words}, "--tls-cert and --tls-key"),
+        ({"tls_key": str(other.key)}, "--tls-cert and --tls-key"),
+        ({"tls_client_ca": words}, "--tls-client-ca"),
+        ({"etcd_key": str(other.key)}, "--etcd-cert and --etcd-key"),
+        ({"etcd_ca": words}, "--etcd-ca"),
+    ):
         with pytest.raises(ConfigError, match=f"{named}: "):
             Options.read({**good, **wrong}, {}).check_files()
 
@@ -103,8 +121,10 @@ def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
     """With exit code 2."""
     done = CliRunner().invoke(main, ["serve", "--leader-keepalive", "20"])
     assert done.exit_code == 2
-    assert done.output == ("faust-assigner: --leader-keepalive must be above 0 and below two thirds of "
-                           "--leader-ttl (15), got 20\n")
+    assert done.output == (
+        "faust-assigner: --leader-keepalive must be above 0 and below two thirds of "
+        "--leader-ttl (15), got 20\n"
+    )
 
 
 @pytest.mark.parametrize("at", ["nonsense", "127.0.0.1:99999", ":1", "host"])

@@ -24,11 +24,15 @@ class Consumer:
         self.sought: list[int] = []
         self._coordinator = self
 
-    async def fetch_committed_offsets(self, partitions: list[KafkaPartition]) -> dict[KafkaPartition, Any]:
+    async def fetch_committed_offsets(
+        self, partitions: list[KafkaPartition]
+    ) -> dict[KafkaPartition, Any]:
         """What is kept."""
         return self.kept
 
-    async def beginning_offsets(self, partitions: list[KafkaPartition]) -> dict[KafkaPartition, int]:
+    async def beginning_offsets(
+        self, partitions: list[KafkaPartition]
+    ) -> dict[KafkaPartition, int]:
         """All begin at 0."""
         return dict.fromkeys(partitions, 0)
 
@@ -84,14 +88,24 @@ class Client:
         return True
 
 
-@pytest.mark.parametrize(("commit", "start"), [
-    (OffsetAndMetadata(90, "epoch=5"), 90),  # by this grant, before the process or the session ended
-    (OffsetAndMetadata(30, "epoch=4"), 40),  # by the owner before, which stopped later than it committed
-    (OffsetAndMetadata(30, ""), 40),
-    (None, 40),
-])
+@pytest.mark.parametrize(
+    ("commit", "start"),
+    [
+        (
+            OffsetAndMetadata(90, "epoch=5"),
+            90,
+        ),  # by this grant, before the process or the session ended
+        (
+            OffsetAndMetadata(30, "epoch=4"),
+            40,
+        ),  # by the owner before, which stopped later than it committed
+        (OffsetAndMetadata(30, ""), 40),
+        (None, 40),
+    ],
+)
 async def test_an_owner_that_comes_back_goes_on_where_it_committed(
-    commit: OffsetAndMetadata | None, start: int,
+    commit: OffsetAndMetadata | None,
+    start: int,
 ) -> None:
     """The same grant is told again with the offset the owner before stopped at: that is long past."""
     consumer = Consumer(commit)

@@ -38,8 +38,10 @@ def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
 def test_the_first_assigners_fields_keep_their_numbers() -> None:
     """A client of its proto is understood."""
     messages = pb.DESCRIPTOR.message_types_by_name
-    kept = {name: {field: messages[name].fields_by_name[field].number for field in fields}
-            for name, fields in ORIGINAL.items()}
+    kept = {
+        name: {field: messages[name].fields_by_name[field].number for field in fields}
+        for name, fields in ORIGINAL.items()
+    }
     assert kept == ORIGINAL
 
 
@@ -47,7 +49,9 @@ def test_the_first_assigners_calls_are_there() -> None:
     """Under their own names, in their own package."""
     service = pb.DESCRIPTOR.services_by_name["KafkaAssigner"]
     assert service.full_name == "kafka_assigner.v1.KafkaAssigner"
-    assert {"Register", "PartitionReady", "PartitionReleased", "Deregister"} <= set(service.methods_by_name)
+    assert {"Register", "PartitionReady", "PartitionReleased", "Deregister"} <= set(
+        service.methods_by_name
+    )
     assert service.methods_by_name["Register"].server_streaming
 
 
@@ -58,8 +62,10 @@ def test_to_shut_down_at_once_is_zero() -> None:
 
 def test_the_package_needs_no_grpc() -> None:
     """Nor protobuf: they are an extra's."""
-    code = ("import sys, faust_assigner, faust_assigner.cli.commands, faust_assigner.service\n"
-            "outside = {'grpc', 'google.protobuf', 'prometheus_client'}\n"
-            "print(sorted(outside & set(sys.modules)))")
+    code = (
+        "import sys, faust_assigner, faust_assigner.cli.commands, faust_assigner.service\n"
+        "outside = {'grpc', 'google.protobuf', 'prometheus_client'}\n"
+        "print(sorted(outside & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

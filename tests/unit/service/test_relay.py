@@ -19,8 +19,13 @@ STRICT = replace(HANDOFF, strict=True)
 
 def given(*handoffs: Handoff) -> View:
     """``old`` owns both partitions; these hand-offs are under way."""
-    return view_of(Consumer(name="old"), Consumer(name="new"), topics={"t": 2},
-                   owners={AT: "old", OTHER: "old"}, handoffs=handoffs)
+    return view_of(
+        Consumer(name="old"),
+        Consumer(name="new"),
+        topics={"t": 2},
+        owners={AT: "old", OTHER: "old"},
+        handoffs=handoffs,
+    )
 
 
 def happens(view: View, *documents: tuple[str, bytes | None]) -> list[tuple[str, Command]]:
@@ -135,5 +140,7 @@ def test_raised_epochs_are_told_to_all_and_give_nobody_back_what_it_lets_go() ->
     view = given(replace(STRICT, phase=Phase.READY))
     epoch = view.dated(view.assignments[OTHER].value).epoch
     told = happens(view, (ALL.epochs, codec.dump_base(1_000)))
-    assert told == [("new", Assignment(full=True)),
-                    ("old", Assignment((Owned(OTHER, epoch + 1_000),), full=True))]
+    assert told == [
+        ("new", Assignment(full=True)),
+        ("old", Assignment((Owned(OTHER, epoch + 1_000),), full=True)),
+    ]

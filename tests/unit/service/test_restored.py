@@ -82,7 +82,9 @@ class Group:
 
     async def goes_back(self, upto: int, *, breaks: bool = True) -> None:
         """To what it was before the third came; there are as many revisions again, and so many more."""
-        self.seen = {at: max(helper.owned.get(at, 0) for helper in self.b.helpers) for at in self.b.owners()}
+        self.seen = {
+            at: max(helper.owned.get(at, 0) for helper in self.b.helpers) for at in self.b.owners()
+        }
         for helper in self.b.helpers:
             helper.told.clear()
         await self.kept.restore(self.saved, self.kept.revision + upto, breaks=breaks)
@@ -99,20 +101,31 @@ class Group:
 
     def refused(self) -> list[TopicPartition]:
         """What somebody works on under an epoch that a sink would refuse."""
-        return [at for helper in self.b.helpers for at, epoch in helper.owned.items()
-                if epoch <= self.seen[at]]
+        return [
+            at
+            for helper in self.b.helpers
+            for at, epoch in helper.owned.items()
+            if epoch <= self.seen[at]
+        ]
 
     def low(self) -> list[tuple[str, TopicPartition, int]]:
         """What somebody was told since, and a sink would refuse."""
-        return [(helper.name, owned.at, owned.epoch) for helper in self.b.helpers
-                for command in helper.told if isinstance(command, Assignment)
-                for owned in command.assigned if owned.epoch <= self.seen[owned.at]]
+        return [
+            (helper.name, owned.at, owned.epoch)
+            for helper in self.b.helpers
+            for command in helper.told
+            if isinstance(command, Assignment)
+            for owned in command.assigned
+            if owned.epoch <= self.seen[owned.at]
+        ]
 
 
 @pytest.mark.parametrize("upto", [-1000, 0, 1, 50])
 @pytest.mark.parametrize("raises", [True, False])
 def test_epochs_rise_over_a_restored_snapshot(
-    raises: bool, upto: int, monkeypatch: pytest.MonkeyPatch,
+    raises: bool,
+    upto: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many revisions there are by then; the naive service tells what every sink refuses."""
 
@@ -150,7 +163,9 @@ def test_who_registers_before_that_is_noticed_is_not_sent_away(upto: int) -> Non
             await c.disconnect()
             await c.connect()
             c.ended = None
-            await eventually(lambda: b.loads() == [2, 2, 2] and not group.refused(), "above all before")
+            await eventually(
+                lambda: b.loads() == [2, 2, 2] and not group.refused(), "above all before"
+            )
             assert [helper.ended for helper in b.helpers] == [None] * 3
         await kept.close()
 
@@ -206,8 +221,12 @@ def test_epochs_may_be_raised_by_hand() -> None:
             await b.settles(2)
             before = dict(one.owned)
             await kept.txn([], [Put(ALL.epochs, codec.dump_base(5_000))])
-            await eventually(lambda: one.owned == {at: epoch + 5_000 for at, epoch in before.items()})
-            assert {said.epoch for said in await b.nodes[0].assignments()} == set(one.owned.values())
+            await eventually(
+                lambda: one.owned == {at: epoch + 5_000 for at, epoch in before.items()}
+            )
+            assert {said.epoch for said in await b.nodes[0].assignments()} == set(
+                one.owned.values()
+            )
         await kept.close()
 
     virtually(story)

@@ -33,7 +33,10 @@ def test_from_one_to_twenty_to_four_on_1024_partitions_with_the_fewest_moves() -
             assert sum(len(helper.of(Warm)) for helper in b.helpers) == 1024 - kept_by_first
             assert all(len({at.topic for at in helper.owned}) == 4 for helper in b.helpers)
             staying, leaving = b.helpers[:4], b.helpers[4:]
-            warmed, stays = sum(len(h.of(Warm)) for h in b.helpers), sum(len(h.owned) for h in staying)
+            warmed, stays = (
+                sum(len(h.of(Warm)) for h in b.helpers),
+                sum(len(h.owned) for h in staying),
+            )
             for helper in leaving:
                 await node.deregister(helper.name)
             await b.settles(*[256] * 4)

@@ -21,8 +21,12 @@ from tests.unit.service.stories import ALL, AT, put, store, view_of
 
 T = TypeVar("T")
 #: A later version's, another program's, and no document at all.
-GARBAGE = (b'{"consumer_name": "a", "topic": "t", "partition": 0, "phase": "Paused", "status": "Asleep"}',
-           b"{}", b"\xff", b"[" * 100_000)
+GARBAGE = (
+    b'{"consumer_name": "a", "topic": "t", "partition": 0, "phase": "Paused", "status": "Asleep"}',
+    b"{}",
+    b"\xff",
+    b"[" * 100_000,
+)
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
@@ -43,14 +47,18 @@ def test_a_consumer_registers_over_what_nobody_can_read(garbage: bytes) -> None:
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-@pytest.mark.parametrize("answer", [
-    lambda node: node.partition_ready("a", AT),
-    lambda node: node.partition_released("a", AT),
-    lambda node: node.warm_failed("a", AT, reason="no"),
-    lambda node: node.abort_warm(AT),
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda node: node.partition_ready("a", AT),
+        lambda node: node.partition_released("a", AT),
+        lambda node: node.warm_failed("a", AT, reason="no"),
+        lambda node: node.abort_warm(AT),
+    ],
+)
 def test_an_answer_to_what_nobody_can_read_is_refused(
-    answer: Callable[[AssignerNode], Any], garbage: bytes,
+    answer: Callable[[AssignerNode], Any],
+    garbage: bytes,
 ) -> None:
     """As where there is no hand-off; and an owner that nobody can read is none."""
 
@@ -92,29 +100,54 @@ def values(entries: Mapping[Any, Entry[T]]) -> list[T]:
     return [entry.value for entry in entries.values()]
 
 
-@pytest.mark.parametrize(("key", "document"), [
-    (ALL.consumer("a"), {"consumer_name": "a", "status": "Ready", "registered_at": 1, "rack": 5}),
-    (ALL.consumer("a"), {"consumer_name": "a", "status": "Ready", "registered_at": 1, "holds": {"t": [-1]}}),
-    (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": -1}),
-    (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": 2**64}),
-    ("/g/assignments/t/-1", {"topic": "t", "partition": -1, "owner": "a"}),
-    ("/g/assignments/t/00", {"topic": "t", "partition": 0, "owner": "another name of the same partition"}),
-    ("/g/handoffs/t/-1", {"topic": "t", "partition": -1, "old_owner": "a", "new_owner": "b", "phase": "Ready",
-                          "started_at": 1}),
-    (ALL.epochs, {"base": 2**64}),
-])
+@pytest.mark.parametrize(
+    ("key", "document"),
+    [
+        (
+            ALL.consumer("a"),
+            {"consumer_name": "a", "status": "Ready", "registered_at": 1, "rack": 5},
+        ),
+        (
+            ALL.consumer("a"),
+            {"consumer_name": "a", "status": "Ready", "registered_at": 1, "holds": {"t": [-1]}},
+        ),
+        (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": -1}),
+        (ALL.assignment(AT), {"topic": "t", "partition": 0, "owner": "a", "offset": 2**64}),
+        ("/g/assignments/t/-1", {"topic": "t", "partition": -1, "owner": "a"}),
+        (
+            "/g/assignments/t/00",
+            {"topic": "t", "partition": 0, "owner": "another name of the same partition"},
+        ),
+        (
+            "/g/handoffs/t/-1",
+            {
+                "topic": "t",
+                "partition": -1,
+                "old_owner": "a",
+                "new_owner": "b",
+                "phase": "Ready",
+                "started_at": 1,
+            },
+        ),
+        (ALL.epochs, {"base": 2**64}),
+    ],
+)
 def test_what_does_not_fit_on_the_wire_stops_neither_streams_nor_screens(
-    key: str, document: dict[str, Any],
+    key: str,
+    document: dict[str, Any],
 ) -> None:
     """It is set aside, or told as far as it goes."""
     owner = Assigned(AT, "a", offset=1)
     view = view_of(Consumer(name="a"), topics={"t": 1})
-    for name, value in ((ALL.assignment(AT), codec.dump_assigned(owner)),
-                        (key, json.dumps(document).encode())):
+    for name, value in (
+        (ALL.assignment(AT), codec.dump_assigned(owner)),
+        (key, json.dumps(document).encode()),
+    ):
         view.apply(Event(name, 50, KeyValue(name, value, 50, 50)))
     told = [message for command in snapshot(view, "a") for message in messages_of(command)]
     assert told[0].assignment.snapshot
     handoffs = [OpenHandoff(one, 1, 0.0) for one in values(view.handoffs)]
-    screens = list(states(
-        "", values(view.topics), values(view.consumers), values(view.assignments), handoffs))
+    screens = list(
+        states("", values(view.topics), values(view.consumers), values(view.assignments), handoffs)
+    )
     assert {one.owner for one in screens[0].assignments} <= {"a"}

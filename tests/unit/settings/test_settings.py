@@ -37,15 +37,27 @@ def test_an_argument_goes_before_the_environment_before_the_default() -> None:
     assert read(table.CAPACITY, argument="3", environment=environment) == 3.0
     assert read(table.CAPACITY, argument="", environment=environment) == 2.0
     assert read(table.CAPACITY, argument=None, environment={"FAUST_ASSIGNER_CAPACITY": ""}) == 1.0
-    assert read(table.BATCHED_REPLAY, argument=0, environment={"FAUST_ASSIGNER_BATCHED_REPLAY": "1"}) is False
+    assert (
+        read(table.BATCHED_REPLAY, argument=0, environment={"FAUST_ASSIGNER_BATCHED_REPLAY": "1"})
+        is False
+    )
 
 
 WRONG: dict[str, tuple[Any, ...]] = {
-    "RACK": ("a b", "x" * 256, 7), "CAPACITY": ("none", "0", "nan", "inf", -1, 1e7),
-    "GROUP_RECORD_BYTES": ("-1", "1.5", "x"), "URLS": ("10.0.0.0/99", 7), "REPAIRS": ("maybe", 2),
-    "BATCHED_REPLAY": ("maybe",), "WEIGHTS_MODE": ("dark",), "WEIGHTS_MAX_AGE": ("0", "soon", "nan"),
-    "WEIGHTS_CLAMP": ("0.25", "2:4", "x:y", "0:inf"), "LEDGER": (7,), "LEDGER_FILE_BYTES": ("0", "nan"),
-    "LEDGER_BYTES": ("0", "1.5"), "LEDGER_SAMPLE_S": ("0", "nan"), "CACHE": (7,),
+    "RACK": ("a b", "x" * 256, 7),
+    "CAPACITY": ("none", "0", "nan", "inf", -1, 1e7),
+    "GROUP_RECORD_BYTES": ("-1", "1.5", "x"),
+    "URLS": ("10.0.0.0/99", 7),
+    "REPAIRS": ("maybe", 2),
+    "BATCHED_REPLAY": ("maybe",),
+    "WEIGHTS_MODE": ("dark",),
+    "WEIGHTS_MAX_AGE": ("0", "soon", "nan"),
+    "WEIGHTS_CLAMP": ("0.25", "2:4", "x:y", "0:inf"),
+    "LEDGER": (7,),
+    "LEDGER_FILE_BYTES": ("0", "nan"),
+    "LEDGER_BYTES": ("0", "1.5"),
+    "LEDGER_SAMPLE_S": ("0", "nan"),
+    "CACHE": (7,),
 }
 
 
@@ -59,7 +71,9 @@ def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("setting", [*table.SETTINGS, *OPTIONS], ids=lambda setting: setting.name)
-@pytest.mark.parametrize("value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"])
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"]
+)
 def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str) -> None:
     """Infinitely many records were an OverflowError, in which each round of a leader ended."""
     with suppress(ConfigError):
@@ -68,8 +82,10 @@ def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str
 
 @by_name
 @pytest.mark.parametrize(
-    "value", ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()],
-    ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"])
+    "value",
+    ["inf", "-inf", "1e400", 10**400, float("nan"), b"\xff", "\x00", object()],
+    ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"],
+)
 def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], value: Any) -> None:
     """A worker that says "never" in its own way must not end at that, nor its leader deal without memory."""
     with contextlib.suppress(ConfigError):
@@ -99,11 +115,17 @@ def test_no_setting_is_missing_in_the_table() -> None:
         text = path.read_text()
         named = set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text))
         # Kafka's own properties are a family, told in the page's head.
-        assert {name for name in named if not name.startswith("FAUST_ASSIGNER_KAFKA")} <= known, path
+        assert {name for name in named if not name.startswith("FAUST_ASSIGNER_KAFKA")} <= known, (
+            path
+        )
         if path.parent.name == "settings":
             continue
-        literals = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
-        assert not known.intersection(literal for literal in literals if isinstance(literal, str)), path
+        literals = [
+            node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)
+        ]
+        assert not known.intersection(
+            literal for literal in literals if isinstance(literal, str)
+        ), path
 
 
 def test_kafkas_own_properties_are_told_as_a_family() -> None:
@@ -115,7 +137,10 @@ def test_kafkas_own_properties_are_told_as_a_family() -> None:
 
 def test_the_weights_own_defaults_are_the_tables() -> None:
     """The document's module, which knows no settings, and the table say the same."""
-    assert (table.WEIGHTS_MAX_AGE.default, table.WEIGHTS_CLAMP.default) == (MAX_AGE_S, tuple(DEFAULT_LIMITS))
+    assert (table.WEIGHTS_MAX_AGE.default, table.WEIGHTS_CLAMP.default) == (
+        MAX_AGE_S,
+        tuple(DEFAULT_LIMITS),
+    )
 
 
 def test_numbers_are_read_as_people_write_them() -> None:

@@ -10,22 +10,44 @@ import pytest
 
 from faust_assigner import Member
 from faust_assigner.pipeline.simulate.policies import Placement, load
-from faust_assigner.simulation.fleet import Arm, Costs, Event, Kind, Outcome, Scenario, TaskGroup, Worker
+from faust_assigner.simulation.fleet import (
+    Arm,
+    Costs,
+    Event,
+    Kind,
+    Outcome,
+    Scenario,
+    TaskGroup,
+    Worker,
+)
 from faust_assigner.simulation.simulator import PolicyError, simulate
 
-COSTS = Costs(session_timeout_s=60.0, rebalance_pause_s=0.7, warm_takeover_s=1.0,
-              replay_records_per_s=1_000.0)
+COSTS = Costs(
+    session_timeout_s=60.0, rebalance_pause_s=0.7, warm_takeover_s=1.0, replay_records_per_s=1_000.0
+)
 OURS = load("ours")
 
 
-def fleet(*events: Event, workers: int = 2, start: int | None = None, tasks: int = 2,
-          records: Sequence[float] | None = None) -> Scenario:
+def fleet(
+    *events: Event,
+    workers: int = 2,
+    start: int | None = None,
+    tasks: int = 2,
+    records: Sequence[float] | None = None,
+) -> Scenario:
     """``tasks`` stateful tasks without traffic, of 20,000 records each unless given."""
     names = [f"w{number}" for number in range(workers)]
     return Scenario(
-        0, 0, "test", "2000-01-01", tuple(Worker(name) for name in names), tuple(names[:start]),
-        (TaskGroup("t", tasks, "t-changelog"),), np.zeros(tasks) + 1e-9,
-        np.array(records if records is not None else [20_000.0] * tasks), tuple(events),
+        0,
+        0,
+        "test",
+        "2000-01-01",
+        tuple(Worker(name) for name in names),
+        tuple(names[:start]),
+        (TaskGroup("t", tasks, "t-changelog"),),
+        np.zeros(tasks) + 1e-9,
+        np.array(records if records is not None else [20_000.0] * tasks),
+        tuple(events),
     )
 
 
@@ -83,7 +105,9 @@ def test_a_bounce_without_static_membership_stops_the_whole_group_for_the_sessio
 
 def test_a_rolling_restart_without_static_membership_is_two_rebalances_per_worker() -> None:
     """LeaveGroup, then a join."""
-    outcome = run(fleet(Event(100.0, Kind.RESTART, "w0", 5.0), Event(200.0, Kind.RESTART, "w1", 5.0)))
+    outcome = run(
+        fleet(Event(100.0, Kind.RESTART, "w0", 5.0), Event(200.0, Kind.RESTART, "w1", 5.0))
+    )
     assert outcome.rebalances == 4
 
 
@@ -115,8 +139,12 @@ def test_files_on_disk_make_a_return_warm() -> None:
 
 def test_a_second_stop_during_a_recovery_counts_no_second_twice() -> None:
     """Two workers leave one second apart: the third's partitions stand still once, without overlap."""
-    outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1"), Event(101.0, Kind.LEAVE, "w2"), workers=3, tasks=3))
-    assert outcome.worst_gap_s == pytest.approx(1.0 + 0.7 + 1.0 + 39.0)  # 1 s of the replay was done
+    outcome = run(
+        fleet(Event(100.0, Kind.LEAVE, "w1"), Event(101.0, Kind.LEAVE, "w2"), workers=3, tasks=3)
+    )
+    assert outcome.worst_gap_s == pytest.approx(
+        1.0 + 0.7 + 1.0 + 39.0
+    )  # 1 s of the replay was done
     assert outcome.unavailable_s <= 3 * outcome.worst_gap_s
 
 
@@ -135,7 +163,9 @@ def test_imbalance_is_the_heaviest_member_over_the_mean() -> None:
 def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:
     """A custom policy's mistake is said with scenario, policy and task."""
 
-    def forgetful(members: Sequence[Member], partitions: Mapping[str, int], **_: object) -> Placement:
+    def forgetful(
+        members: Sequence[Member], partitions: Mapping[str, int], **_: object
+    ) -> Placement:
         return Placement({members[0].member_id: {"t": [0]}}, {})
 
     with pytest.raises(PolicyError, match="scenario 0, policy mine: task 1 has 0 owners"):

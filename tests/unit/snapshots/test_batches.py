@@ -13,11 +13,14 @@ from faust_assigner.snapshots.manifest import SnapshotError
 def batch(*places: tuple[int, int]) -> pa.RecordBatch:
     """One record per (partition, offset)."""
     return pa.RecordBatch.from_arrays(
-        [pa.array([partition for partition, _ in places], pa.int32()),
-         pa.array([offset for _, offset in places], pa.int64()),
-         pa.array([b"key-%d" % offset for _, offset in places], pa.binary()),
-         pa.array([b"v"] * len(places), pa.binary())],
-        names=list(RECORD))
+        [
+            pa.array([partition for partition, _ in places], pa.int32()),
+            pa.array([offset for _, offset in places], pa.int64()),
+            pa.array([b"key-%d" % offset for _, offset in places], pa.binary()),
+            pa.array([b"v"] * len(places), pa.binary()),
+        ],
+        names=list(RECORD),
+    )
 
 
 def job(folder: Path, *spans: Span) -> Job:
@@ -30,19 +33,28 @@ def test_a_batch_is_cut_by_partition() -> None:
     most = ((1 << 31) - 1, (1 << 63) - 1)
     cut = list(by_partition(batch((3, 5), (3, 9), (4, 0), most)))
     assert [(number, offsets.tolist()) for number, offsets, _ in cut] == [
-        (3, [5, 9]), (4, [0]), (most[0], [most[1]])]
+        (3, [5, 9]),
+        (4, [0]),
+        (most[0], [most[1]]),
+    ]
     assert [part.column("key").to_pylist() for *_, part in cut] == [
-        [b"key-5", b"key-9"], [b"key-0"], [b"key-%d" % most[1]]]
+        [b"key-5", b"key-9"],
+        [b"key-0"],
+        [b"key-%d" % most[1]],
+    ]
     assert not list(by_partition(batch()))
 
 
-@pytest.mark.parametrize("batches", [
-    [batch((0, 5), (0, 5))],
-    [batch((0, 5), (0, 4))],
-    [batch((0, 5)), batch((0, 5))],
-    [batch((0, 5)), batch((0, 4))],
-    [batch((0, 10))],
-])
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [batch((0, 5), (0, 5))],
+        [batch((0, 5), (0, 4))],
+        [batch((0, 5)), batch((0, 5))],
+        [batch((0, 5)), batch((0, 4))],
+        [batch((0, 10))],
+    ],
+)
 def test_records_out_of_place_fail_the_task(tmp_path: Path, batches: list[pa.RecordBatch]) -> None:
     """Twice the same offset, one too early, within a batch and across two, one behind the span's end."""
     with pytest.raises(SnapshotError, match="ascend"):
@@ -54,5 +66,6 @@ def test_a_tasks_rows_say_what_was_written(tmp_path: Path) -> None:
     batches = [batch((0, 2), (0, 7)), batch((0, 8), (1, 1))]
     rows = compact_records(job(tmp_path, Span(0, 0, 12), Span(1, 1, 2)))(iter(batches))
     fields = [row.to_pylist()[0] for row in rows]
-    assert [(row["partition"], row["records"], row["keys"], row["next_offset"]) for row in fields] == [
-        (0, 3, 3, 12), (1, 1, 1, 2)]
+    assert [
+        (row["partition"], row["records"], row["keys"], row["next_offset"]) for row in fields
+    ] == [(0, 3, 3, 12), (1, 1, 1, 2)]

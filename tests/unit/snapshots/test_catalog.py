@@ -33,8 +33,13 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 
 
 def publish(
-    catalog: Catalog, tmp_path: Path, *, next_offset: int = 3, partition: int = 0,
-    created_ms: int = NOW_MS, commit: bool = True,
+    catalog: Catalog,
+    tmp_path: Path,
+    *,
+    next_offset: int = 3,
+    partition: int = 0,
+    created_ms: int = NOW_MS,
+    commit: bool = True,
 ) -> Manifest | None:
     """Three keys in several files, as the pipeline publishes them; None if killed before the manifest."""
     work = tmp_path / uuid.uuid4().hex
@@ -45,8 +50,15 @@ def publish(
     if not commit:
         return None
     return catalog.commit(
-        topic=TOPIC, partition=partition, next_offset=next_offset, keys=done.keys, size=done.bytes,
-        sha256=done.sha256, files=names, created_ms=created_ms)
+        topic=TOPIC,
+        partition=partition,
+        next_offset=next_offset,
+        keys=done.keys,
+        size=done.bytes,
+        sha256=done.sha256,
+        files=names,
+        created_ms=created_ms,
+    )
 
 
 def problems(catalog: Catalog) -> list[str | None]:
@@ -94,7 +106,8 @@ def test_a_rerun_after_a_kill_completes_the_same_snapshot(catalog: Catalog, tmp_
 
 
 def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
-    catalog: Catalog, tmp_path: Path,
+    catalog: Catalog,
+    tmp_path: Path,
 ) -> None:
     """Time decides, not the offset."""
     publish(catalog, tmp_path, next_offset=100, created_ms=NOW_MS)
@@ -102,7 +115,9 @@ def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
     assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 100]
 
 
-def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(
+    catalog: Catalog, tmp_path: Path
+) -> None:
     """One bit is enough."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
@@ -112,7 +127,9 @@ def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog
     assert "sha256" in str(problems(catalog)[0])
 
 
-def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(
+    catalog: Catalog, tmp_path: Path
+) -> None:
     """Half a copy of a folder."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
@@ -122,12 +139,21 @@ def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(catalog: Catalog
     assert "missing" in str(problems(catalog)[0])
 
 
-@pytest.mark.parametrize(("field", "value", "said"), [
-    ("sha256", "00" * 32, "sha256"), ("keys", 4, "4 in the manifest"), ("bytes", 1, "bytes"),
-    ("files", None, "sha256"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("sha256", "00" * 32, "sha256"),
+        ("keys", 4, "4 in the manifest"),
+        ("bytes", 1, "bytes"),
+        ("files", None, "sha256"),
+    ],
+)
 def test_verify_compares_every_promise(
-    catalog: Catalog, tmp_path: Path, field: str, value: object, said: str,
+    catalog: Catalog,
+    tmp_path: Path,
+    field: str,
+    value: object,
+    said: str,
 ) -> None:
     """A manifest that was edited, or whose files are listed in another order."""
     manifest = publish(catalog, tmp_path)
@@ -151,7 +177,9 @@ def test_verify_compares_fausts_offset(catalog: Catalog, tmp_path: Path) -> None
     assert "offset key is b'2', expected b'8'" in str(problems(catalog)[1])
 
 
-def test_a_manifest_in_a_foreign_folder_counts_for_nothing(catalog: Catalog, tmp_path: Path) -> None:
+def test_a_manifest_in_a_foreign_folder_counts_for_nothing(
+    catalog: Catalog, tmp_path: Path
+) -> None:
     """A folder copied to another partition."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
@@ -193,7 +221,9 @@ def test_gc_takes_leftovers_only_after_the_grace(catalog: Catalog, tmp_path: Pat
     assert collect_garbage(catalog, now_ms=now_ms, grace_ms=60_000) == []
     removed = collect_garbage(catalog, now_ms=now_ms + 61_000, grace_ms=60_000)
     assert [removal.path for removal in removed] == [
-        f"{TOPIC}/0/{5:020d}/000000-lost.sst", f"{TOPIC}/0/{9:020d}"]
+        f"{TOPIC}/0/{5:020d}/000000-lost.sst",
+        f"{TOPIC}/0/{9:020d}",
+    ]
     assert catalog.snapshots(TOPIC, 0) == [kept]
     assert problems(catalog) == [None]
 

@@ -21,7 +21,9 @@ from faust_assigner.snapshots.sst import (
 from tests.support.examples import examples
 
 Record = tuple[bytes | None, bytes | None]
-KEYS = st.sampled_from([b"a", b"b", b"ba", b"c", b"\x00", b"\xff\xff", b"", b"__faust", b"zz", None])
+KEYS = st.sampled_from(
+    [b"a", b"b", b"ba", b"c", b"\x00", b"\xff\xff", b"", b"__faust", b"zz", None]
+)
 RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=40)
 
 
@@ -37,14 +39,20 @@ def state_of(records: list[Record]) -> dict[bytes, bytes]:
 
 
 def compact(
-    folder: Path, records: list[Record], *, base: Compacted | None = None, memory: int = 1 << 30,
-    next_offset: int | None = None, batch: int = 5, file_bytes: int = 1 << 20,
+    folder: Path,
+    records: list[Record],
+    *,
+    base: Compacted | None = None,
+    memory: int = 1 << 30,
+    next_offset: int | None = None,
+    batch: int = 5,
+    file_bytes: int = 1 << 20,
 ) -> Compacted:
     """Run ``records`` through a compactor in batches."""
     paths = [file.path for file in base.files] if base else []
     with Compactor(folder, base=paths, memory_bytes=memory, max_file_bytes=file_bytes) as compactor:
         for start in range(0, len(records), batch):
-            part = records[start:start + batch]
+            part = records[start : start + batch]
             compactor.add([key for key, _ in part], [value for _, value in part])
         return compactor.finish(len(records) if next_offset is None else next_offset)
 
@@ -57,14 +65,18 @@ def contents(compacted: Compacted) -> dict[bytes, bytes]:
 @settings(max_examples=examples(60, 20), deadline=None)
 @given(before=RECORDS, after=RECORDS, memory=st.sampled_from([0, 700, 1 << 30]))
 def test_any_records_give_the_models_state(
-    tmp_path_factory: pytest.TempPathFactory, before: list[Record], after: list[Record], memory: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[Record],
+    after: list[Record],
+    memory: int,
 ) -> None:
     """In one go, in runs, and on top of a previous snapshot: the same state, the same bytes."""
     folder = tmp_path_factory.mktemp("compaction")
     whole = compact(folder / "whole", before + after, memory=memory)
     first = compact(folder / "first", before)
-    second = compact(folder / "second", after, base=first, memory=memory,
-                     next_offset=len(before + after))
+    second = compact(
+        folder / "second", after, base=first, memory=memory, next_offset=len(before + after)
+    )
     expected = state_of(before + after)
     offset = str(len(before + after) - 1).encode()
     assert contents(whole) == expected | {OFFSET_KEY: offset}
@@ -74,7 +86,9 @@ def test_any_records_give_the_models_state(
 
 def test_a_partition_larger_than_memory_is_merged_from_runs(tmp_path: Path) -> None:
     """Runs are written, the newest wins, and the files are those of the fast path."""
-    records: list[Record] = [(b"key-%05d" % (n * 7919 % 5000), b"value-%d" % n) for n in range(20_000)]
+    records: list[Record] = [
+        (b"key-%05d" % (n * 7919 % 5000), b"value-%d" % n) for n in range(20_000)
+    ]
     records += [(b"key-%05d" % n, None) for n in range(0, 5000, 3)]
     spilled = compact(tmp_path / "spilled", records, memory=100_000, batch=500)
     roomy = compact(tmp_path / "roomy", records)
@@ -94,8 +108,10 @@ def test_memory_stays_within_its_bound(tmp_path: Path, distinct: int) -> None:
         with Compactor(tmp_path, memory_bytes=memory) as compactor:
             for start in range(0, 100_000, rows):
                 numbers = [n * 7919 % distinct for n in range(start, start + rows)]
-                compactor.add(pa.array([b"key-%05d" % n for n in numbers], pa.binary()),
-                              pa.array([b"%0100d" % n for n in numbers], pa.binary()))
+                compactor.add(
+                    pa.array([b"key-%05d" % n for n in numbers], pa.binary()),
+                    pa.array([b"%0100d" % n for n in numbers], pa.binary()),
+                )
             compacted = compactor.finish(100_000)
     finally:
         pa.set_memory_pool(before)
@@ -110,7 +126,9 @@ def test_arrow_columns_and_lists_give_the_same_files(tmp_path: Path, kind: pa.Da
     keys, values = [b"b", None, b"a", b"b", b"c"], [b"1", b"2", b"3", None, b"4"]
     plain = compact(tmp_path / "plain", list(zip(keys, values, strict=True)))
     with Compactor(tmp_path / "arrow") as compactor:
-        columns = [pa.array([b"junk", *items], pa.binary()).cast(kind).slice(1) for items in (keys, values)]
+        columns = [
+            pa.array([b"junk", *items], pa.binary()).cast(kind).slice(1) for items in (keys, values)
+        ]
         compactor.add(*columns)
         assert compactor.finish(5).sha256 == plain.sha256
 
@@ -150,7 +168,9 @@ def test_identical_contents_give_identical_bytes(tmp_path: Path) -> None:
     """A rerun yields the same files, name by name and byte by byte."""
     records: list[Record] = [(b"key-%d" % n, b"value") for n in range(500)]
     one, two = compact(tmp_path / "one", records), compact(tmp_path / "two", records[::-1])
-    assert [file.path.read_bytes() for file in one.files] == [file.path.read_bytes() for file in two.files]
+    assert [file.path.read_bytes() for file in one.files] == [
+        file.path.read_bytes() for file in two.files
+    ]
     assert [file.name for file in one.files] == [file.name for file in two.files]
 
 
@@ -162,7 +182,7 @@ def test_different_contents_have_different_session_ids(tmp_path: Path) -> None:
         compacted = compact(tmp_path / value.decode(), [(b"a", value)])
         data = compacted.files[0].path.read_bytes()
         at = data.index(marker) + len(marker)
-        identities.add(data[at:at + 20])
+        identities.add(data[at : at + 20])
     assert len(identities) == 2
 
 

@@ -17,15 +17,28 @@ from faust_assigner.snapshots.manifest import (
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 MANIFEST = Manifest(
-    topic="app-orders-changelog", partition=3, snapshot_id=snapshot_id(42), next_offset=42, keys=7,
-    bytes=1234, sha256="ab" * 32, created_at=format_time_ms(NOW_MS), files=("000000-ab.sst",),
+    topic="app-orders-changelog",
+    partition=3,
+    snapshot_id=snapshot_id(42),
+    next_offset=42,
+    keys=7,
+    bytes=1234,
+    sha256="ab" * 32,
+    created_at=format_time_ms(NOW_MS),
+    files=("000000-ab.sst",),
 )
 
 
 def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
     """The refusal of a snapshot that fits, but for ``overrides``."""
-    arguments = {"topic": MANIFEST.topic, "partition": 3, "now_ms": NOW_MS + 1000,
-                 "delete_retention_ms": DAY_MS, "log_start": 0, **overrides}
+    arguments = {
+        "topic": MANIFEST.topic,
+        "partition": 3,
+        "now_ms": NOW_MS + 1000,
+        "delete_retention_ms": DAY_MS,
+        "log_start": 0,
+        **overrides,
+    }
     return refusal(manifest, **arguments)
 
 
@@ -37,8 +50,19 @@ def test_a_manifest_survives_its_file() -> None:
 def test_the_file_has_exactly_the_documented_fields() -> None:
     """Names and order are the file format's."""
     assert list(json.loads(MANIFEST.to_json())) == [
-        "topic", "partition", "snapshot_id", "next_offset", "keys", "bytes", "sha256", "created_at",
-        "files", "comparator", "format_version", "topic_id"]
+        "topic",
+        "partition",
+        "snapshot_id",
+        "next_offset",
+        "keys",
+        "bytes",
+        "sha256",
+        "created_at",
+        "files",
+        "comparator",
+        "format_version",
+        "topic_id",
+    ]
 
 
 def test_a_manifest_from_before_topic_ids_is_read() -> None:
@@ -54,13 +78,32 @@ def test_unknown_fields_are_ignored() -> None:
     assert Manifest.from_json(json.dumps(fields).encode()) == MANIFEST
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("topic", 5), ("partition", "3"), ("partition", -1), ("partition", True), ("next_offset", 1.5),
-    ("keys", None), ("bytes", -1), ("sha256", "xyz"), ("sha256", "AB" * 32), ("created_at", "today"),
-    ("created_at", "2026-11-21T03:40:22.123"), ("files", "a.sst"), ("files", []),
-    ("files", ["../../etc/passwd.sst"]), ("files", ["/a.sst"]), ("files", ["a.sst", "a.sst"]),
-    ("files", [5]), ("files", ["manifest.json"]), ("format_version", 2), ("comparator", 1), ("topic_id", 7),
-])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("topic", 5),
+        ("partition", "3"),
+        ("partition", -1),
+        ("partition", True),
+        ("next_offset", 1.5),
+        ("keys", None),
+        ("bytes", -1),
+        ("sha256", "xyz"),
+        ("sha256", "AB" * 32),
+        ("created_at", "today"),
+        ("created_at", "2026-11-21T03:40:22.123"),
+        ("files", "a.sst"),
+        ("files", []),
+        ("files", ["../../etc/passwd.sst"]),
+        ("files", ["/a.sst"]),
+        ("files", ["a.sst", "a.sst"]),
+        ("files", [5]),
+        ("files", ["manifest.json"]),
+        ("format_version", 2),
+        ("comparator", 1),
+        ("topic_id", 7),
+    ],
+)
 def test_a_wrong_field_is_named(field: str, value: object) -> None:
     """Whatever stands in storage is checked before it is believed; the message names the field."""
     fields = json.loads(MANIFEST.to_json()) | {field: value}
@@ -84,7 +127,10 @@ def test_times_are_utc_with_milliseconds() -> None:
 def test_ids_sort_like_offsets() -> None:
     """A folder listing shows snapshots in the order of the log."""
     assert sorted([snapshot_id(10), snapshot_id(9), snapshot_id(1 << 62)]) == [
-        snapshot_id(9), snapshot_id(10), snapshot_id(1 << 62)]
+        snapshot_id(9),
+        snapshot_id(10),
+        snapshot_id(1 << 62),
+    ]
 
 
 def test_a_fitting_snapshot_is_not_refused() -> None:

@@ -9,7 +9,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from faust_assigner.snapshots.storage import Entry, FsspecStorage, LocalStorage, Storage, open_storage
+from faust_assigner.snapshots.storage import (
+    Entry,
+    FsspecStorage,
+    LocalStorage,
+    Storage,
+    open_storage,
+)
 
 
 def behind(**answers: object) -> tuple[FsspecStorage, Mock]:
@@ -35,13 +41,21 @@ def test_a_folder_on_disk_is_listed_by_name_with_sizes_and_times(tmp_path: Path)
 def test_a_folder_behind_a_url_is_listed_alike() -> None:
     """Anew each time; object stores name the folder itself, and say neither size nor time of folders."""
     when = datetime(1970, 1, 1, 0, 16, 40, 500_000, tzinfo=UTC)
-    storage, system = behind(ls=Mock(return_value=[
-        {"name": "bucket/root/x/", "type": "directory", "size": 0},
-        {"name": "bucket/root/x/sub/", "type": "directory", "size": None},
-        {"name": "bucket/root/x/a", "type": "file", "size": 5, "LastModified": when},
-        {"name": "bucket/root/x/b", "type": "file", "size": 3, "mtime": 1000.5}]))
-    assert storage.list("x") == [Entry("a", False, 5, 1_000_500), Entry("b", False, 3, 1_000_500),
-                                 Entry("sub", True, 0, None)]
+    storage, system = behind(
+        ls=Mock(
+            return_value=[
+                {"name": "bucket/root/x/", "type": "directory", "size": 0},
+                {"name": "bucket/root/x/sub/", "type": "directory", "size": None},
+                {"name": "bucket/root/x/a", "type": "file", "size": 5, "LastModified": when},
+                {"name": "bucket/root/x/b", "type": "file", "size": 3, "mtime": 1000.5},
+            ]
+        )
+    )
+    assert storage.list("x") == [
+        Entry("a", False, 5, 1_000_500),
+        Entry("b", False, 3, 1_000_500),
+        Entry("sub", True, 0, None),
+    ]
     assert [name for name, *_ in system.method_calls] == ["invalidate_cache", "ls"]
 
 
@@ -53,7 +67,9 @@ def test_what_is_no_folder_behind_a_url_is_empty(error: type[Exception]) -> None
 
 def test_what_is_missing_is_deleted_already(tmp_path: Path) -> None:
     """Two workers may clean up at a time."""
-    gone = behind(rm_file=Mock(side_effect=FileNotFoundError), rm=Mock(side_effect=FileNotFoundError))[0]
+    gone = behind(
+        rm_file=Mock(side_effect=FileNotFoundError), rm=Mock(side_effect=FileNotFoundError)
+    )[0]
     stores: tuple[Storage, ...] = (LocalStorage(tmp_path), gone)
     for storage in stores:
         storage.delete("x")
@@ -69,12 +85,16 @@ def test_an_upload_makes_its_folder_first(tmp_path: Path) -> None:
     system.makedirs.assert_called_once_with("bucket/root/x", exist_ok=True)
 
 
-def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a power cut a name stands for all of its content."""
     acts: list[str] = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *args, name=name, real=real: (acts.append(name), real(*args)))
+        monkeypatch.setattr(
+            os, name, lambda *args, name=name, real=real: (acts.append(name), real(*args))
+        )
     LocalStorage(tmp_path).write("x", b"data")
     assert acts == ["fsync", "replace"]
 

@@ -14,13 +14,26 @@ TODAY, BEFORE = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222
 def taken(at: int, next_offset: int, topic_id: str | None = None, partition: int = 0) -> Manifest:
     """A snapshot taken at ``at`` seconds."""
     return Manifest(
-        topic="t-changelog", partition=partition, snapshot_id=snapshot_id(next_offset),
-        next_offset=next_offset, keys=1, bytes=1, sha256="ab" * 32,
-        created_at=format_time_ms(at * 1000), files=("a.sst",), topic_id=topic_id)
+        topic="t-changelog",
+        partition=partition,
+        snapshot_id=snapshot_id(next_offset),
+        next_offset=next_offset,
+        keys=1,
+        bytes=1,
+        sha256="ab" * 32,
+        created_at=format_time_ms(at * 1000),
+        files=("a.sst",),
+        topic_id=topic_id,
+    )
 
 
-def shown(manifest: Manifest, others: Sequence[Manifest] = (), *, topic_id: str | None = TODAY,
-          end: int | None = 100) -> str | None:
+def shown(
+    manifest: Manifest,
+    others: Sequence[Manifest] = (),
+    *,
+    topic_id: str | None = TODAY,
+    end: int | None = 100,
+) -> str | None:
     """What gives ``manifest`` away, with the changelog's partitions 0 and 1 ending at ``end``."""
     ends = {} if end is None else {0: end, 1: end}
     return earlier_topic(manifest, [manifest, *others], topic_id=topic_id, ends=ends)
@@ -44,10 +57,16 @@ def test_a_snapshot_beyond_the_end_is_refused() -> None:
         assert "recreated or truncated" in str(shown(taken(1, 101, topic_id)))
 
 
-@pytest.mark.parametrize("newer", [
-    taken(2, 101), taken(2, 101, partition=1), taken(2, 60, BEFORE), taken(2, 60, BEFORE, partition=1),
-    taken(2, 49),
-])
+@pytest.mark.parametrize(
+    "newer",
+    [
+        taken(2, 101),
+        taken(2, 101, partition=1),
+        taken(2, 60, BEFORE),
+        taken(2, 60, BEFORE, partition=1),
+        taken(2, 49),
+    ],
+)
 def test_one_without_id_falls_with_any_newer_one_that_cannot_be_true(newer: Manifest) -> None:
     """Beyond the end, of another id, in any partition; or shorter than the older one."""
     assert "names no topic id" in str(shown(taken(1, 50), [newer]))

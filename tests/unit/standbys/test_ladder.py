@@ -26,5 +26,7 @@ def test_a_chain_of_lower_terms_never_reaches_the_next() -> None:
 
 def test_what_is_not_allowed_is_told_apart_from_every_sum_of_what_is() -> None:
     """try_moves gives up at half of NEVER; no allowed move costs as much."""
-    allowed = board.SAME_RACK + board.HOME_RACK + board._MOST * board.OVERLOAD_WITH_RACKS + board.FRESH
+    allowed = (
+        board.SAME_RACK + board.HOME_RACK + board._MOST * board.OVERLOAD_WITH_RACKS + board.FRESH
+    )
     assert allowed + board._STEEPEST * board.BALANCE < board.NEVER // 2

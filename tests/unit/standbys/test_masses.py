@@ -7,7 +7,15 @@ import pytest
 
 from faust_assigner.model import NOBODY
 from faust_assigner.standbys.failover import in_order_of_promotion, measure
-from tests.support.standby_boards import RACKS, even_owners, fresh, place, problem, racks_of, with_answer
+from tests.support.standby_boards import (
+    RACKS,
+    even_owners,
+    fresh,
+    place,
+    problem,
+    racks_of,
+    with_answer,
+)
 
 
 @pytest.mark.parametrize("racks", RACKS)
@@ -20,7 +28,10 @@ def test_half_the_members_die_and_the_rest_stand_by_evenly(replicas: int, racks:
     rows = [[int(m) // 2 for m in row if m % 2 == 0] for row in placed]
     owner = even_owners(members, tasks)
     after = problem(
-        owner, members, replicas=replicas, rack=racks_of(members, RACKS[racks]),
+        owner,
+        members,
+        replicas=replicas,
+        rack=racks_of(members, RACKS[racks]),
         standbys={(t, m) for t, row in enumerate(rows) for m in row if m != owner[t]},
     )
     answer = place(after)
@@ -36,8 +47,12 @@ def test_the_newcomers_half_is_all_that_is_restored_when_the_members_double() ->
     """50 members and 50 more: half of all standbys move, not more."""
     before = fresh(50, 2_000, 1, None)
     placed = place(before)
-    after = problem(even_owners(50, 2_000), 100, standbys=list(enumerate(placed[:, 0].tolist())),
-                    load=np.full(100, 20.0))
+    after = problem(
+        even_owners(50, 2_000),
+        100,
+        standbys=list(enumerate(placed[:, 0].tolist())),
+        load=np.full(100, 20.0),
+    )
     figures = measure(after, place(after))
     assert figures.spread <= 1
     assert figures.fresh_copies == 1_000

@@ -50,7 +50,9 @@ def ring_behind(owner: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring(seed: int) -> None:
+def test_a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring(
+    seed: int,
+) -> None:
     """Fewer tasks than peers: who gets one is the order of peers, stated and sorted."""
     board, tasks = crowded(seed, open_tasks=1 + seed % 5, taken=25)
     order = sorted(ring_behind(OWNER), key=lambda m: (board.pair[OWNER, m], board.load[m]))
@@ -79,11 +81,15 @@ def test_a_deal_with_racks_looks_at_the_days_a_rack_dies_before_the_load(seed: i
         others = [m for m in range(len(rack)) if rack[m] != rack[owner[task]]]
         seats(board, [(task, int(draw.choice(others[: 2 + seed % 5])))])
     assert not board.shares.lopsided
-    of_rack = [sum(int(board.pair[o, m]) for o in range(len(rack)) if rack[o] == rack[OWNER])
-               for m in range(len(rack))]
+    of_rack = [
+        sum(int(board.pair[o, m]) for o in range(len(rack)) if rack[o] == rack[OWNER])
+        for m in range(len(rack))
+    ]
     due = np.floor(board.shares.ratio[0, rack[OWNER]] + 1e-9)
     peers = [m for m in [*range(OWNER + 1, len(rack)), *range(OWNER)] if rack[m] != rack[OWNER]]
-    first = min(peers, key=lambda m: (max(board.pair[OWNER, m] - due[m], 0), of_rack[m], board.load[m]))
+    first = min(
+        peers, key=lambda m: (max(board.pair[OWNER, m] - due[m], 0), of_rack[m], board.load[m])
+    )
     deal_rows(board)
     assert board.holder[0].tolist() == [first]
 
@@ -102,7 +108,8 @@ def test_a_deal_with_racks_looks_at_the_pair_before_the_days_a_rack_dies() -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_the_smallest_pair(
-    seed: int, monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One holder of all those tasks stays; the other seats are dealt in the order of the peers."""
     monkeypatch.setattr(refill, "_BULK", 1)
@@ -112,7 +119,9 @@ def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_
     seats(board, [(task, keeper) for task in tasks])
     peers = [member for member in range(MEMBERS) if member != OWNER]
     pair, load = board.pair[OWNER].copy(), board.load.copy()
-    order = sorted(peers, key=lambda m: (max(pair[m] + 1 - board.shares.even[OWNER, m], 0), load[m], pair[m]))
+    order = sorted(
+        peers, key=lambda m: (max(pair[m] + 1 - board.shares.even[OWNER, m], 0), load[m], pair[m])
+    )
     base, extra = divmod(len(tasks), len(peers))
     wanted = Counter({member: base + (place < extra) for place, member in enumerate(order)})
     refill.refill(board)
@@ -121,11 +130,17 @@ def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_
     assert +gained == +Counter({m: n for m, n in wanted.items() if m != keeper})
 
 
-def test_a_refill_takes_the_smallest_of_pairs_where_loads_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refill_takes_the_smallest_of_pairs_where_loads_are_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Everybody holds two, nobody is above its share; two hold none of this owner's."""
     monkeypatch.setattr(refill, "_BULK", 1)
     keeper, *others = ring_behind(OWNER)
-    held = [(OWNER if place < 3 else keeper, member) for place, member in enumerate(others) for _ in range(2)]
+    held = [
+        (OWNER if place < 3 else keeper, member)
+        for place, member in enumerate(others)
+        for _ in range(2)
+    ]
     owner = [OWNER] * 2 + [giver for giver, _ in held]
     given = problem(owner, MEMBERS, replicas=2)
     board = Board(given, fair_shares(given))
@@ -149,7 +164,9 @@ def test_a_gap_goes_to_the_cheapest_then_round_the_ring(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each(seed: int) -> None:
+def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each(
+    seed: int,
+) -> None:
     """More copies than seats: the stated order, task by task."""
     draw = np.random.default_rng(seed)
     owner = [OWNER] * 6
@@ -157,7 +174,9 @@ def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member
     for task in range(len(owner)):
         for member in draw.permutation(ring_behind(OWNER))[: 2 + seed % 5].tolist():
             kinds[task, member] = int(draw.integers(0, 3))
-    wanted, standbys, copies = ([pair for pair, kind in kinds.items() if kind == n] for n in range(3))
+    wanted, standbys, copies = (
+        [pair for pair, kind in kinds.items() if kind == n] for n in range(3)
+    )
     given = problem(owner, MEMBERS, replicas=2, wanted=wanted, standbys=standbys, copies=copies)
     board = Board(given, fair_shares(given))
     keep_copies(board)

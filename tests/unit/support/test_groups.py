@@ -26,9 +26,28 @@ def test_a_group_stays_in_one_process_and_the_rest_is_dealt_out(tmp_path: Path) 
     """Seen in what each worker says it ran."""
     (tmp_path / "test_it.py").write_text(FILE)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "tests.support.groups", "-p", "no:cacheprovider", "-n2",
-         "--dist", "loadgroup", "--rootdir", tmp_path, tmp_path],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "tests.support.groups",
+            "-p",
+            "no:cacheprovider",
+            "-n2",
+            "--dist",
+            "loadgroup",
+            "--rootdir",
+            tmp_path,
+            tmp_path,
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     ran = re.findall(r"\[(gw\d)\].*PASSED.*::test_(of_one_server|alone)", done.stdout)
     assert len(ran) == 12, done.stdout + done.stderr
     assert len({worker for worker, test in ran if test == "of_one_server"}) == 1

@@ -102,19 +102,44 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "test_planted.py").write_text(PLANTED)
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tests.support.leaks", "-rA", "-v", "-p", "no:cacheprovider",
-         "--rootdir", folder, folder], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.support.leaks",
+            "-rA",
+            "-v",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            folder,
+            folder,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
     return done.stdout
 
 
-@pytest.mark.parametrize(("test", "what"), [
-    ("leaves_a_thread", r"thread 'forgotten thread'"), ("leaves_a_process", r"process \d+: .*time\.sleep"),
-    ("leaves_an_orphan", r"process \d+: .*time\.sleep"),
-    ("leaves_a_listening_socket", r"socket on port \d+, listening"),
-    ("leaves_a_connected_socket", r"socket on port \d+, connected"),
-    ("leaves_a_task", r"task 'forgotten task': .*sleep"),
-    ("is_last_to_use_a_server_that_nobody_stops", r"process \d+: .*time\.sleep")])
-def test_a_planted_leak_is_named_in_the_test_that_left_it(outcome: str, test: str, what: str) -> None:
+@pytest.mark.parametrize(
+    ("test", "what"),
+    [
+        ("leaves_a_thread", r"thread 'forgotten thread'"),
+        ("leaves_a_process", r"process \d+: .*time\.sleep"),
+        ("leaves_an_orphan", r"process \d+: .*time\.sleep"),
+        ("leaves_a_listening_socket", r"socket on port \d+, listening"),
+        ("leaves_a_connected_socket", r"socket on port \d+, connected"),
+        ("leaves_a_task", r"task 'forgotten task': .*sleep"),
+        ("is_last_to_use_a_server_that_nobody_stops", r"process \d+: .*time\.sleep"),
+    ],
+)
+def test_a_planted_leak_is_named_in_the_test_that_left_it(
+    outcome: str, test: str, what: str
+) -> None:
     """Its own section of the report says what is still there."""
     title = rf"^_+ (?:ERROR at teardown of )?test_{test} _+$"
     section = re.search(rf"{title}(.*?)^[_=]{{5}}", outcome, re.M | re.S)

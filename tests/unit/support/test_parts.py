@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-FILE = '''
+FILE = """
 import pytest
 tries = []
 
@@ -40,7 +40,7 @@ def test_of_nothing_real():
 def test_that_fails_the_first_time(once=[]):
     once.append(1)
     assert len(once) == 2
-'''
+"""
 
 
 def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProcess[str]:
@@ -49,9 +49,27 @@ def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProc
     marks = "\n  ".join(("kafka:", "spark:", "slow:", "processes:"))
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = -raR\nmarkers =\n  {marks}\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.parts", "-p", "no:cacheprovider",
-         "--rootdir", folder, *arguments, folder], cwd=ROOT, env=os.environ | {"PATH": "", "CI": ci},
-        capture_output=True, text=True, timeout=120, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.support.parts",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir",
+            folder,
+            *arguments,
+            folder,
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PATH": "", "CI": ci},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.slow

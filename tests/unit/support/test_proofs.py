@@ -18,8 +18,9 @@ from tests.support.assigning.wiretap import Renewal, Transaction
 from tests.unit.service.stories import ALL, AT, HANDOFF
 
 TTL_S = 3.0
-_ELECTED = Transaction(0.0, 0.1, (absent(ALL.leader),),
-                       (Put(ALL.leader, codec.dump_leader(Leader("n", 7)), 7),), 2)
+_ELECTED = Transaction(
+    0.0, 0.1, (absent(ALL.leader),), (Put(ALL.leader, codec.dump_leader(Leader("n", 7)), 7),), 2
+)
 
 
 def _event(key: str, revision: int, value: bytes | None) -> Event:
@@ -39,29 +40,52 @@ def _gives(asked: float, revision: int, compares: Sequence[Compare]) -> Transact
 _GUARD, _OWN = Compare(ALL.leader, Field.MOD_REVISION, 2), absent(ALL.assignment(AT))
 
 
-@pytest.mark.parametrize(("compares", "faults"), [((_GUARD, _OWN), 0), ((_OWN,), 1), ((_GUARD,), 1)])
+@pytest.mark.parametrize(
+    ("compares", "faults"), [((_GUARD, _OWN), 0), ((_OWN,), 1), ((_GUARD,), 1)]
+)
 def test_a_transaction_without_a_compare_is_found(compares: Sequence[Compare], faults: int) -> None:
     """C3: the leader's key, and the revision of what is written."""
     assert len(without_compares([_tap(_gives(1.0, 3, compares))], ALL)) == faults
 
 
-@pytest.mark.parametrize(("asked", "revision", "faults"), [
-    (1.0, 3, 0), (2.5, 0, 0), (3.5, 0, 1), (1.0, 5, 1),
-])
-def test_what_a_leader_does_after_its_term_is_found(asked: float, revision: int, faults: int) -> None:
+@pytest.mark.parametrize(
+    ("asked", "revision", "faults"),
+    [
+        (1.0, 3, 0),
+        (2.5, 0, 0),
+        (3.5, 0, 1),
+        (1.0, 5, 1),
+    ],
+)
+def test_what_a_leader_does_after_its_term_is_found(
+    asked: float, revision: int, faults: int
+) -> None:
     """C4: asked for after its lease, or carried out after its key had gone."""
     events = [_event(ALL.leader, 2, b"{}"), _event(ALL.leader, 4, None)]
-    found = after_the_term([_tap(_gives(asked, revision, (_GUARD, _OWN)))], events, ALL, TTL_S, late_s=1.0)
+    found = after_the_term(
+        [_tap(_gives(asked, revision, (_GUARD, _OWN)))], events, ALL, TTL_S, late_s=1.0
+    )
     assert len(found) == faults, found
 
 
-@pytest.mark.parametrize(("name", "sent", "refused", "faults"), [
-    ("new", 2.0, False, 0), ("other", 2.0, True, 0), ("other", 2.0, False, 1), ("new", 2.0, True, 1),
-    ("new", 0.5, True, 0), ("new", 0.5, False, 1),
-])
-def test_an_answer_that_fits_no_state_is_found(name: str, sent: float, refused: bool, faults: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "sent", "refused", "faults"),
+    [
+        ("new", 2.0, False, 0),
+        ("other", 2.0, True, 0),
+        ("other", 2.0, False, 1),
+        ("new", 2.0, True, 1),
+        ("new", 0.5, True, 0),
+        ("new", 0.5, False, 1),
+    ],
+)
+def test_an_answer_that_fits_no_state_is_found(
+    name: str, sent: float, refused: bool, faults: int
+) -> None:
     """C9: the hand-off began between 1.0 and 1.1 s; before there was none."""
-    began = Transaction(1.0, 1.1, (_GUARD,), (Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF)),), 3)
+    began = Transaction(
+        1.0, 1.1, (_GUARD,), (Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF)),), 3
+    )
     history = moments([_event(ALL.handoff(AT), 3, codec.dump_handoff(HANDOFF))], [began], ALL)
     said = Said(AT, name, Happening.WARM, 3, sent, sent + 0.2, refused)
     assert len(unfitting([said], history)) == faults

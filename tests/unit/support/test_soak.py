@@ -53,7 +53,9 @@ def test_a_process_is_frozen_for_2_to_40_seconds() -> None:
 
 def test_a_broker_that_may_not_die_is_only_frozen() -> None:
     """As Kafka."""
-    drawn = {fault.kind for n in range(400) for fault in faults_of(7, n, WORKERS, broker_dies=False)}
+    drawn = {
+        fault.kind for n in range(400) for fault in faults_of(7, n, WORKERS, broker_dies=False)
+    }
     assert drawn == WORKER_FAULTS.keys() | GROUP_FAULTS.keys()
 
 
@@ -95,6 +97,7 @@ def test_a_worker_is_idle_after_the_limit_without_work_or_excuse() -> None:
 
 def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three orders the second has no output and the third has two."""
+
     class Reader:
         def __init__(self, _: object) -> None:
             pass
@@ -112,9 +115,11 @@ def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.M
 def test_the_table_counts_each_group_once() -> None:
     """A later comparison of a group includes the former; another seed is another group."""
     fault = Fault("kill", "a", 0.0, 1.0, signal.SIGKILL, 1)
-    rows = [Row(1, 1, (fault,), rest_s=2.0, balance=Balance(10, 0, 0, 1, ()), kept=True),
-            Row(1, 2, (fault,), rest_s=4.0, balance=Balance(30, 0, 0, 3, ()), kept=True),
-            Row(101, 1, (fault,), balance=Balance(5, 2, 0, 0, ("2 orders lost",)))]
+    rows = [
+        Row(1, 1, (fault,), rest_s=2.0, balance=Balance(10, 0, 0, 1, ()), kept=True),
+        Row(1, 2, (fault,), rest_s=4.0, balance=Balance(30, 0, 0, 3, ()), kept=True),
+        Row(101, 1, (fault,), balance=Balance(5, 2, 0, 0, ("2 orders lost",))),
+    ]
     said = table("embedded", "at_least_once", rows, 1, 60.0)
     assert "2 of 3 rounds kept every promise, 1 failed" in said
     assert "orders 35, compared 3 times, lost 2" in said

@@ -11,7 +11,13 @@ from tests.suites.expected_list import FOLDER, Expectation, differences, parse
 from tests.suites.librdkafka import reported
 from tests.suites.run import outcomes
 
-LINES = ["# a list", "", "pass a::one", "ours a::two[x y]: no transactions", "both a::three: three brokers"]
+LINES = [
+    "# a list",
+    "",
+    "pass a::one",
+    "ours a::two[x y]: no transactions",
+    "both a::three: three brokers",
+]
 
 
 def test_a_list_names_tests_and_the_reasons_they_owe() -> None:
@@ -58,26 +64,38 @@ def test_what_is_left_to_the_moment_is_no_difference(outcome: str) -> None:
     """But it must have been run."""
     expected = parse(["either a::one: a race of its own"])
     assert differences(expected, {"a::one": outcome}, "kafka") == []
-    assert differences(expected, {}, "ours") == ["a::one: not run, expected either a race of its own"]
+    assert differences(expected, {}, "ours") == [
+        "a::one: not run, expected either a race of its own"
+    ]
 
 
 def test_librdkafkas_report_is_read_though_it_is_no_sound_json() -> None:
     """Reports in it are not escaped; a test that was still running has failed."""
     told = '{"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED"}, '
     told += '"x": {"name": "0001_a", "state": "PASSED", "report": [ {"said": "a "b" c"} ]}, '
-    told += '"y": {"name": "0002_b", "state": "RUNNING"}, "z": {"name": "0003_c", "state": "SKIPPED"}}'
+    told += (
+        '"y": {"name": "0002_b", "state": "RUNNING"}, "z": {"name": "0003_c", "state": "SKIPPED"}}'
+    )
     assert reported(told) == {"0001_a": "passed", "0002_b": "failed", "0003_c": "skipped"}
 
 
 def test_a_test_that_was_not_run_is_a_difference() -> None:
     """Even one that the list excuses: else a suite that does not start would do."""
-    assert differences(parse(LINES[4:]), {}, "ours") == ["a::three: not run, expected both three brokers"]
+    assert differences(parse(LINES[4:]), {}, "ours") == [
+        "a::three: not run, expected both three brokers"
+    ]
 
 
 def test_a_test_whose_clean_up_failed_has_failed(tmp_path: Path) -> None:
     """pytest reports it twice."""
     report = tmp_path / "report.xml"
-    cases = [("one", ""), ("one", "<error/>"), ("two", "<skipped/>"), ("three", ""), ("four", "<failure/>")]
+    cases = [
+        ("one", ""),
+        ("one", "<error/>"),
+        ("two", "<skipped/>"),
+        ("three", ""),
+        ("four", "<failure/>"),
+    ]
     report.write_text("<testsuites><testsuite>" + "".join(
         f'<testcase classname="a" name="{name}">{child}</testcase>' for name, child in cases
     ) + "</testsuite></testsuites>")  # fmt: skip
@@ -88,7 +106,9 @@ def test_a_test_whose_clean_up_failed_has_failed(tmp_path: Path) -> None:
 
 def test_every_suite_has_a_list_in_each_of_its_protocols() -> None:
     """And no list is left over; each can be read, and has tests that pass."""
-    wanted = {f"{name}-{protocol}.txt" for name, suite in SUITES.items() for protocol in suite.protocols}
+    wanted = {
+        f"{name}-{protocol}.txt" for name, suite in SUITES.items() for protocol in suite.protocols
+    }
     assert {path.name for path in FOLDER.iterdir()} == wanted
     for path in FOLDER.iterdir():
         assert "pass" in {e.word for e in parse(path.read_text().splitlines()).values()}

@@ -28,7 +28,9 @@ NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
 def weight_row(topic: str, partition: int, weight: float, group_id: str = "shop") -> WeightRow:
     """A row of the table with rates nobody reads here."""
-    return WeightRow(group_id, "2026-11-21", 5, NOON, topic, partition, weight, 1.0, 1.0, 1.0, 1, 1.0, 3)
+    return WeightRow(
+        group_id, "2026-11-21", 5, NOON, topic, partition, weight, 1.0, 1.0, 1.0, 1, 1.0, 3
+    )
 
 
 def document(**changes: Any) -> bytes:
@@ -47,8 +49,11 @@ def test_every_weight_lies_between_a_quarter_and_four(costs: list[float]) -> Non
 
 def test_a_document_comes_back_as_it_was_written_plain_or_compressed() -> None:
     """Version, time and weights survive both forms."""
-    data = encode([weight_row("orders", 0, 0.5), weight_row("orders", 1, 1.0), weight_row("orders", 2, 2.0)],
-                  version=7, computed_at=NOON)
+    data = encode(
+        [weight_row("orders", 0, 0.5), weight_row("orders", 1, 1.0), weight_row("orders", 2, 2.0)],
+        version=7,
+        computed_at=NOON,
+    )
     for form in (data, compress(data)):
         found = decode(form).for_group("shop", now=NOON)
         assert (found.version, found.reason) == (7, None)
@@ -57,7 +62,10 @@ def test_a_document_comes_back_as_it_was_written_plain_or_compressed() -> None:
 
 def test_a_group_gets_its_own_rows_clamped_around_their_median() -> None:
     """A hand-written weight of 1000 counts as 4; another group's rows are not seen."""
-    rows = [weight_row("orders", number, weight) for number, weight in enumerate([2.0, 2.0, 1000.0, 0.001])]
+    rows = [
+        weight_row("orders", number, weight)
+        for number, weight in enumerate([2.0, 2.0, 1000.0, 0.001])
+    ]
     found = decode(encode([*rows, weight_row("x", 0, 9.0, "bank")], version=1, computed_at=NOON))
     assert sorted(found.for_group("shop", now=NOON).weights.values()) == [0.25, 1.0, 1.0, 4.0]
 
@@ -69,15 +77,19 @@ def test_the_limits_can_be_widened_where_a_load_is_steep() -> None:
     assert clamp_to_median(load, Limits.parse("0.01:64")).max() == pytest.approx(50.5, rel=0.02)
 
 
-@pytest.mark.parametrize("text", ["4", "0:4", "2:4", "0.25:0.5", "a:b", "0.25:inf", "nan:4", "4:0.25", ""])
+@pytest.mark.parametrize(
+    "text", ["4", "0:4", "2:4", "0.25:0.5", "a:b", "0.25:inf", "nan:4", "4:0.25", ""]
+)
 def test_impossible_limits_are_refused(text: str) -> None:
     """The ordinary weight, 1, must lie within."""
     with pytest.raises(ConfigError, match="LOWEST:HIGHEST"):
         Limits.parse(text)
 
 
-@pytest.mark.parametrize(("group_id", "later_s", "code"), [
-    ("shop", MAX_AGE_S + 1, "stale"), ("shop", -7_200, "future"), ("nobody", 0, "unnamed")])
+@pytest.mark.parametrize(
+    ("group_id", "later_s", "code"),
+    [("shop", MAX_AGE_S + 1, "stale"), ("shop", -7_200, "future"), ("nobody", 0, "unnamed")],
+)
 def test_unusable_weights_are_one_with_the_reason(group_id: str, later_s: float, code: str) -> None:
     """Stale, from the future, or of other groups: nothing is in force, and it says why."""
     found = decode(document()).for_group(group_id, now=NOON + dt.timedelta(seconds=later_s))
@@ -91,22 +103,36 @@ def bad_row(**changes: Any) -> dict[str, Any]:
     return {"partition_weight": [{**row, **changes}]}
 
 
-@pytest.mark.parametrize(("data", "said"), [
-    (b"", "not JSON"), (b"{", "not JSON"), (b"[" * 100_000, "not JSON"), (b"[]", "not a weights document"),
-    (b"\x78\x9c broken", "not zlib"), (compress(document())[:-9], "truncated"),
-    (compress(b" " * (65 * 1024 * 1024)), "more than"),
-    (document(format="x"), "not a weights document"), (document(format_version=2), "format_version 2"),
-    (document(version=-1), "version"), (document(version=True), "version"),
-    (document(version=2**63), "version"),
-    (document(computed_at="yesterday"), "computed_at"), (document(computed_at=3), "computed_at"),
-    (document(partition_weight={}), "not a list"), (document(partition_weight=[3]), "row 0 is no object"),
-    (document(**bad_row(weight=0)), "no positive number"), (document(**bad_row(weight=-1)), "no positive"),
-    (document(**bad_row(weight="1")), "no positive"), (document(**bad_row(weight=True)), "no positive"),
-    (document(**bad_row(weight=float("inf"))), "no positive"),
-    (document(**bad_row(weight=10**400)), "no positive"),
-    (document(**bad_row(partition=-1)), "partition"), (document(**bad_row(topic=None)), "must be strings"),
-    (document(partition_weight=bad_row()["partition_weight"] * 2), "there twice"),
-])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a weights document"),
+        (b"\x78\x9c broken", "not zlib"),
+        (compress(document())[:-9], "truncated"),
+        (compress(b" " * (65 * 1024 * 1024)), "more than"),
+        (document(format="x"), "not a weights document"),
+        (document(format_version=2), "format_version 2"),
+        (document(version=-1), "version"),
+        (document(version=True), "version"),
+        (document(version=2**63), "version"),
+        (document(computed_at="yesterday"), "computed_at"),
+        (document(computed_at=3), "computed_at"),
+        (document(partition_weight={}), "not a list"),
+        (document(partition_weight=[3]), "row 0 is no object"),
+        (document(**bad_row(weight=0)), "no positive number"),
+        (document(**bad_row(weight=-1)), "no positive"),
+        (document(**bad_row(weight="1")), "no positive"),
+        (document(**bad_row(weight=True)), "no positive"),
+        (document(**bad_row(weight=float("inf"))), "no positive"),
+        (document(**bad_row(weight=10**400)), "no positive"),
+        (document(**bad_row(partition=-1)), "partition"),
+        (document(**bad_row(topic=None)), "must be strings"),
+        (document(partition_weight=bad_row()["partition_weight"] * 2), "there twice"),
+    ],
+)
 def test_an_invalid_document_is_refused_with_the_reason(data: bytes, said: str) -> None:
     """One fault refuses the whole: half a document would load the other half's partitions."""
     with pytest.raises(WeightsRefused, match=said):
@@ -123,6 +149,9 @@ def test_any_bytes_are_a_document_or_refused(data: bytes) -> None:
 def test_a_row_a_line_so_that_versions_can_be_compared() -> None:
     """Two documents that differ in one weight differ in one line."""
     before, after = (
-        encode([weight_row("t", 0, 1.0), weight_row("t", 1, last)], version=1, computed_at=NOON).splitlines()
-        for last in (1.0, 2.0))
+        encode(
+            [weight_row("t", 0, 1.0), weight_row("t", 1, last)], version=1, computed_at=NOON
+        ).splitlines()
+        for last in (1.0, 2.0)
+    )
     assert sum(one != other for one, other in zip(before, after, strict=True)) == 1

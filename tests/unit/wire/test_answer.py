@@ -10,19 +10,29 @@ import pytest
 from faust.assignor.client_assignment import ClientMetadata
 
 from faust_assigner.errors import MetadataRefused
-from faust_assigner.wire.answer import AnswerWriter, Stitch, decode_answer, own_topics, read_directory
+from faust_assigner.wire.answer import (
+    AnswerWriter,
+    Stitch,
+    decode_answer,
+    own_topics,
+    read_directory,
+)
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import KEY
 
 OWNER = np.array([0, 0, 1, 1], dtype=np.int64)
-DIRECTORY = Directory(("http://a", "http://b"), {"orders": OWNER, "log": OWNER}, (), frozenset({"log"}))
+DIRECTORY = Directory(
+    ("http://a", "http://b"), {"orders": OWNER, "log": OWNER}, (), frozenset({"log"})
+)
 ACTIVES = {"orders": [0, 1], "log": [0, 1]}
 STANDBYS = {"log": [2]}
 
 
 def writer(**more: object) -> AnswerWriter:
     """A writer of generation 7."""
-    return AnswerWriter(DIRECTORY, {"orders": 4, "log": 4}, **{"generation": 7, "is_uniform": True, **more})
+    return AnswerWriter(
+        DIRECTORY, {"orders": 4, "log": 4}, **{"generation": 7, "is_uniform": True, **more}
+    )
 
 
 def test_our_member_reads_its_part_and_the_directory() -> None:
@@ -59,7 +69,11 @@ def test_stock_members_get_the_distributions_in_full() -> None:
 def test_stock_reads_even_the_answer_to_one_of_ours() -> None:
     """A static member that comes back with stock Faust is given the answer to its former self."""
     read = ClientMetadata.loads(zlib.decompress(writer().for_ours(ACTIVES, STANDBYS, "http://a")))
-    assert (read.assignment.actives, read.assignment.standbys, read.url) == (ACTIVES, STANDBYS, "http://a")
+    assert (read.assignment.actives, read.assignment.standbys, read.url) == (
+        ACTIVES,
+        STANDBYS,
+        "http://a",
+    )
     assert read.topic_groups == {"orders": 4, "log": 4}
 
 
@@ -97,14 +111,36 @@ def test_synthetic_actives_of_a_global_table_are_never_claims() -> None:
 BOMB = zlib.compress(b'{"url": "' + b"x" * (64 << 20) + b'"}', 9)
 
 
-@pytest.mark.parametrize("raw", [
-    None, b"", b"noise", zlib.compress(b"[]"), zlib.compress(b"{}"), BOMB,
-    writer().for_ours(ACTIVES, {}, "u")[:-5],
-    zlib.compress(json.dumps({"assignment": {"actives": {"t": [-1]}, "standbys": {}}, "url": "u"}).encode()),
-    zlib.compress(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "u", KEY: 5}).encode()),
-    zlib.compress(json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "u",
-                              "changelog_distribution": {"u": {"t": ["0"]}}}).encode()),
-], ids=range(10))
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        b"",
+        b"noise",
+        zlib.compress(b"[]"),
+        zlib.compress(b"{}"),
+        BOMB,
+        writer().for_ours(ACTIVES, {}, "u")[:-5],
+        zlib.compress(
+            json.dumps(
+                {"assignment": {"actives": {"t": [-1]}, "standbys": {}}, "url": "u"}
+            ).encode()
+        ),
+        zlib.compress(
+            json.dumps({"assignment": {"actives": {}, "standbys": {}}, "url": "u", KEY: 5}).encode()
+        ),
+        zlib.compress(
+            json.dumps(
+                {
+                    "assignment": {"actives": {}, "standbys": {}},
+                    "url": "u",
+                    "changelog_distribution": {"u": {"t": ["0"]}},
+                }
+            ).encode()
+        ),
+    ],
+    ids=range(10),
+)
 def test_a_bad_answer_is_refused(raw: bytes | None) -> None:
     """Bombs, cuts, wrong types; never more than 4 MiB in memory."""
     with pytest.raises(MetadataRefused):

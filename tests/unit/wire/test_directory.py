@@ -19,9 +19,13 @@ def column(*ranks: int) -> np.ndarray:
 
 
 ORDERS = column(0, 0, 1, -1, 2)
-SOME = Directory(("http://a", "http://b", "http://c"),
-                 {"orders": ORDERS, "orders-log": ORDERS, "rates-log": column(2, 1)},
-                 ("x", "", "z"), frozenset({"orders-log", "rates-log"}), frozenset({"rates-log"}))
+SOME = Directory(
+    ("http://a", "http://b", "http://c"),
+    {"orders": ORDERS, "orders-log": ORDERS, "rates-log": column(2, 1)},
+    ("x", "", "z"),
+    frozenset({"orders-log", "rates-log"}),
+    frozenset({"rates-log"}),
+)
 
 
 def test_a_directory_comes_back() -> None:
@@ -29,13 +33,18 @@ def test_a_directory_comes_back() -> None:
     back = decode_directory(encode_directory(SOME))
     assert (back.urls, back.instances) == (SOME.urls, SOME.instances)
     assert (back.changelogs, back.globals_) == (SOME.changelogs, SOME.globals_)
-    assert {t: o.tolist() for t, o in back.owners.items()} == {t: o.tolist() for t, o in SOME.owners.items()}
+    assert {t: o.tolist() for t, o in back.owners.items()} == {
+        t: o.tolist() for t, o in SOME.owners.items()
+    }
 
 
 def test_by_url_names_what_each_owns() -> None:
     """URL -> topic -> partitions; an unowned partition is nobody's, a global table everybody's."""
-    assert SOME.by_url(["orders"]) == {"http://a": {"orders": [0, 1]}, "http://b": {"orders": [2]},
-                                       "http://c": {"orders": [4]}}
+    assert SOME.by_url(["orders"]) == {
+        "http://a": {"orders": [0, 1]},
+        "http://b": {"orders": [2]},
+        "http://c": {"orders": [4]},
+    }
     assert SOME.by_url(["rates-log"]) == {url: {"rates-log": [0, 1]} for url in SOME.urls}
 
 
@@ -56,7 +65,10 @@ def test_url_of_knows_no_owner(partition: int) -> None:
 def test_a_static_member_is_found_by_its_instance_id() -> None:
     """What it held, topic by topic; an unknown or an empty name held nothing."""
     assert {t: n.tolist() for t, n in SOME.held_by_instance("z").items()} == {
-        "orders": [4], "orders-log": [4], "rates-log": [0]}
+        "orders": [4],
+        "orders-log": [4],
+        "rates-log": [0],
+    }
     assert SOME.held_by_instance("unknown") == {}
 
 
@@ -76,14 +88,22 @@ def fields(*pairs: tuple[int, bytes]) -> bytes:
     return zlib.compress(bytes(out.data))
 
 
-@pytest.mark.parametrize("raw", [
-    b"", b"noise", encode_directory(SOME)[:-4], zlib.compress(b"\0" * (5 << 20)),
-    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of one member
-    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x02\xff\xff\xff\xff\x07")),  # two billion owners
-    fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\xff\xff\xff\xff\x07")),
-    fields((1, b"t"), (2, b"u"), (3, b"a\0b")),
-    fields((2, b"http://a\nb")),
-])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"noise",
+        encode_directory(SOME)[:-4],
+        zlib.compress(b"\0" * (5 << 20)),
+        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of one member
+        fields(
+            (1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x02\xff\xff\xff\xff\x07")
+        ),  # two billion owners
+        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\xff\xff\xff\xff\x07")),
+        fields((1, b"t"), (2, b"u"), (3, b"a\0b")),
+        fields((2, b"http://a\nb")),
+    ],
+)
 def test_a_bad_directory_is_refused(raw: bytes) -> None:
     """Cut off, oversized or contradictory: refused within the limits."""
     with pytest.raises(MetadataRefused):
@@ -93,12 +113,20 @@ def test_a_bad_directory_is_refused(raw: bytes) -> None:
 def test_who_has_copies_comes_back_where_it_was_said() -> None:
     """The first standbys of all partitions, then the second ones; co-partitioned changelogs share both."""
     copies = (column(1, 2, 0, -1, 0), column(2, -1, -1, -1, 1))
-    said = replace(SOME, owners={**SOME.owners, "names-log": ORDERS},
-                   standbys={"orders-log": copies, "names-log": copies, "rates-log": (column(0, 0),)})
+    said = replace(
+        SOME,
+        owners={**SOME.owners, "names-log": ORDERS},
+        standbys={"orders-log": copies, "names-log": copies, "rates-log": (column(0, 0),)},
+    )
     back = decode_directory(encode_directory(said))
     for topic in ("orders-log", "names-log"):
         assert [back.standby_urls(topic, p) for p in range(5)] == [
-            ("http://b", "http://c"), ("http://c",), ("http://a",), (), ("http://a", "http://b")]
+            ("http://b", "http://c"),
+            ("http://c",),
+            ("http://a",),
+            (),
+            ("http://a", "http://b"),
+        ]
     assert back.standby_urls("rates-log", 1) == ("http://a",)
     assert (back.standby_urls("orders-log", 5), back.standby_urls("orders-log", -1)) == ((), ())
     assert decode_directory(encode_directory(SOME)).standbys == {}

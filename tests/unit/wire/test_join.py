@@ -24,10 +24,16 @@ SAID = JoinData(
     {"orders": [0, 1, 2, 9], "shop-orders-changelog": {0, 1, 2, 9}},
     {"shop-orders-changelog": range(3, 6)},
     {"shop-orders-changelog": np.array([7, 11])},
-    generation=41, instance_id="worker-1", rack_id="eu-1a", capacity=2.5,
-    group_ids={"orders": 12, "shop-orders-changelog": 12}, changelogs=frozenset(TOPICS[1:]),
-    globals_={"shop-rates-changelog": True}, software="0.1.0",
-    former_actives={"orders": [4, 5], "shop-orders-changelog": [4, 5]}, former_generation=40,
+    generation=41,
+    instance_id="worker-1",
+    rack_id="eu-1a",
+    capacity=2.5,
+    group_ids={"orders": 12, "shop-orders-changelog": 12},
+    changelogs=frozenset(TOPICS[1:]),
+    globals_={"shop-rates-changelog": True},
+    software="0.1.0",
+    former_actives={"orders": [4, 5], "shop-orders-changelog": [4, 5]},
+    former_generation=40,
 )
 
 
@@ -38,8 +44,18 @@ def test_everything_said_comes_back() -> None:
     assert {t: list(n) for t, n in back.standbys.items()} == {"shop-orders-changelog": [3, 4, 5]}
     assert {t: list(n) for t, n in back.on_disk.items()} == {"shop-orders-changelog": [7, 11]}
     assert {t: list(n) for t, n in back.former_actives.items()} == {t: [4, 5] for t in TOPICS[:2]}
-    for name in ("url", "generation", "former_generation", "instance_id", "rack_id", "capacity", "group_ids",
-                 "changelogs", "globals_", "software"):
+    for name in (
+        "url",
+        "generation",
+        "former_generation",
+        "instance_id",
+        "rack_id",
+        "capacity",
+        "group_ids",
+        "changelogs",
+        "globals_",
+        "software",
+    ):
         assert getattr(back, name) == getattr(SAID, name), name
     assert back.is_ours
 
@@ -56,9 +72,13 @@ def test_stock_faust_reads_our_metadata() -> None:
 
 def test_we_read_stock_metadata() -> None:
     """Metadata without our key is a stock member's, claims and group ids included."""
-    stock = {"assignment": {"actives": {"orders": [2, 0]}, "standbys": {"orders": [1]}}, "url": "http://s",
-             "changelog_distribution": {"http://s": {"orders": [0, 2]}}, "external_topic_distribution": {},
-             "topic_groups": {"orders": 3}}
+    stock = {
+        "assignment": {"actives": {"orders": [2, 0]}, "standbys": {"orders": [1]}},
+        "url": "http://s",
+        "changelog_distribution": {"http://s": {"orders": [0, 2]}},
+        "external_topic_distribution": {},
+        "topic_groups": {"orders": 3},
+    }
     read = decode_join(json.dumps(stock).encode(), TOPICS)
     assert (read.version, read.is_ours) == (STOCK, False)
     assert list(read.actives["orders"]) == [0, 2]
@@ -73,7 +93,9 @@ def test_a_newer_member_may_say_more() -> None:
     extra.field(200, b"something new")
     newer[KEY] = f"{int(version) + 7}:" + text + b64encode(extra.data).decode()
     newer["another_key"] = {"a": [1]}
-    assert not text.endswith("="), "Base64 of two blocks joins only where the first needs no padding"
+    assert not text.endswith("="), (
+        "Base64 of two blocks joins only where the first needs no padding"
+    )
     read = decode_join(json.dumps(newer).encode(), TOPICS)
     assert (read.version, read.generation) == (VERSION, 41)
 
@@ -134,7 +156,9 @@ def field(tag: int, body: bytes) -> bytes:
 
 def stock(assignment: Any, url: Any = "http://w", **more: Any) -> bytes:
     """Stock metadata."""
-    return json.dumps({"assignment": assignment, "url": url, "changelog_distribution": {}, **more}).encode()
+    return json.dumps(
+        {"assignment": assignment, "url": url, "changelog_distribution": {}, **more}
+    ).encode()
 
 
 GOOD = {"actives": {"orders": [0]}, "standbys": {}}
@@ -168,7 +192,9 @@ HOSTILE: dict[str, bytes | None] = {
     "half a partition": stock({"actives": {"orders": [0.5]}, "standbys": {}}),
     "a partition below zero": stock({"actives": {"orders": [-1]}, "standbys": {}}),
     "a partition of 400 digits": stock({"actives": {"orders": [10**400]}, "standbys": {}}),
-    "a partition of 9000 digits": b'{"assignment":{"actives":{"o":[' + b"9" * 9000 + b']},"standbys":{}}}',
+    "a partition of 9000 digits": b'{"assignment":{"actives":{"o":['
+    + b"9" * 9000
+    + b']},"standbys":{}}}',
     "a list of lists": stock({"actives": {"orders": [[0]]}, "standbys": {}}),
     "numbers for a list": stock({"actives": {"orders": 3}, "standbys": {}}),
     "not a number": b'{"assignment": {"actives": {"o": [NaN]}, "standbys": {}}, "url": "x"}',
@@ -232,6 +258,6 @@ def test_a_claim_on_two_billion_partitions_costs_nothing() -> None:
 def test_depth_is_counted_outside_texts() -> None:
     """Brackets inside a text are no depth, and 16 levels are allowed."""
     plain = decode_join(stock(GOOD), TOPICS)
-    assert decode_join(stock(GOOD, more="[" * 1000 + "\\\"["), TOPICS) == plain
+    assert decode_join(stock(GOOD, more="[" * 1000 + '\\"['), TOPICS) == plain
     deep = json.loads("[" * (JSON_DEPTH - 1) + "]" * (JSON_DEPTH - 1))
     assert decode_join(stock(GOOD, more=deep), TOPICS) == plain

@@ -20,14 +20,21 @@ TOPICS = ("a", "log", "other")
 def back(raw: bytes) -> dict[str, dict[int, int]]:
     """What a leader reads."""
     read = decode_positions(Reader(raw), TOPICS)
-    return {t: dict(zip(numbers.tolist(), offsets.tolist(), strict=True))
-            for t, (numbers, offsets) in read.items()}
+    return {
+        t: dict(zip(numbers.tolist(), offsets.tolist(), strict=True))
+        for t, (numbers, offsets) in read.items()
+    }
 
 
-@pytest.mark.parametrize("said", [
-    {}, {"log": {0: 1}}, {"log": {5: FURTHEST, 7: 1, 6: 127, 0: 128}, "other": {3: 64}},
-    {"log": {p: 10**6 + (p * 7919) % 1000 for p in range(300)}},
-])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"log": {0: 1}},
+        {"log": {5: FURTHEST, 7: 1, 6: 127, 0: 128}, "other": {3: 64}},
+        {"log": {p: 10**6 + (p * 7919) % 1000 for p in range(300)}},
+    ],
+)
 def test_positions_come_back(said: dict[str, dict[int, int]]) -> None:
     """In any order of partitions, up to the longest log there is."""
     assert back(encode_positions(said, ROW)) == said
@@ -37,8 +44,13 @@ def test_random_positions_come_back() -> None:
     """Gaps and lengths of all kinds."""
     rng = Random(3)
     for _ in range(200):
-        said = {t: {p: rng.randint(1, 10 ** rng.randint(1, 14))
-                    for p in rng.sample(range(500), rng.randint(1, 60))} for t in ROW}
+        said = {
+            t: {
+                p: rng.randint(1, 10 ** rng.randint(1, 14))
+                for p in rng.sample(range(500), rng.randint(1, 60))
+            }
+            for t in ROW
+        }
         assert back(encode_positions(said, ROW)) == said
 
 
@@ -58,8 +70,9 @@ def test_a_position_takes_about_three_bytes() -> None:
 
 def test_what_is_no_position_is_left_out() -> None:
     """Nothing read yet, or nonsense."""
-    assert back(encode_positions({"log": {0: 0, 1: -4, 2: FURTHEST + 1, 3: 9}, "strange": {0: 1}}, ROW)) == {
-        "log": {3: 9}}
+    assert back(
+        encode_positions({"log": {0: 0, 1: -4, 2: FURTHEST + 1, 3: 9}, "strange": {0: 1}}, ROW)
+    ) == {"log": {3: 9}}
 
 
 def field(row: int, numbers: list[int], raw: bytes) -> bytes:
@@ -71,12 +84,23 @@ def field(row: int, numbers: list[int], raw: bytes) -> bytes:
     return bytes(body.data) + raw
 
 
-@pytest.mark.parametrize("raw", [
-    field(3, [0], b"\x02"), field(1, [0, 1], b"\x02"), field(1, [0], b"\x02\x02"), field(1, [0], b"\x80"),
-    field(1, [0], b"\xff" * 8 + b"\x01"), field(1, [0], b"\x01"), field(1, [0], b"\x80" * 7 + b"\x40"),
-    field(1, [0], b"\x02") * 2, field(1, [0], b"\x02")[:-1], b"\x01\xfe\xff\xff\xff\x0f", b"\x01",
-    field(1, [], b"\x02"),
-])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        field(3, [0], b"\x02"),
+        field(1, [0, 1], b"\x02"),
+        field(1, [0], b"\x02\x02"),
+        field(1, [0], b"\x80"),
+        field(1, [0], b"\xff" * 8 + b"\x01"),
+        field(1, [0], b"\x01"),
+        field(1, [0], b"\x80" * 7 + b"\x40"),
+        field(1, [0], b"\x02") * 2,
+        field(1, [0], b"\x02")[:-1],
+        b"\x01\xfe\xff\xff\xff\x0f",
+        b"\x01",
+        field(1, [], b"\x02"),
+    ],
+)
 def test_what_cannot_be_is_refused(raw: bytes) -> None:
     """Unknown topics, other counts, cut off, too long, negative, beyond any log, twice."""
     with pytest.raises(MetadataRefused):
@@ -95,10 +119,14 @@ def test_a_claim_of_billions_of_partitions_costs_nothing() -> None:
 
 def test_they_travel_in_a_join_and_older_members_say_none() -> None:
     """None is not nothing: a member that cannot tell is not waited for."""
-    said = JoinData("http://w", positions={"log": {0: 7}}, awaited={"log": [0]}, overdue={"log": [3]})
+    said = JoinData(
+        "http://w", positions={"log": {0: 7}}, awaited={"log": [0]}, overdue={"log": [3]}
+    )
     read = decode_join(encode_join(said, TOPICS), TOPICS)
     assert read.positions is not None
-    assert {t: (n.tolist(), o.tolist()) for t, (n, o) in read.positions.items()} == {"log": ([0], [7])}  # type: ignore[union-attr]
+    assert {t: (n.tolist(), o.tolist()) for t, (n, o) in read.positions.items()} == {
+        "log": ([0], [7])
+    }  # type: ignore[union-attr]
     assert (list(read.awaited["log"]), list(read.overdue["log"])) == ([0], [3])
     assert decode_join(encode_join(replace(said, positions={}), TOPICS), TOPICS).positions == {}
     assert decode_join(encode_join(replace(said, positions=None), TOPICS), TOPICS).positions is None
@@ -106,7 +134,9 @@ def test_they_travel_in_a_join_and_older_members_say_none() -> None:
 
 def test_positions_of_partitions_that_are_gone_are_cut() -> None:
     """A topic was created anew, smaller."""
-    read = decode_positions(Reader(encode_positions({"log": {0: 5, 3: 6}, "other": {0: 1}}, ROW)), TOPICS)
+    read = decode_positions(
+        Reader(encode_positions({"log": {0: 5, 3: 6}, "other": {0: 1}}, ROW)), TOPICS
+    )
     kept = within(read, {"log": 3})
     assert kept.keys() == {"log"}
     assert [side.tolist() for side in kept["log"]] == [[0], [5]]

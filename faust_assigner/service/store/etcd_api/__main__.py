@@ -12,7 +12,11 @@ def main() -> None:
 
     proto = Path(__file__).with_name("etcd.proto")
     root = proto.parents[4]
-    sys.exit(protoc.main(["protoc", f"-I{root}", f"--python_out={root}", f"--pyi_out={root}", str(proto)]))
+    sys.exit(
+        protoc.main(
+            ["protoc", f"-I{root}", f"--python_out={root}", f"--pyi_out={root}", str(proto)]
+        )
+    )
 
 
 if __name__ == "__main__":

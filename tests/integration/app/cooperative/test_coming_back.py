@@ -39,14 +39,18 @@ async def test_what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit(
     async with owning(worker, [0, 1]):
         worker.send_orders(20)
         worker.send_orders(20, partition=1)
-        assert await worker.until(lambda: worker.source(0) in worker.app.consumer._buffered_partitions)
+        assert await worker.until(
+            lambda: worker.source(0) in worker.app.consumer._buffered_partitions
+        )
         await asyncio.sleep(0.1)
         await worker.give([0])
         await worker.give([0, 1])
         assert await worker.until(lambda: worker.at_rest)
         worker.may_go.set()
         assert await worker.until(lambda: worker.of(0) == list(range(20)))
-        assert await worker.until(lambda: worker.of(1) == list(range(20)), timeout_s=5), worker.of(1)
+        assert await worker.until(lambda: worker.of(1) == list(range(20)), timeout_s=5), worker.of(
+            1
+        )
 
 
 async def test_a_client_without_a_group_gets_the_answers_to_what_it_asked() -> None:
@@ -87,7 +91,9 @@ class FullDiskByState(FullDisk, CooperativeWorker):
 
 
 @pytest.mark.parametrize("worker_of_kind", [partial(FullDisk, repaired=True), FullDiskByState])
-async def test_after_a_table_failed_at_its_first_records_they_are_read_again(worker_of_kind: Any) -> None:
+async def test_after_a_table_failed_at_its_first_records_they_are_read_again(
+    worker_of_kind: Any,
+) -> None:
     """Nothing is committed yet, and all that was fetched was dropped with the flow."""
     worker = worker_of_kind(partitions=1)
     async with running(worker):
@@ -97,4 +103,6 @@ async def test_after_a_table_failed_at_its_first_records_they_are_read_again(wor
         worker.send_orders(10)
         assert await worker.until(lambda: worker.has_failed)
         worker.send_orders(10)
-        assert await worker.until(lambda: worker.offsets == list(range(20)), timeout_s=5), worker.offsets
+        assert await worker.until(lambda: worker.offsets == list(range(20)), timeout_s=5), (
+            worker.offsets
+        )

@@ -30,14 +30,17 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @contextlib.asynccontextmanager
-async def group(plan: Plan, *names: str,
-                **settings: Any) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
+async def group(
+    plan: Plan, *names: str, **settings: Any
+) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
     """A broker with one topic of four partitions, and members that own what ``plan`` wants."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         members = [await Member(broker, name, plan, **settings).start() for name in names]
         try:
-            await until(lambda: all(m.owned == plan.wanted[m.name] for m in members), "the first round")
+            await until(
+                lambda: all(m.owned == plan.wanted[m.name] for m in members), "the first round"
+            )
             yield broker, members
         finally:
             for member in members:
@@ -77,7 +80,11 @@ async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
         await until(lambda: b.owned == {3} and len(b.read) > 5, "the hand-over")
         seen = len(a.read)
         await until(lambda: len(a.read) > seen + 50, "more records")
-        assert a.told[told:] == [("let go", frozenset({3})), ("gained", frozenset()), ("gained", frozenset())]
+        assert a.told[told:] == [
+            ("let go", frozenset({3})),
+            ("gained", frozenset()),
+            ("gained", frozenset()),
+        ]
         for partition in (0, 1, 2):
             offsets = a.offsets(partition)
             assert offsets == list(range(len(offsets))), "a break or a repeat"
@@ -159,8 +166,11 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
 
         coordinator._do_commit_offsets = refused_once
         coordinator.membership.round = asyncio.get_running_loop().create_future()
-        commit = asyncio.create_task(coordinator.commit_offsets(
-            assignment, {TopicPartition(TOPIC, p): OffsetAndMetadata(5, "") for p in (0, 1)}))
+        commit = asyncio.create_task(
+            coordinator.commit_offsets(
+                assignment, {TopicPartition(TOPIC, p): OffsetAndMetadata(5, "") for p in (0, 1)}
+            )
+        )
         await until(lambda: len(sent) == 1, "the commit to be refused")
         assignment._topic_partitions = frozenset({TopicPartition(TOPIC, 0)})
         coordinator._end_round()
@@ -170,7 +180,9 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("in_round", [True, False])
-async def test_only_a_commit_that_is_lost_is_said(in_round: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_a_commit_that_is_lost_is_said(
+    in_round: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     """aiokafka logs an error for each one that meets a round, and that it rejoins; those are sent again."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
@@ -226,7 +238,9 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
 
 
 @pytest.mark.parametrize("error", [RebalanceInProgressError, UnknownMemberIdError])
-async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(error: type[KafkaError]) -> None:
+async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(
+    error: type[KafkaError],
+) -> None:
     """At once, not when the session is over: what the round is told is not the commit's."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
@@ -268,7 +282,9 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
         assert await a.commit(0, 3)
 
 
-async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> None:
+async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> (
+    None
+):
     """Without a generation the group would take the commit for that of a stranger, once it is empty."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
@@ -322,7 +338,9 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
         member.answered = time.monotonic()
         assert a.coordinator.must_stand_still(), "until what was passed over is read again"
         assert not await a.commit(0, 3)
-        await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again")
+        await until(
+            lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again"
+        )
         assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
         assert not a.coordinator.must_stand_still()
 
@@ -346,7 +364,11 @@ async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobo
     plan = Plan({"a": {0, 1}})
     async with group(plan, "a") as (broker, members), load(broker):
         (a,) = members
-        real, asked, may_answer = a.coordinator._do_fetch_commit_offsets, asyncio.Event(), asyncio.Event()
+        real, asked, may_answer = (
+            a.coordinator._do_fetch_commit_offsets,
+            asyncio.Event(),
+            asyncio.Event(),
+        )
 
         async def late(tps: Any) -> Any:
             asked.set()
@@ -359,7 +381,9 @@ async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobo
         await asyncio.wait_for(asked.wait(), 10)
         plan.wanted = {"a": {0, 1}}
         a.coordinator.request_rejoin()
-        await until(lambda: a.owned == {0, 1} and ("let go", frozenset({2})) in a.told, "the second round")
+        await until(
+            lambda: a.owned == {0, 1} and ("let go", frozenset({2})) in a.told, "the second round"
+        )
         seen = len(a.offsets(0))
         await until(lambda: len(a.offsets(0)) > seen + 20, "records of what is kept")
         may_answer.set()
@@ -412,6 +436,10 @@ async def test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_nex
         await until(lambda: ("assigned", frozenset({0, 1})) in a.told, "the second round")
         assert a.coordinator.membership.chosen == "faust"
         assert not a.assignor.stops_nobody
-        assert [what for what, _ in a.told[-4:] if what != "gained"] == ["let go", "given up", "assigned"]
+        assert [what for what, _ in a.told[-4:] if what != "gained"] == [
+            "let go",
+            "given up",
+            "assigned",
+        ]
         assert ("let go", frozenset({2, 3})) in a.told
         await until(lambda: b.owned == {2, 3}, "the hand-over")

@@ -38,9 +38,13 @@ class Watched:
     async def send(self, node: Any, request: Any, **more: Any) -> Any:
         """Note what it names."""
         if isinstance(request, FetchRequest | OffsetRequest):
-            self.asked.append((type(request), {part[0] for _, parts in request._topics for part in parts}))
+            self.asked.append(
+                (type(request), {part[0] for _, parts in request._topics for part in parts})
+            )
         elif isinstance(request, OffsetFetchRequest):
-            self.asked.append((type(request), {part for _, parts in request._partitions for part in parts}))
+            self.asked.append(
+                (type(request), {part for _, parts in request._partitions for part in parts})
+            )
         if isinstance(request, self.held or ()):
             await self.may_go.wait()
         return await self._send(node, request, **more)
@@ -76,8 +80,9 @@ async def flows(member: Member, partition: int) -> None:
     await until(lambda: len(member.offsets(partition)) > seen + 20, "records", seconds=10)
 
 
-@pytest.mark.parametrize("question", [OffsetFetchRequest, OffsetRequest],
-                         ids=["committed", "beginnings"])
+@pytest.mark.parametrize(
+    "question", [OffsetFetchRequest, OffsetRequest], ids=["committed", "beginnings"]
+)
 async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: type) -> None:
     """aiokafka fetches nothing from a broker as long as one of its partitions has no position."""
     async with owner() as (plan, member, watched):
@@ -106,9 +111,13 @@ async def test_what_is_looked_up_at_a_former_leader_is_looked_for_anew() -> None
             if not (isinstance(request, OffsetRequest) and is_old):
                 return await send(node, request, **more)
             refused += 1
-            return SimpleNamespace(API_VERSION=1, topics=[
-                (topic, [(part[0], NotLeaderForPartitionError.errno, -1, -1) for part in parts])
-                for topic, parts in request._topics])
+            return SimpleNamespace(
+                API_VERSION=1,
+                topics=[
+                    (topic, [(part[0], NotLeaderForPartitionError.errno, -1, -1) for part in parts])
+                    for topic, parts in request._topics
+                ],
+            )
 
         async def updated(*what: Any) -> Any:
             nonlocal is_old
@@ -159,7 +168,11 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
 async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next() -> None:
     """aiokafka has dealt with it and looks what to send, and its books name it for one more step."""
     async with owner() as (_, member, _):
-        fetcher, looks_again, loop = member.consumer._fetcher, list[bool](), asyncio.get_running_loop()
+        fetcher, looks_again, loop = (
+            member.consumer._fetcher,
+            list[bool](),
+            asyncio.get_running_loop(),
+        )
         real, raced = fetcher._get_actions_per_node, False
 
         def late(assignment: Any) -> Any:
@@ -171,7 +184,9 @@ async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next
             fetcher._in_flight.add(node.nodeId)
             loop.call_soon(fetcher._in_flight.discard, node.nodeId)
             found = real(assignment)
-            loop.call_soon(lambda woken=fetcher._wait_consume_future: looks_again.append(woken.done()))
+            loop.call_soon(
+                lambda woken=fetcher._wait_consume_future: looks_again.append(woken.done())
+            )
             return found
 
         fetcher._get_actions_per_node = late
@@ -223,12 +238,14 @@ async def test_what_a_worker_resumes_is_fetched_at_once(monkeypatch: pytest.Monk
         await worker.give([0, 1], standbys=[2])
         assert await worker.until(lambda: worker.at_rest)
         assert await worker.until(
-            lambda: seen[-1] == {worker.source(0), worker.source(1), worker.changelog(2)})
+            lambda: seen[-1] == {worker.source(0), worker.source(1), worker.changelog(2)}
+        )
         assert all(worker.source(0) in wanted for wanted in seen), "what is kept"
 
 
 async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
-    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Faust would, five minutes after the start and every few seconds from then on."""
     missed: list[Any] = []
     monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
@@ -239,7 +256,8 @@ async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
 
 
 async def test_nobody_complains_that_what_has_just_come_is_not_fetched_yet(
-    monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Not even where it was here before; at the next look it has been."""
     missed: list[Any] = []
     monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))

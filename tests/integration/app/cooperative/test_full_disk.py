@@ -16,8 +16,13 @@ class Prices(CooperativeWorker):
 
     def declare(self) -> None:
         """Beside the counts."""
-        self.prices = self.app.Table("prices", key_type=str, value_type=int, partitions=self.partitions,
-                                     store="rocksdb:prices")
+        self.prices = self.app.Table(
+            "prices",
+            key_type=str,
+            value_type=int,
+            partitions=self.partitions,
+            store="rocksdb:prices",
+        )
         self.more.append(self.prices)
 
     def send_prices(self, count: int, partition: int) -> None:
@@ -44,7 +49,9 @@ class Stuck:
 
     def write(self, *_: Any) -> None:
         """What RocksDB says until it is opened again."""
-        raise Exception(f"IO error: No space left on device: While appending to file: {self.path}/000004.log")
+        raise Exception(
+            f"IO error: No space left on device: While appending to file: {self.path}/000004.log"
+        )
 
     put = __setitem__ = delete = write
 

@@ -21,7 +21,9 @@ async def test_kept_partitions_flow_while_others_come_and_go() -> None:
             worker.send_orders(20)
             await worker.give(given)
             worker.send_orders(20)
-            assert await worker.until(lambda: len(worker.of(0)) == worker.logs.ends[worker.source()])
+            assert await worker.until(
+                lambda: len(worker.of(0)) == worker.logs.ends[worker.source()]
+            )
         assert worker.of(0) == list(range(160))
         assert await worker.until(lambda: worker.at_rest)
 
@@ -92,7 +94,9 @@ async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes
         consumer = worker.app.consumer
         consumer.stop_flow_now()
         await consumer.stand_still()
-        assert consumer.membership.is_stale(monotonic()), "a change that is held would be waited for"
+        assert consumer.membership.is_stale(monotonic()), (
+            "a change that is held would be waited for"
+        )
         worker.send_orders(5)
         await asyncio.sleep(0.2)
         assert len(worker.of(0)) == 5
@@ -115,7 +119,9 @@ class InBatches(CooperativeWorker):
 @pytest.mark.parametrize("within", [None, 3600.0])
 @pytest.mark.parametrize("eager", [False, True])
 async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
-    within: float | None, eager: bool, caplog: pytest.LogCaptureFixture,
+    within: float | None,
+    eager: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nothing waits for the records that it lacks: they will not come before the round is over."""
     worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)

@@ -45,8 +45,11 @@ async def test_what_is_regrouped_comes_once_though_its_source_goes_and_comes_bac
     """What had been sent on when the partition went is committed, the rest is sent on when it is back."""
     worker = Regrouped(partitions=2)
     async with running(worker):
-        (again,) = (name for topic in worker.app.topics
-                    if (name := topic.get_topic_name()).endswith("-parity-repartition"))
+        (again,) = (
+            name
+            for topic in worker.app.topics
+            if (name := topic.get_topic_name()).endswith("-parity-repartition")
+        )
         worker.topics = (again,)
         worker.start_rounds()
         await worker.rebalance([0, 1])
@@ -72,8 +75,9 @@ class Joined(Streams):
         """What was joined: order and click. Faust does not join streams but by way of a table."""
         self.joined: list[tuple[int, int]] = []
         self.clicked: list[int] = []
-        self.last = self.app.Table("last", key_type=str, value_type=int, default=int,
-                                   partitions=self.partitions)
+        self.last = self.app.Table(
+            "last", key_type=str, value_type=int, default=int, partitions=self.partitions
+        )
         self.more.append(self.last)
         clicks = self.app.topic("clicks", key_type=str, value_type=int, partitions=self.partitions)
         self.app.agent(clicks)(self.click)

@@ -21,8 +21,9 @@ class Sets(CooperativeWorker):
 
     def declare(self) -> None:
         """A table of sets beside the counts."""
-        self.seen = self.app.SetTable("seen", key_type=str, value_type=int, partitions=self.partitions,
-                                      store=self.store)
+        self.seen = self.app.SetTable(
+            "seen", key_type=str, value_type=int, partitions=self.partitions, store=self.store
+        )
         self.more.append(self.seen)
 
     async def count(self, orders: Any) -> None:
@@ -31,7 +32,6 @@ class Sets(CooperativeWorker):
             if event.message.partition == 0:
                 self.seen["all"].add(event.message.offset)
             self.processed.append((event.message.partition, event.message.offset))
-
 
     def in_file(self) -> set[int]:
         """What the row of partition 0 holds."""
@@ -43,7 +43,9 @@ IN_MEMORY, IN_ROCKSDB = "memory:///", "rocksdb:seen"
 
 
 @pytest.mark.parametrize("store", [IN_MEMORY, IN_ROCKSDB])
-async def test_sets_of_kept_partitions_stay_whole(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sets_of_kept_partitions_stay_whole(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table of sets reads all of its storage again when a partition comes."""
     monkeypatch.setattr(Sets, "store", store, raising=False)
     worker = Sets(partitions=2)
@@ -73,8 +75,9 @@ class Windows(CooperativeWorker):
 
     def declare(self) -> None:
         """A windowed table beside the counts."""
-        self.recent = self.app.Table("recent", key_type=str, value_type=int, default=int,
-                                     partitions=self.partitions).tumbling(3600.0)
+        self.recent = self.app.Table(
+            "recent", key_type=str, value_type=int, default=int, partitions=self.partitions
+        ).tumbling(3600.0)
         self.more.append(self.recent.table)
 
     async def count(self, orders: Any) -> None:
@@ -108,7 +111,9 @@ class Shared(CooperativeWorker):
 
     def declare(self) -> None:
         """A global table beside the counts."""
-        self.prices = self.app.GlobalTable("prices", key_type=str, value_type=int, partitions=self.partitions)
+        self.prices = self.app.GlobalTable(
+            "prices", key_type=str, value_type=int, partitions=self.partitions
+        )
         self.shared.append(self.prices)
 
     async def count(self, orders: Any) -> None:
@@ -152,7 +157,9 @@ async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> 
         for actives, standbys in (([0, 2], [1]), ([0, 1, 2], [])):
             await worker.give(actives, standbys)
             assert await worker.until(lambda: worker.at_rest)
-        assert {key: worker.counts[key] for key in worker.counts} == {f"key-{n}": 7 for n in range(5)}
+        assert {key: worker.counts[key] for key in worker.counts} == {
+            f"key-{n}": 7 for n in range(5)
+        }
 
 
 class ByAll(CooperativeWorker):
@@ -161,8 +168,13 @@ class ByAll(CooperativeWorker):
     def declare(self) -> None:
         """In RocksDB."""
         self.prices = self.app.GlobalTable(
-            "prices", key_type=str, value_type=int, partitions=self.partitions, store="rocksdb:prices",
-            synchronize_all_active_partitions=True)
+            "prices",
+            key_type=str,
+            value_type=int,
+            partitions=self.partitions,
+            store="rocksdb:prices",
+            synchronize_all_active_partitions=True,
+        )
         self.shared.append(self.prices)
 
     def roles(self, actives: Any, standbys: Any) -> Any:
@@ -208,7 +220,9 @@ async def test_what_is_written_by_all_is_read_back_in_eager_rounds_too() -> None
         store = worker.prices.data
         for given, sent in (([0], 5), ([0, 1], 10)):
             await worker.rebalance(given)
-            assert await worker.until(lambda: not (worker.app.rebalancing or worker.app.in_recovery))
+            assert await worker.until(
+                lambda: not (worker.app.rebalancing or worker.app.in_recovery)
+            )
             worker.send_orders(5)
             assert await worker.until(lambda sent=sent: len(worker.of(0)) == sent)  # type: ignore[misc]
             assert await worker.until(lambda: not any(store.overlays.values()))

@@ -23,8 +23,14 @@ def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
     """At rest on the embedded broker, under load."""
     app_id = f"leave-{time.time_ns()}"
     with broker_process() as broker:
-        fleet = Fleet(app_id, broker.bootstrap, 4, folder,
-                      settings={"faust_assigner_cooperative": True}, **more)
+        fleet = Fleet(
+            app_id,
+            broker.bootstrap,
+            4,
+            folder,
+            settings={"faust_assigner_cooperative": True},
+            **more,
+        )
         load = Load(broker.bootstrap, app_id, 4, orders_per_s=20.0)
         try:
             load.prepare(5)
@@ -50,7 +56,10 @@ def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) ->
         assert log.index("Handed everything over") > log.index("LeaveGroup request succeeded") > 0
         verdict = judge(load, fleet.orders(), fleet.totals())
         assert (verdict.lost, verdict.repeated, verdict.wrong_rows) == (0, 0, ())
-        assert interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()})) == []
+        assert (
+            interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()}))
+            == []
+        )
         assert "8 warm, 0 cold" in (fleet.workers["w1"].folder / "log").read_text()
 
 

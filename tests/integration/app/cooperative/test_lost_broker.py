@@ -71,5 +71,14 @@ def test_the_embedded_broker_is_lost_amid_a_round(place: str, tmp_path: Path) ->
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
 def test_kafka_is_lost_amid_a_round(guarantee: str, tmp_path: Path) -> None:
     """The same on Apache Kafka; under exactly_once nothing is there twice either."""
-    play("kafka", guarantee, [(JOINED, "stop broker"), (BETWEEN, "kill broker"),
-                              (LETTING_GO, "kill broker"), (RESTORING, "freeze broker")], tmp_path)
+    play(
+        "kafka",
+        guarantee,
+        [
+            (JOINED, "stop broker"),
+            (BETWEEN, "kill broker"),
+            (LETTING_GO, "kill broker"),
+            (RESTORING, "freeze broker"),
+        ],
+        tmp_path,
+    )

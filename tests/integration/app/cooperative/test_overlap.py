@@ -20,8 +20,14 @@ SESSION_S = 6.0
 def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
     """Events 0.3 s apart, then rest; journals against each other, the tables against the model."""
     app_id = f"overlap-{time.time_ns()}"
-    fleet = Fleet(app_id, bootstrap, 8, folder, session_s=SESSION_S,
-                  settings={"faust_assigner_cooperative": True})
+    fleet = Fleet(
+        app_id,
+        bootstrap,
+        8,
+        folder,
+        session_s=SESSION_S,
+        settings={"faust_assigner_cooperative": True},
+    )
     load = Load(bootstrap, app_id, 8, orders_per_s=10.0)
     try:
         load.prepare(10)
@@ -49,7 +55,10 @@ def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
         fleet.drain(sum(load.sent))
         verdict = judge(load, fleet.orders(), fleet.totals())
         assert (verdict.lost, verdict.wrong_rows) == (0, ())
-        assert interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()})) == []
+        assert (
+            interleaved(read({name: w.folder / "journal" for name, w in fleet.workers.items()}))
+            == []
+        )
     finally:
         load.stop()
         for worker in fleet.living():
@@ -69,7 +78,9 @@ def test_no_two_workers_process_one_partition_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(280)
-def test_no_two_workers_process_one_partition_at_a_time_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_no_two_workers_process_one_partition_at_a_time_on_kafka(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     """On Apache Kafka."""
     play(kafka.bootstrap, tmp_path, rounds=2)
 
@@ -79,7 +90,9 @@ def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
     both = [Done(0.0, 3, 7, "a", 0.0), Done(2.0, 3, 8, "b", 1.9), Done(4.0, 3, 8, "a", 3.9)]
     assert interleaved(Journals(both)) == ["partition 3: a began 8, after b was done with 8"]
     stood = [*both[:2], Done(4.0, 3, 8, "a", 0.05)]
-    assert interleaved(Journals(stood)) == [], "it began before the other was done with it, and stood still"
+    assert interleaved(Journals(stood)) == [], (
+        "it began before the other was done with it, and stood still"
+    )
     back = [*both[:2], Done(4.0, 3, 9, "a", 3.9), Done(5.0, 3, 10, "a", 4.9)]
     assert interleaved(Journals(back)) == []
 
@@ -98,7 +111,8 @@ def test_two_records_of_a_partition_that_are_under_way_at_once_are_seen() -> Non
     both = [late, Done(3.0, 3, 7, "b (1)", 2.5), Done(4.0, 3, 8, "b (1)", 3.5)]
     assert together(Journals(both), {}) == [
         "partition 3: b (1) began 7 2.500 s before a (1) was done with 7",
-        "partition 3: b (1) began 8 1.500 s before a (1) was done with 7"]
+        "partition 3: b (1) began 8 1.500 s before a (1) was done with 7",
+    ]
     assert together(Journals(both), {"a": [(1.1, 4.5)]}) == []
     assert together(Journals(both), {"a": [(1.1, 5.5)]}) != []
     apart = [late, Done(6.0, 3, 8, "b (1)", 5.0), Done(3.0, 2, 1, "b (1)", 2.0)]

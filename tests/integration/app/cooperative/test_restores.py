@@ -23,7 +23,9 @@ async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
         worker.send_orders(5, partition=2)
         await worker.give([0, 1, 2])
         worker.send_orders(20)
-        assert await worker.until(lambda: len(worker.of(0)) == 20 and worker.of(2) == [0, 1, 2, 3, 4])
+        assert await worker.until(
+            lambda: len(worker.of(0)) == 20 and worker.of(2) == [0, 1, 2, 3, 4]
+        )
         assert worker.of(1) == [], "its table is not restored yet"
         assert await worker.until(lambda: worker.of(1) == [0, 1, 2, 3, 4], timeout_s=10)
         assert worker.counts["old-59"] == 7
@@ -154,10 +156,17 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
 
 
 @pytest.mark.parametrize("when", ["before", "within"])
-async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that_counts(when: str) -> None:
+async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that_counts(
+    when: str,
+) -> None:
     """It was cooperative because streams ran when it began; a table has failed since."""
     async with worker_of([0]) as worker:
-        recovery, seeks, may_seek, may_ask = worker.app.tables.recovery, list[bool](), Event(), Event()
+        recovery, seeks, may_seek, may_ask = (
+            worker.app.tables.recovery,
+            list[bool](),
+            Event(),
+            Event(),
+        )
         seek, ask = recovery._seek_offsets, recovery._ends
 
         async def seek_late(*args: Any) -> None:
@@ -180,7 +189,9 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
             may_go.set()
         worker.send_orders(3, partition=1)
         # A record on its way when the table failed is waited for, for ten seconds.
-        assert await worker.until(lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)), timeout_s=40)
+        assert await worker.until(
+            lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)), timeout_s=40
+        )
         assert await worker.until(lambda: worker.at_rest)
         assert {tp.partition for tp in recovery.active_tps} == {0, 1}
 
@@ -202,7 +213,9 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
         await consumer.let_go({worker.source(1), worker.changelog(1)})
         may_go.set()
         await asyncio.sleep(0.1)
-        assert worker.source(1) not in consumer._active_partitions, "between letting go and the next answer"
+        assert worker.source(1) not in consumer._active_partitions, (
+            "between letting go and the next answer"
+        )
         await worker.give([0])
         worker.send_orders(3, partition=1)
         worker.send_orders(3)

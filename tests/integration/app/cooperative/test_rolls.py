@@ -64,7 +64,9 @@ def settle(fleet: Fleet, after: int = -1) -> None:
     fleet.settle(workers=len(NAMES), after=after, timeout_s=240.0, meanwhile=Supervisor(fleet).look)
 
 
-def replace(fleet: Fleet, assignor: str, settings: dict[str, bool], names: Sequence[str] = NAMES) -> None:
+def replace(
+    fleet: Fleet, assignor: str, settings: dict[str, bool], names: Sequence[str] = NAMES
+) -> None:
     """One roll: each worker in turn; every replacement comes to rest."""
     fleet.settings = {**fleet.settings, **settings}
     for name in names:
@@ -79,9 +81,12 @@ def leader(fleet: Fleet) -> str:
     """The living worker that was elected last, by the logs."""
     elected = {}
     for worker in fleet.living():
-        said = [line for line in (worker.folder / "log").read_text().splitlines()
-                if "Elected group leader" in line]
-        elected[worker.name] = said[-1][:len("[2026-01-01 00:00:00,000]")] if said else ""
+        said = [
+            line
+            for line in (worker.folder / "log").read_text().splitlines()
+            if "Elected group leader" in line
+        ]
+        elected[worker.name] = said[-1][: len("[2026-01-01 00:00:00,000]")] if said else ""
     return max(elected, key=lambda name: elected[name])
 
 
@@ -121,8 +126,11 @@ class Before:
     def lost(self, fleet: Fleet, load: Load) -> int:
         """Orders since then that nobody was done with."""
         done = {row[1:] for row in fleet.orders()}
-        return sum((partition, offset) not in done for partition, (since, until)
-                   in enumerate(zip(self.sent, load.sent, strict=True)) for offset in range(since, until))
+        return sum(
+            (partition, offset) not in done
+            for partition, (since, until) in enumerate(zip(self.sent, load.sent, strict=True))
+            for offset in range(since, until)
+        )
 
     def meetings(self, fleet: Fleet) -> list[str]:
         """Where two workers processed one partition at the same time: from then on, or ever.
@@ -139,20 +147,29 @@ class Before:
         wrong = []
         for customer, amounts in sorted(load.amounts.items()):
             since = self.totals.get(customer, dict.fromkeys(("amount", "missing", "repeats"), 0))
-            row, more = totals[customer], sum(amounts[self.orders.get(customer, 0):])
+            row, more = totals[customer], sum(amounts[self.orders.get(customer, 0) :])
             repeats = since["repeats"] if self.once else row["repeats"]
-            if (row["numbers"], row["amount"] - since["amount"], row["missing"], row["repeats"]) != (
-                    len(amounts), more, since["missing"], repeats):
-                wrong.append(f"{customer}: {since}, then {row}; expected {len(amounts)} orders, {more} more")
+            if (
+                row["numbers"],
+                row["amount"] - since["amount"],
+                row["missing"],
+                row["repeats"],
+            ) != (len(amounts), more, since["missing"], repeats):
+                wrong.append(
+                    f"{customer}: {since}, then {row}; expected {len(amounts)} orders, {more} more"
+                )
         return wrong
 
     def wrong_outputs(self, load: Load, outputs: Outputs, patience_s: float = 15.0) -> list[str]:
         """Orders since then that have no output that is committed, or one too many."""
         deadline = time.monotonic() + patience_s
         while True:
-            found = [f"{customer} {number}: {count}" for customer, amounts in sorted(load.amounts.items())
-                     for number in range(self.orders.get(customer, 0), len(amounts))
-                     if (count := outputs.times(customer, number)) != 1 and (self.once or not count)]
+            found = [
+                f"{customer} {number}: {count}"
+                for customer, amounts in sorted(load.amounts.items())
+                for number in range(self.orders.get(customer, 0), len(amounts))
+                if (count := outputs.times(customer, number)) != 1 and (self.once or not count)
+            ]
             if not found or time.monotonic() > deadline:
                 return found
             outputs.read(0.5)
@@ -172,8 +189,16 @@ def at_rest(fleet: Fleet, load: Load, once: bool) -> Before:
 def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
     """No two workers meet; without stock every order is processed once, and rows are those of the model."""
     app_id = f"rolls-{time.time_ns()}"
-    fleet = Fleet(app_id, bootstrap, 6, folder, "stock", work_s=0.01, outputs=True,
-                  settings={"processing_guarantee": guarantee})
+    fleet = Fleet(
+        app_id,
+        bootstrap,
+        6,
+        folder,
+        "stock",
+        work_s=0.01,
+        outputs=True,
+        settings={"processing_guarantee": guarantee},
+    )
     load = Load(bootstrap, app_id, 6, orders_per_s=5.0)
     outputs = Outputs(bootstrap, app_id, 6)
     try:
@@ -218,6 +243,8 @@ def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
-def test_up_in_one_roll_and_back_in_two_on_kafka(kafka: KafkaServer, tmp_path: Path, guarantee: str) -> None:
+def test_up_in_one_roll_and_back_in_two_on_kafka(
+    kafka: KafkaServer, tmp_path: Path, guarantee: str
+) -> None:
     """On Apache Kafka."""
     roll(kafka.bootstrap, tmp_path, guarantee)

@@ -40,7 +40,9 @@ async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() ->
         assert worker.at_rest
 
 
-async def test_a_round_is_spoken_of_where_it_brought_something(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_round_is_spoken_of_where_it_brought_something(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """In changelogs, which is what is restored; nothing is said where all stays."""
     caplog.set_level(logging.INFO, logger="faust_assigner")
     said = list[list[str]]()
@@ -49,6 +51,11 @@ async def test_a_round_is_spoken_of_where_it_brought_something(caplog: pytest.Lo
             caplog.clear()
             await worker.give([0, 1], standbys=standbys)
             assert await worker.until(lambda: worker.at_rest)
-            said.append([m.partition(" in ")[0] for m in caplog.messages if m.startswith("Took on")])
-    assert said == [["Took on 1 active and 0 standby changelogs"], [],
-                    ["Took on 0 active and 1 standby changelogs"]]
+            said.append(
+                [m.partition(" in ")[0] for m in caplog.messages if m.startswith("Took on")]
+            )
+    assert said == [
+        ["Took on 1 active and 0 standby changelogs"],
+        [],
+        ["Took on 0 active and 1 standby changelogs"],
+    ]

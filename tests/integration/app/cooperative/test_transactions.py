@@ -22,8 +22,11 @@ class Passing(CooperativeWorker, PassingOn):
 
     def passed(self, partition: int) -> list[tuple[int, int]]:
         """For each committed transaction of it the offset committed, and how many orders it passes on."""
-        return [(one.offset, sum(sent.topic == "passed-on" for sent in one.sent))
-                for one in self.transactions if one.partition == partition]
+        return [
+            (one.offset, sum(sent.topic == "passed-on" for sent in one.sent))
+            for one in self.transactions
+            if one.partition == partition
+        ]
 
 
 @pytest.mark.usefixtures("cluster")

@@ -148,7 +148,8 @@ async def test_an_error_of_one_partition_costs_no_record_of_another() -> None:
         await one.keep_up(0)
         await one.sent(0, 3)
         one.member.consumer._fetcher._set_error(
-            TopicPartition(TOPIC, 1), TopicAuthorizationFailedError(TOPIC))
+            TopicPartition(TOPIC, 1), TopicAuthorizationFailedError(TOPIC)
+        )
         with pytest.raises(TopicAuthorizationFailedError):
             await one.turn()
         await one.fetched(0)

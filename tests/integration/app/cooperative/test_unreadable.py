@@ -64,8 +64,9 @@ class Spoiled:
         if isinstance(request, FetchRequest):
             self.fetches += 1
             self.named += any(part[0] == BAD for _, parts in answer.topics for part in parts)
-            answer.topics = [(topic, [self._of(list(part)) for part in parts])
-                             for topic, parts in answer.topics]
+            answer.topics = [
+                (topic, [self._of(list(part)) for part in parts]) for topic, parts in answer.topics
+            ]
         return answer
 
     def _of(self, part: list[Any]) -> tuple[Any, ...]:
@@ -85,12 +86,15 @@ async def reader() -> AsyncIterator[tuple[Member, Spoiled]]:
 async def more(member: Member, *partitions: int, count: int = 30) -> None:
     """Wait until each of them has brought more."""
     wanted = {p: len(member.offsets(p)) + count for p in partitions}
-    await until(lambda: all(len(member.offsets(p)) >= n for p, n in wanted.items()), "records", seconds=20)
+    await until(
+        lambda: all(len(member.offsets(p)) >= n for p, n in wanted.items()), "records", seconds=20
+    )
 
 
 @pytest.mark.parametrize("spoil", [corrupt, garbage, cut, refused])
 async def test_others_flow_without_a_hole_beside_a_partition_that_cannot_be_read(
-        spoil: Spoil, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil: Spoil, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """aiokafka raises, and what the same turn took from others is passed over by their next reader."""
     monkeypatch.setattr(set_aside, "RETRY_S", 0.1)
     async with reader() as (member, spoiled):
@@ -100,11 +104,14 @@ async def test_others_flow_without_a_hole_beside_a_partition_that_cannot_be_read
         spoiled.spoil = None
         await more(member, *PARTITIONS)
         for p in PARTITIONS:
-            assert member.offsets(p) == list(range(len(member.offsets(p)))), f"a hole or a repeat in {p}"
+            assert member.offsets(p) == list(range(len(member.offsets(p)))), (
+                f"a hole or a repeat in {p}"
+            )
 
 
 async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_less_and_less_often(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Twice as long each time; one that is read again begins anew."""
     monkeypatch.setattr(set_aside, "RETRY_S", 0.05)
     monkeypatch.setattr(set_aside, "MOST_RETRY_S", 0.2)
@@ -113,10 +120,20 @@ async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_le
         spoiled.spoil = corrupt
         with caplog.at_level(logging.ERROR, set_aside.__name__):
             await until(lambda: fetcher.counters["unreadable_partitions"] == 4, "tries")
-        told = [record.getMessage() for record in caplog.records if record.name == set_aside.__name__]
+        told = [
+            record.getMessage() for record in caplog.records if record.name == set_aside.__name__
+        ]
         offset = len(member.offsets(BAD))
-        assert all(f"{TOPIC}-{BAD} cannot be read from offset {offset}: CorruptRecord" in one for one in told)
-        assert [one.rpartition("again in ")[2] for one in told] == ["0.1 s", "0.1 s", "0.2 s", "0.2 s"]
+        assert all(
+            f"{TOPIC}-{BAD} cannot be read from offset {offset}: CorruptRecord" in one
+            for one in told
+        )
+        assert [one.rpartition("again in ")[2] for one in told] == [
+            "0.1 s",
+            "0.1 s",
+            "0.2 s",
+            "0.2 s",
+        ]
         spoiled.spoil = None
         await more(member, BAD)
         assert not len(fetcher.aside)
@@ -130,7 +147,9 @@ async def test_what_may_not_be_read_is_told_and_nothing_is_lost_by_that() -> Non
         spoiled.spoil, raised = forbidden, 0
         while raised < 5:
             try:
-                for tp, records in (await member.consumer.getmany(timeout_ms=50, max_records=3)).items():
+                for tp, records in (
+                    await member.consumer.getmany(timeout_ms=50, max_records=3)
+                ).items():
                     member.read += [(0.0, tp.partition, record.offset) for record in records]
             except TopicAuthorizationFailedError:
                 raised += 1
@@ -139,7 +158,8 @@ async def test_what_may_not_be_read_is_told_and_nothing_is_lost_by_that() -> Non
 
 
 async def test_what_a_broker_refuses_is_left_out_of_the_fetches_of_others(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With it in, none is held: each record of another is a fetch and an answer of its own."""
     monkeypatch.setattr(set_aside, "REFUSED_S", 0.3)
     async with reader() as (member, spoiled):

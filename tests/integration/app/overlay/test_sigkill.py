@@ -41,8 +41,12 @@ class Killed:
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
         # The table's too: Faust asks where a key goes before it has heard of a topic that it has just made.
-        topics = [NewTopic(f"{self.app_id}-numbers", 2, 1),
-                  NewTopic(f"{self.app_id}-{SHARED}-changelog", 2, 1, config={"cleanup.policy": "compact"})]
+        topics = [
+            NewTopic(f"{self.app_id}-numbers", 2, 1),
+            NewTopic(
+                f"{self.app_id}-{SHARED}-changelog", 2, 1, config={"cleanup.policy": "compact"}
+            ),
+        ]
         for made in self.admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
@@ -59,12 +63,28 @@ class Killed:
 
     def start(self) -> None:
         """With the files of its former lives."""
-        environment = os.environ | {"ROWS_APP_ID": self.app_id, "ROWS_BOOTSTRAP": self.bootstrap,
-                                    "ROWS_DATA": str(self.folder / "data"), "ROWS_GUARANTEE": self.guarantee}
+        environment = os.environ | {
+            "ROWS_APP_ID": self.app_id,
+            "ROWS_BOOTSTRAP": self.bootstrap,
+            "ROWS_DATA": str(self.folder / "data"),
+            "ROWS_GUARANTEE": self.guarantee,
+        }
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.workers.rows", "worker", "-l", "info", "--without-web"],
-                cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.support.workers.rows",
+                    "worker",
+                    "-l",
+                    "info",
+                    "--without-web",
+                ],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def kill(self) -> None:
         """At once."""
@@ -81,9 +101,15 @@ class Killed:
 
     def changelog(self, table: str, partition: int) -> list[tuple[int, bytes, bytes | None]]:
         """What committed readers see by now: offset, key, value."""
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
-                           "enable.auto.commit": False, "isolation.level": "read_committed",
-                           "enable.partition.eof": True})
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"{self.app_id}-reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
         found: list[tuple[int, bytes, bytes | None]] = []
         try:
             reader.assign([TopicPartition(f"{self.app_id}-{table}-changelog", partition, 0)])
@@ -98,12 +124,20 @@ class Killed:
 
     def changes(self) -> int:
         """How many records the changelogs hold by now, committed or not."""
-        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": f"{self.app_id}-reader",
-                           "isolation.level": "read_uncommitted"})
+        reader = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": f"{self.app_id}-reader",
+                "isolation.level": "read_uncommitted",
+            }
+        )
         try:
-            return sum(reader.get_watermark_offsets(
-                TopicPartition(f"{self.app_id}-sums-changelog", partition), timeout=30.0)[1]
-                for partition in PARTITIONS)
+            return sum(
+                reader.get_watermark_offsets(
+                    TopicPartition(f"{self.app_id}-sums-changelog", partition), timeout=30.0
+                )[1]
+                for partition in PARTITIONS
+            )
         finally:
             reader.close()
 
@@ -122,8 +156,11 @@ class Killed:
     def file(self, table: str, partition: int) -> tuple[int, dict[bytes, bytes]]:
         """The offset in the file, and its rows."""
         (path,) = self.folder.glob(f"data/**/{table}-{partition}.db")
-        database = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True),
-                                   access_type=rocksdict.AccessType.read_only())
+        database = rocksdict.Rdict(
+            str(path),
+            rocksdict.Options(raw_mode=True),
+            access_type=rocksdict.AccessType.read_only(),
+        )
         try:
             rows = dict(database.items())
         finally:
@@ -143,18 +180,24 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
                     folded.pop(key, None)
                 else:
                     folded[key] = value
-            assert rows == folded, f"{table}-{partition} is not what its changelog holds up to {offset}"
+            assert rows == folded, (
+                f"{table}-{partition} is not what its changelog holds up to {offset}"
+            )
             if table in TABLES:
                 held[table] += len(rows)
                 yield sum(at > offset for at, _, _ in log)
     for partition in PARTITIONS:
         offset, rows = it.file(SETS, partition)
         sets: dict[bytes, set[int]] = {}
-        for _, key, value in (record for record in it.changelog(SETS, partition) if record[0] <= offset):
+        for _, key, value in (
+            record for record in it.changelog(SETS, partition) if record[0] <= offset
+        ):
             operation, name = json.loads(key)
             change = set.add if operation == 1 else set.discard
             change(sets.setdefault(json.dumps(name).encode(), set()), json.loads(value or b""))
-        assert {key: set(json.loads(row)) for key, row in rows.items()} == sets, f"{SETS}-{partition}"
+        assert {key: set(json.loads(row)) for key, row in rows.items()} == sets, (
+            f"{SETS}-{partition}"
+        )
         held[SETS] += len(rows)
     assert all(held.values()), f"no file has a row: {held}"
 
@@ -211,8 +254,11 @@ def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
 
 def counts(it: Killed) -> Counter[str]:
     """How often each key was counted, over all windows, as committed readers see it."""
-    latest = {(partition, key): value for partition in PARTITIONS
-              for _, key, value in it.changelog("counts", partition)}
+    latest = {
+        (partition, key): value
+        for partition in PARTITIONS
+        for _, key, value in it.changelog("counts", partition)
+    }
     found: Counter[str] = Counter()
     for (_, key), value in latest.items():
         found[json.loads(key)[0]] += int(value or b"0")
@@ -221,6 +267,9 @@ def counts(it: Killed) -> Counter[str]:
 
 def shared(it: Killed) -> Counter[str]:
     """The same of the table that every worker has."""
-    latest = {key: value for partition in PARTITIONS for _, key, value in it.changelog(SHARED, partition)}
-    return Counter({json.loads(key).removeprefix("all-"): int(value or b"0")
-                    for key, value in latest.items()})
+    latest = {
+        key: value for partition in PARTITIONS for _, key, value in it.changelog(SHARED, partition)
+    }
+    return Counter(
+        {json.loads(key).removeprefix("all-"): int(value or b"0") for key, value in latest.items()}
+    )

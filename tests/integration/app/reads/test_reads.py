@@ -22,11 +22,16 @@ BOUND_S = 30.0
 
 
 @contextlib.contextmanager
-def readers(folder: Path, *names: str, bootstrap: str = "", **more: Any) -> Iterator[tuple[Readers, Numbers]]:
+def readers(
+    folder: Path, *names: str, bootstrap: str = "", **more: Any
+) -> Iterator[tuple[Readers, Numbers]]:
     """Workers under load, on the embedded broker or another, that answer for every key by its owner."""
     app_id = f"reads-{time.time_ns()}"
-    settings = {"faust_assigner_stale_reads": BOUND_S, "faust_assigner_follow_up_s": 1,
-                **more.pop("settings", {})}
+    settings = {
+        "faust_assigner_stale_reads": BOUND_S,
+        "faust_assigner_follow_up_s": 1,
+        **more.pop("settings", {}),
+    }
     with contextlib.ExitStack() as until_the_end:
         at = bootstrap or until_the_end.enter_context(broker_process()).bootstrap
         group = Readers(app_id, at, folder, settings=settings, **more)
@@ -44,17 +49,23 @@ def readers(folder: Path, *names: str, bootstrap: str = "", **more: Any) -> Iter
             group.stop()
 
 
-def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(tmp_path: Path) -> None:
+def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
+    tmp_path: Path,
+) -> None:
     """Until the group knows of the death a copy answers, and says how much it lacks; no answer is wrong."""
-    with readers(tmp_path, "w1", "w2", session_s=2.0, settings={"faust_assigner_warmups": False}) as (
-            group, numbers):
+    with readers(
+        tmp_path, "w1", "w2", session_s=2.0, settings={"faust_assigner_warmups": False}
+    ) as (group, numbers):
         both = group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
         group.until("w1", all_known, only_here=True)  # the copies keep up, too
         group.kill("w2")
-        answers = group.until("w1", lambda now: all_by_owners(now) and {a.by for a in now} == {
-            group.ports["w1"]})
+        answers = group.until(
+            "w1", lambda now: all_by_owners(now) and {a.by for a in now} == {group.ports["w1"]}
+        )
         copies = [a for a in answers if a.role == "standby"]
-        assert {a.key for a in copies} == {a.key for a in both[-len(KEYS):] if a.by == group.ports["w2"]}
+        assert {a.key for a in copies} == {
+            a.key for a in both[-len(KEYS) :] if a.by == group.ports["w2"]
+        }
         assert all(int(a.headers["X-Faust-Assigner-Lag"]) >= 0 for a in copies)
         assert all(0 <= float(a.headers["X-Faust-Assigner-Age"]) <= BOUND_S for a in copies)
         assert {a.status for a in answers} == {200}
@@ -66,15 +77,17 @@ def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
 def test_copies_of_exactly_once_tables_answer_too(kafka: KafkaServer, tmp_path: Path) -> None:
     """The last offsets of their changelogs are markers that no consumer sees."""
     settings = {"processing_guarantee": "exactly_once"}
-    with readers(tmp_path, "w1", "w2", bootstrap=kafka.bootstrap, session_s=6.0, settings=settings) as (
-            group, numbers):
+    with readers(
+        tmp_path, "w1", "w2", bootstrap=kafka.bootstrap, session_s=6.0, settings=settings
+    ) as (group, numbers):
         both = group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
         group.until("w1", all_known, only_here=True)
         group.kill("w2")
-        answers = group.until("w1", lambda now: all_by_owners(now) and {a.by for a in now} == {
-            group.ports["w1"]})
+        answers = group.until(
+            "w1", lambda now: all_by_owners(now) and {a.by for a in now} == {group.ports["w1"]}
+        )
         copies = {a.key for a in answers if a.role == "standby"}
-        assert copies >= {a.key for a in both[-len(KEYS):] if a.by == group.ports["w2"]}
+        assert copies >= {a.key for a in both[-len(KEYS) :] if a.by == group.ports["w2"]}
         assert {a.status for a in answers} <= {200, 503}
         assert numbers.wrong(answers, BOUND_S) == []
 
@@ -87,14 +100,19 @@ def test_reads_through_a_death_a_freeze_and_a_return(tmp_path: Path) -> None:
         answers = []
         group.kill("w3")
         for name in ("w1", "w2"):
-            answers += group.until(name, lambda now: all_by_owners(now) and len({a.by for a in now}) == 2)
+            answers += group.until(
+                name, lambda now: all_by_owners(now) and len({a.by for a in now}) == 2
+            )
         group.start("w3")
         for name in ("w3", "w1", "w2"):
             answers += group.until(name, all_by_owners)
         group.until("w1", lambda now: len({a.by for a in now}) == 3 and all_by_owners(now))
         group.processes["w2"].send_signal(signal.SIGSTOP)
-        answers += group.until("w1", lambda now: all_by_owners(now) and group.ports["w2"] not in {
-            a.by for a in now}, timeout_s=120.0)
+        answers += group.until(
+            "w1",
+            lambda now: all_by_owners(now) and group.ports["w2"] not in {a.by for a in now},
+            timeout_s=120.0,
+        )
         group.processes["w2"].send_signal(signal.SIGCONT)
         for _ in range(20):  # what it had is others' by now, and it does not know yet
             answers += [group.ask("w2", key, only_here=True) for key in KEYS]
@@ -114,11 +132,22 @@ def test_a_table_that_is_restored_from_nothing_is_not_read(tmp_path: Path, assig
         numbers = Numbers(broker.bootstrap, app_id, 4)
         numbers.prepare()
         numbers.fill(30_000)
-        group = Readers(app_id, broker.bootstrap, tmp_path, replicas=0, assignor=assignor, settings={
-            "faust_assigner_stale_reads": BOUND_S, "faust_assigner_batched_replay": False})
+        group = Readers(
+            app_id,
+            broker.bootstrap,
+            tmp_path,
+            replicas=0,
+            assignor=assignor,
+            settings={
+                "faust_assigner_stale_reads": BOUND_S,
+                "faust_assigner_batched_replay": False,
+            },
+        )
         try:
             group.start("w1")
-            answers = group.until("w1", lambda now: all(a.number == 30_000 for a in now), timeout_s=120.0)
+            answers = group.until(
+                "w1", lambda now: all(a.number == 30_000 for a in now), timeout_s=120.0
+            )
         finally:
             group.stop()
     early = [a for a in answers if a.status == 200 and a.number != 30_000]
@@ -138,8 +167,8 @@ def test_each_kind_of_route_finds_the_key(tmp_path: Path) -> None:
     with readers(tmp_path, "w1", "w2") as (group, numbers):
         group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
         for path in ("/latest?key={key}", "/recent/{key}"):
-            by_owners = group.until("w1", all_by_owners, path=path)[-len(KEYS):]
-            here = group.until("w1", all_known, path=path, only_here=True)[-len(KEYS):]
+            by_owners = group.until("w1", all_by_owners, path=path)[-len(KEYS) :]
+            here = group.until("w1", all_known, path=path, only_here=True)[-len(KEYS) :]
             assert {a.by for a in by_owners} == set(group.ports.values())
             assert {a.role for a in here} == {"owner", "standby"}
             assert numbers.wrong(by_owners, BOUND_S) == []

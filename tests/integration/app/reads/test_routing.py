@@ -40,18 +40,34 @@ class Worker:
     ``here`` says what is here of each partition; of any other, nothing. Keys are of partition 0.
     """
 
-    def __init__(self, folder: Path, *, owner: URL | None = None, copies: tuple[URL, ...] = (),
-                 **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        owner: URL | None = None,
+        copies: tuple[URL, ...] = (),
+        **options: Any,
+    ) -> None:
         self.here: dict[TP, Here] = {}
         self.app: faust.App = make_app(
-            "http://127.0.0.1:2", store="rocksdb://", datadir=str(folder), broker="kafka://127.0.0.1:1",
-            **{"faust_assigner_stale_reads": 5, **options})
+            "http://127.0.0.1:2",
+            store="rocksdb://",
+            datadir=str(folder),
+            broker="kafka://127.0.0.1:1",
+            **{"faust_assigner_stale_reads": 5, **options},
+        )
         self.app.finalize()
-        tables = [self.app.Table(name, key_type=str, value_type=int, partitions=4)
-                  for name in ("counts", "names", "far")]
+        tables = [
+            self.app.Table(name, key_type=str, value_type=int, partitions=4)
+            for name in ("counts", "names", "far")
+        ]
         self.counts, self.names, self.far = tables
-        self.hours = self.app.Table("hours", key_type=str, value_type=int, partitions=4).tumbling(3600.0)
-        self.cache = self.app.Table("cache", key_type=str, value_type=int, partitions=4, store="memory://")
+        self.hours = self.app.Table("hours", key_type=str, value_type=int, partitions=4).tumbling(
+            3600.0
+        )
+        self.cache = self.app.Table(
+            "cache", key_type=str, value_type=int, partitions=4, store="memory://"
+        )
         assignor: Any = self.app.assignor
         assignor.partition_of = lambda topic, key: TP(topic, 0)
         assignor.owner_of = lambda tp: owner if owner is not None else _unknown()
@@ -75,12 +91,17 @@ class Worker:
     async def asked(self, method: str = "GET", **request: Any) -> AsyncIterator[Any]:
         """The answer to one request, in the form of ``table_route(counts, exact_key="key")``."""
         route = self.app.table_route(self.counts, exact_key="key")
+
         async def handle(request: Any) -> Any:
             view = SimpleNamespace(web=self.app.web)
             return await route(self.view)(SimpleNamespace(web=view.web), request)
+
         try:
-            async with (served(handle) as url, ClientSession() as session,
-                        session.request(method, url / "count", **request) as answer):
+            async with (
+                served(handle) as url,
+                ClientSession() as session,
+                session.request(method, url / "count", **request) as answer,
+            ):
                 yield answer
         finally:
             await self.app.http_client.close()
@@ -93,10 +114,12 @@ def _unknown() -> URL:
 
 def answers(role: str, count: int, seen: list[Any] | None = None) -> Any:
     """Another worker."""
+
     async def answer(request: web.Request) -> web.Response:
         if seen is not None:
             seen.append(dict(request.headers))
         return web.json_response({"count": count}, headers={"X-Faust-Assigner-Role": role})
+
     return answer
 
 
@@ -128,8 +151,11 @@ async def test_a_dead_owner_is_stood_in_for_by_the_copy_here(tmp_path: Path) -> 
 async def test_an_owner_that_restores_is_stood_in_for_by_another_copy(tmp_path: Path) -> None:
     """What it says of itself comes back, and it was told to ask nobody else."""
     seen: list[Any] = []
-    async with (served(refuses) as owner, served(answers("standby", 9, seen)) as copy,
-                Worker(tmp_path, owner=owner, copies=(DEAD, copy)).asked() as answer):
+    async with (
+        served(refuses) as owner,
+        served(answers("standby", 9, seen)) as copy,
+        Worker(tmp_path, owner=owner, copies=(DEAD, copy)).asked() as answer,
+    ):
         assert (answer.status, await answer.json()) == (200, {"count": 9})
         assert answer.headers["X-Faust-Assigner-Role"] == "standby"
     assert [headers["X-Faust-Assigner-Hop"] for headers in seen] == ["1"]
@@ -137,11 +163,15 @@ async def test_an_owner_that_restores_is_stood_in_for_by_another_copy(tmp_path: 
 
 async def test_the_views_own_503_is_handed_back(tmp_path: Path) -> None:
     """It is the app's answer, not the lack of one."""
+
     async def busy(request: web.Request) -> web.Response:
         return web.Response(status=503, text="closed on Sundays")
 
-    async with (served(busy) as owner, served(answers("standby", 9)) as copy,
-                Worker(tmp_path, owner=owner, copies=(copy,)).asked() as answer):
+    async with (
+        served(busy) as owner,
+        served(answers("standby", 9)) as copy,
+        Worker(tmp_path, owner=owner, copies=(copy,)).asked() as answer,
+    ):
         assert (answer.status, await answer.text()) == (503, "closed on Sundays")
 
 
@@ -202,7 +232,10 @@ async def test_a_row_comes_from_the_partition_of_its_key(tmp_path: Path) -> None
     worker.put(worker.counts, 0, "key", 7)
     worker.here[TP(LOG, 0)] = Here(is_owner=True)
     async with worker.asked() as answer:
-        assert (await answer.json(), answer.headers["X-Faust-Assigner-Role"]) == ({"count": 7}, "owner")
+        assert (await answer.json(), answer.headers["X-Faust-Assigner-Role"]) == (
+            {"count": 7},
+            "owner",
+        )
 
 
 @pytest.mark.parametrize(("owns", "found"), [(True, 1), (False, None)])
@@ -213,7 +246,10 @@ async def test_an_owner_looks_where_else_it_is_the_owner_and_not_in_copies(
     worker = Worker(tmp_path)
     worker.put(worker.counts, 0, "other", 0)
     worker.put(worker.counts, 2, "key", 1)
-    worker.here = {TP(LOG, 0): Here(is_owner=True), TP(LOG, 2): Here(is_owner=owns, lag=0, age_s=0.0)}
+    worker.here = {
+        TP(LOG, 0): Here(is_owner=True),
+        TP(LOG, 2): Here(is_owner=owns, lag=0, age_s=0.0),
+    }
     async with worker.asked() as answer:
         assert await answer.json() == {"count": found}
 
@@ -289,28 +325,39 @@ async def test_a_table_beside_it_is_vouched_for_by_itself(tmp_path: Path) -> Non
         async with worker.asked() as answer:
             assert answer.status == status
             if status == 200:
-                assert (answer.headers["X-Faust-Assigner-Age"], answer.headers["X-Faust-Assigner-Lag"]) == (
-                    "4.000", "2")
+                assert (
+                    answer.headers["X-Faust-Assigner-Age"],
+                    answer.headers["X-Faust-Assigner-Lag"],
+                ) == ("4.000", "2")
 
 
 async def test_a_view_that_was_asked_for_no_key_reads_as_ever() -> None:
     """Without a table route there is no scope."""
+
     async def view(view: Any, request: Any) -> str:
         return "as ever"
 
     assert await scoped(view)(None, {}) == "as ever"
 
 
-@pytest.mark.parametrize(("streams", "asked_for"), [
-    ([], b'"key"'), ([None], b"key"), (["raw", None], b"key"), (["json", None], b'"key"'),
-])
+@pytest.mark.parametrize(
+    ("streams", "asked_for"),
+    [
+        ([], b'"key"'),
+        ([None], b"key"),
+        (["raw", None], b"key"),
+        (["json", None], b'"key"'),
+    ],
+)
 async def test_a_key_is_placed_as_the_streams_have_it(
     tmp_path: Path, streams: list[str | None], asked_for: bytes
 ) -> None:
     """Stock hashes the changelog's form, JSON: for streams of plain keys, the default, another partition."""
     worker = Worker(tmp_path)
     for number, serializer in enumerate(streams):
-        worker.app.topics.add(worker.app.topic(f"orders-{number}", key_type=str, key_serializer=serializer))
+        worker.app.topics.add(
+            worker.app.topic(f"orders-{number}", key_type=str, key_serializer=serializer)
+        )
     assert worker.app.router._get_serialized_key(worker.counts, "key") == asked_for
 
 
@@ -323,6 +370,10 @@ async def test_a_topics_reader_that_is_dead_is_a_503(tmp_path: Path) -> None:
         topic = worker.app.topic("orders")
         return await worker.app.router.route_topic_req(topic, "key", worker.app.web, request)
 
-    async with served(handle) as url, ClientSession() as session, session.get(url / "orders") as answer:
+    async with (
+        served(handle) as url,
+        ClientSession() as session,
+        session.get(url / "orders") as answer,
+    ):
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     await worker.app.http_client.close()

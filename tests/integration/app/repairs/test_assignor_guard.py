@@ -37,8 +37,13 @@ class Evil:
 
 def consumer_of(bootstrap: str, assignor: Any) -> AIOKafkaConsumer:
     """One member, not started."""
-    return AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="g", heartbeat_interval_ms=200,
-                            session_timeout_ms=6000, partition_assignment_strategy=[assignor])
+    return AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id="g",
+        heartbeat_interval_ms=200,
+        session_timeout_ms=6000,
+        partition_assignment_strategy=[assignor],
+    )
 
 
 async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool) -> None:
@@ -58,9 +63,15 @@ async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool
         evil.subscribe(["orders"])
         async with asyncio.timeout(25 if guarded else 6):
             # The assignor's own view changes with the answer, aiokafka's a moment earlier or later.
-            while assignor.counters["assignments"] < 2 or assignor.generation < 1 or not (
-                    kept == {tp.partition for tp in good.assignment()}
-                    == {tp.partition for tp in assignor.assigned_actives()}):
+            while (
+                assignor.counters["assignments"] < 2
+                or assignor.generation < 1
+                or not (
+                    kept
+                    == {tp.partition for tp in good.assignment()}
+                    == {tp.partition for tp in assignor.assigned_actives()}
+                )
+            ):
                 await asyncio.sleep(0.05)
     finally:
         for consumer in (evil, good):
@@ -71,8 +82,11 @@ NOISE = b"\x00\x04\xff\xff"
 LONE = ConsumerProtocolMemberMetadata(4, ["orders", "no topic!", "x" * 300], b"{}").encode()
 
 
-@pytest.mark.parametrize(("metadata", "kept"), [(NOISE, {0, 1, 2, 3}), (b"", {0, 1, 2, 3}), (LONE, {0, 1})],
-                         ids=["noise", "nothing", "odd names"])
+@pytest.mark.parametrize(
+    ("metadata", "kept"),
+    [(NOISE, {0, 1, 2, 3}), (b"", {0, 1, 2, 3}), (LONE, {0, 1})],
+    ids=["noise", "nothing", "odd names"],
+)
 async def test_the_group_goes_on(embedded_broker: Any, metadata: bytes, kept: set[int]) -> None:
     """The good member leads, keeps its partitions, and shares them only with one that names topics."""
     await lead(embedded_broker.bootstrap, metadata, kept, guarded=True)

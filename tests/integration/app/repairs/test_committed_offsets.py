@@ -22,7 +22,9 @@ LOADING, NOT_COORDINATOR = 14, 16
 
 @pytest.mark.kafka
 @pytest.mark.slow
-async def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for(kafka: KafkaServer) -> None:
+async def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for(
+    kafka: KafkaServer,
+) -> None:
     """Who asks in between would begin before them, and process them twice."""
     name = f"stable-{uuid4().hex[:8]}"
     mine, other = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -46,7 +48,8 @@ async def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for(kafk
 @pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
 @pytest.mark.parametrize("version", [3, 7])
 async def test_a_group_that_is_being_loaded_has_not_committed_nothing(
-        embedded_broker: Any, monkeypatch: pytest.MonkeyPatch, code: int, version: int) -> None:
+    embedded_broker: Any, monkeypatch: pytest.MonkeyPatch, code: int, version: int
+) -> None:
     """Its answer holds one error and no offsets; aiokafka takes that for none. It is asked again."""
     name = f"loading-{uuid4().hex[:8]}"
     tp = TopicPartition(name, 0)
@@ -80,7 +83,9 @@ async def group(bootstrap: str, name: str) -> AsyncIterator[AIOKafkaConsumer]:
     await admin.start()
     await admin.create_topics([NewTopic(name, 2, 1)])
     await admin.close()
-    consumer = AIOKafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        name, bootstrap_servers=bootstrap, group_id=name, enable_auto_commit=False
+    )
     await consumer.start()
     try:
         while len(consumer.assignment()) < 2:

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("committed", [0, 5], ids=["nothing committed", "committed before"])
-async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(committed: int) -> None:
+async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
+    committed: int,
+) -> None:
     """Ten records at once; twice, since a partition that has committed may be sought by luck."""
     worker = Worker(repaired=True)
     worker.send_orders(committed)
@@ -34,7 +36,9 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
 
         async def stop_on_arrival(*args: Any, **kwargs: Any) -> Any:
             while waiting:
-                worker.send_orders(waiting.pop())  # on the fetching thread, so that they come at once
+                worker.send_orders(
+                    waiting.pop()
+                )  # on the fetching thread, so that they come at once
             records = await fetched(*args, **kwargs)
             batch = records.get(worker.source(), ())
             if len(batch) == 10 and not stopped and consumer.flow_active:
@@ -54,7 +58,9 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
             assert len(stopped) == 1
             end = committed + 10 * (round_ + 1)
             # Stock has by then sought what was committed: some may come again, none may be missing.
-            assert await worker.until(lambda end=end: {*range(first, end)} == {*worker.offsets}), round_
+            assert await worker.until(lambda end=end: {*range(first, end)} == {*worker.offsets}), (
+                round_
+            )
 
 
 async def test_a_backlog_is_handed_over_in_parts() -> None:
@@ -76,7 +82,7 @@ async def test_a_backlog_is_handed_over_in_parts() -> None:
 
 
 async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(
-    caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The position has passed it and the queue is empty; it is neither lost nor unreadable."""
     worker = Worker(repaired=True)
@@ -98,7 +104,9 @@ async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(
         assert len(worker.counts) == 50
 
 
-async def test_a_recovery_waits_for_the_record_at_the_position(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_recovery_waits_for_the_record_at_the_position(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The position is the last offset itself: that record was not fetched yet, however often was asked."""
     worker = Worker(repaired=True)
     worker.send_changelog(50)
@@ -137,9 +145,20 @@ async def test_a_changelog_record_of_an_old_generation_is_left_out() -> None:
             await worker.rebalance([0])
             assert await worker.until(lambda: worker.recovered)
             message = ConsumerMessage(
-                *worker.changelog(), offset=99, timestamp=0.0, timestamp_type=0, headers=None, key=b'"old"',
-                value=b"7", checksum=None, tp=worker.changelog(), generation_id=old)
-            worker.app.tables.changelog_queue.force_put_nowait(Event(worker.app, "old", 7, {}, message))
+                *worker.changelog(),
+                offset=99,
+                timestamp=0.0,
+                timestamp_type=0,
+                headers=None,
+                key=b'"old"',
+                value=b"7",
+                checksum=None,
+                tp=worker.changelog(),
+                generation_id=old,
+            )
+            worker.app.tables.changelog_queue.force_put_nowait(
+                Event(worker.app, "old", 7, {}, message)
+            )
             await asyncio.sleep(0.05)
             worker.app.tables.recovery.flush_buffers()
             assert "old" not in worker.counts
@@ -180,8 +199,10 @@ class TwoAtATime(Worker):
             self.processed.append((event.message.partition, event.message.offset))
 
 
-@pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
-                                      pytest.param(True, id="repaired")])
+@pytest.mark.parametrize(
+    "repaired",
+    [pytest.param(False, id="stock", marks=pytest.mark.slow), pytest.param(True, id="repaired")],
+)
 @pytest.mark.parametrize("committed", [0, 5], ids=["nothing committed", "committed before"])
 async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
     repaired: bool, committed: int
@@ -197,7 +218,9 @@ async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
         assert await worker.until(lambda: len(worker.processed) == 9)
         await worker.app.consumer.commit()
         worker.hole.set()
-        assert worker.logs.committed.get(worker.source(), 0) == (committed if repaired else committed + 10)
+        assert worker.logs.committed.get(worker.source(), 0) == (
+            committed if repaired else committed + 10
+        )
         assert await worker.until(lambda: len(worker.processed) == 10)
         await worker.app.consumer.commit()
         assert worker.logs.committed[worker.source()] == committed + 10
@@ -215,8 +238,13 @@ async def test_nothing_acknowledged_beyond_a_hole_outlives_its_generation() -> N
             assert await worker.until(lambda: consumer._acked_index[tp] == set(range(1, 10)))
             consumer._gap[tp].addi(20, 30)
             await worker.rebalance([])
-            books = (consumer._gap, consumer._acked, consumer._acked_index, consumer._read_offset,
-                     consumer._committed_offset)
+            books = (
+                consumer._gap,
+                consumer._acked,
+                consumer._acked_index,
+                consumer._read_offset,
+                consumer._committed_offset,
+            )
             assert [tp in book for book in books] == [False] * 5
             assert worker.logs.committed.get(tp, 0) == 0
             worker.hole.set()

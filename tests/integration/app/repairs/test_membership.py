@@ -71,8 +71,15 @@ class Sender:
 async def attempt(membership: Membership, batches: Mapping[TP, Batch]) -> Sender:
     """One produce request."""
     sender, dropped = Sender(), list[bool]()
-    await send_as_member(sender, sender.send, membership, lambda topic: topic == "changes",
-                         lambda: dropped.append(True), 1, batches)
+    await send_as_member(
+        sender,
+        sender.send,
+        membership,
+        lambda topic: topic == "changes",
+        lambda: dropped.append(True),
+        1,
+        batches,
+    )
     assert not sender._in_flight
     assert len(dropped) == (set(sender.sent) != set(batches))
     assert not sender._muted_partitions & set(batches)
@@ -132,10 +139,13 @@ class Client:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("topic", "again", "sent"), [
-    ("changes", False, False), ("changes", True, False), ("outputs", False, True)])
+@pytest.mark.parametrize(
+    ("topic", "again", "sent"),
+    [("changes", False, False), ("changes", True, False), ("outputs", False, True)],
+)
 async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
-        topic: str, again: bool, sent: bool) -> None:
+    topic: str, again: bool, sent: bool
+) -> None:
     """Made by a member, written by a former one, or by one that has joined again since."""
     now, client = [0.0], Client()
     membership = Membership(6.0, lambda: now[0])
@@ -180,7 +190,9 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     async def beat() -> bool:
         return True
 
-    coordinator = SimpleNamespace(_do_heartbeat=beat, reset_generation=lambda: heard.append("reset"))
+    coordinator = SimpleNamespace(
+        _do_heartbeat=beat, reset_generation=lambda: heard.append("reset")
+    )
     membership = Membership(3600.0)
     assert watch(coordinator, membership)
     assert await coordinator._do_heartbeat()
@@ -194,7 +206,9 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_a_record_whose_change_did_not_arrive_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_whose_change_did_not_arrive_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Stock says so in the log and commits; at the next death the row lacks the change. Then it ends."""
     refuses, send = False, VirtualProducer.send
 

@@ -26,8 +26,10 @@ from faust_assigner.app.repairs.recovery_loop import SteadyRecovery, SteadyTable
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
-both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
-                                            pytest.param(True, id="repaired")])
+both = pytest.mark.parametrize(
+    "repaired",
+    [pytest.param(False, id="stock", marks=pytest.mark.slow), pytest.param(True, id="repaired")],
+)
 
 
 def pause_around(target: Any, name: str, *, before: float = 0.0, after: float = 0.0) -> None:
@@ -119,6 +121,7 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
     worker.send_orders(5)
     worker.logs.committed[worker.source()] = 5
     async with running(worker):
+
         @worker.app.on_rebalance_complete.connect(weak=False)
         async def orders_arrive(*_: Any, **__: Any) -> None:
             await asyncio.sleep(1.2)  # earlier ones fall to a fetch under way, see below
@@ -133,7 +136,9 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
         def passed_over() -> set[int]:
             return set(range(5, worker.logs.committed[worker.source()])) - set(worker.offsets)
 
-        await worker.until(lambda: passed_over() or worker.logs.committed[worker.source()] == 60, 10.0)
+        await worker.until(
+            lambda: passed_over() or worker.logs.committed[worker.source()] == 60, 10.0
+        )
         assert (passed_over() == set()) == repaired
 
 
@@ -143,6 +148,7 @@ async def test_a_fetch_under_way_takes_no_records_of_paused_partitions(repaired:
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
     async with running(worker):
+
         @worker.app.on_rebalance_complete.connect(weak=False)
         async def orders_arrive(*_: Any, **__: Any) -> None:
             worker.send_orders(10)
@@ -187,7 +193,9 @@ async def test_the_final_commit_follows_a_commit_under_way(repaired: bool) -> No
 
 @both
 @pytest.mark.parametrize("last", ["undecodable", "transaction marker"])
-async def test_recovery_ends_although_the_last_record_cannot_be_read(repaired: bool, last: str) -> None:
+async def test_recovery_ends_although_the_last_record_cannot_be_read(
+    repaired: bool, last: str
+) -> None:
     """Stock waits for it as long as the worker lives."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
@@ -318,11 +326,20 @@ async def test_a_changelog_record_of_no_table_of_ours_is_left_out(repaired: bool
         await worker.rebalance([0])
         assert await worker.until(lambda: worker.recovered)
         message = ConsumerMessage(
-            *worker.changelog(1), offset=99, timestamp=0.0, timestamp_type=0, headers=None,
-            key=b'"stray"', value=b"7", checksum=None, tp=worker.changelog(1),
-            generation_id=worker.app.consumer_generation_id)
+            *worker.changelog(1),
+            offset=99,
+            timestamp=0.0,
+            timestamp_type=0,
+            headers=None,
+            key=b'"stray"',
+            value=b"7",
+            checksum=None,
+            tp=worker.changelog(1),
+            generation_id=worker.app.consumer_generation_id,
+        )
         worker.app.tables.changelog_queue.force_put_nowait(
-            Event(worker.app, "stray", 7, {}, message))
+            Event(worker.app, "stray", 7, {}, message)
+        )
         await asyncio.sleep(0.05)
         worker.app.tables.recovery.flush_buffers()
         assert ("stray" not in worker.counts) == repaired
@@ -354,9 +371,13 @@ STOCK = "faust.assignor:PartitionAssignor"
 
 def is_repaired(app: faust.App) -> bool:
     """Whether consumer, tables and flow control are the repaired ones."""
-    return (isinstance(app.tables, SteadyTables) and isinstance(app.tables.recovery, SteadyRecovery)
-            and isinstance(app.consumer, SteadyPartitions) and isinstance(app.consumer, FinalCommit)
-            and isinstance(app.flow_control, FlowControl))
+    return (
+        isinstance(app.tables, SteadyTables)
+        and isinstance(app.tables.recovery, SteadyRecovery)
+        and isinstance(app.consumer, SteadyPartitions)
+        and isinstance(app.consumer, FinalCommit)
+        and isinstance(app.flow_control, FlowControl)
+    )
 
 
 @pytest.mark.parametrize("touch", FIRST_TOUCHES.values(), ids=FIRST_TOUCHES)
@@ -369,7 +390,9 @@ async def test_one_line_of_settings_repairs_the_app(touch: Any) -> None:
 
 async def test_other_apps_of_the_process_stay_as_they_are() -> None:
     """An app with the stock assignor keeps Faust's own parts, beside one of ours."""
-    ours, stock = (faust.App(name, PartitionAssignor=name, web_enabled=False) for name in (OURS, STOCK))
+    ours, stock = (
+        faust.App(name, PartitionAssignor=name, web_enabled=False) for name in (OURS, STOCK)
+    )
     assert is_repaired(ours)
     assert type(stock.consumer) is driver.Consumer
     assert type(stock.tables.recovery) is Recovery
@@ -385,7 +408,8 @@ async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_without_the_entry_point_a_warning_says_that_nothing_is_repaired(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The assignor is created when the consumer starts, too late to repair it."""
     monkeypatch.setattr(faust.App, "_init_fixups", lambda self: [])
     app = faust.App("uninstalled", PartitionAssignor=OURS, web_enabled=False)

@@ -56,6 +56,7 @@ async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCapture
 @pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("of a client"), None])
 async def test_a_client_that_fails_at_its_stop_ends_no_thread_without_a_word(failure: Any) -> None:
     """aiokafka's own cancelled tasks come through; the app waited a minute for that thread."""
+
     async def stop() -> None:
         if failure is not None:
             raise failure

@@ -40,10 +40,12 @@ async def recovered_rows(worker: Worker) -> int:
     return len(worker.counts)
 
 
-@pytest.mark.parametrize(("hand_over_s", "position_s", "take_s"),
-                         list(product((0.0, SLOWEST_S), (0.0, 0.6), (0.0, 0.7))))
+@pytest.mark.parametrize(
+    ("hand_over_s", "position_s", "take_s"), list(product((0.0, SLOWEST_S), (0.0, 0.6), (0.0, 0.7)))
+)
 async def test_the_last_readable_record_is_never_passed_over(
-        hand_over_s: float, position_s: float, take_s: float) -> None:
+    hand_over_s: float, position_s: float, take_s: float
+) -> None:
     """A batch is on its way for as long as it likes: from aiokafka to the queue, from there to the table."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
@@ -54,7 +56,12 @@ async def test_the_last_readable_record_is_never_passed_over(
         slow(consumer, "callback", hand_over_s, when=lambda message: message.offset == last)
         slow(consumer, "position", position_s)
         worker.replay_delay_s = 0.01
-        slow(worker.counts, "on_changelog_event", take_s, when=lambda event: event.message.offset == last)
+        slow(
+            worker.counts,
+            "on_changelog_event",
+            take_s,
+            when=lambda event: event.message.offset == last,
+        )
         assert await recovered_rows(worker) == 10
 
 
@@ -124,7 +131,8 @@ async def test_the_marker_of_a_transaction_is_no_error(caplog: pytest.LogCapture
 
 
 async def test_records_that_do_not_decode_are_counted_named_and_kept(
-        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With their bytes, beside the tables; a record without a key is one of them."""
     worker = Worker(repaired=True, datadir=str(tmp_path))
     changelog = worker.changelog()

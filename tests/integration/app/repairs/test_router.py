@@ -31,7 +31,9 @@ async def served(handler: Any) -> AsyncIterator[URL]:
 
 async def echo(request: web.Request) -> web.Response:
     """What arrived."""
-    return web.json_response({"headers": dict(request.headers), "body": await request.text()}, status=201)
+    return web.json_response(
+        {"headers": dict(request.headers), "body": await request.text()}, status=201
+    )
 
 
 class Worker:
@@ -53,16 +55,21 @@ class Worker:
 @contextlib.asynccontextmanager
 async def asked(worker: Worker, method: str, **request: Any) -> AsyncIterator[Any]:
     """The answer to one request."""
-    async with (served(worker.forward) as url, ClientSession() as session,
-                session.request(method, url / "shop", allow_redirects=False, **request) as answer):
+    async with (
+        served(worker.forward) as url,
+        ClientSession() as session,
+        session.request(method, url / "shop", allow_redirects=False, **request) as answer,
+    ):
         yield answer
     await worker.app.http_client.close()
 
 
 async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a_url() -> None:
     """The fact this exists for; if Faust changes it, the router can go."""
-    async with (served(echo) as owner,
-                asked(Worker(owner, StockAssignor), "GET", headers=CREDENTIALS) as answer):
+    async with (
+        served(echo) as owner,
+        asked(Worker(owner, StockAssignor), "GET", headers=CREDENTIALS) as answer,
+    ):
         headers = (await answer.json(content_type=None))["headers"]
         assert headers["Authorization"] == "Bearer canary"
         assert headers["Cookie"] == "session=canary"
@@ -70,8 +77,10 @@ async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a
 
 async def test_credentials_stay_and_the_rest_goes_along() -> None:
     """Status, type and body come back; other headers and the body went there."""
-    async with (served(echo) as owner,
-                asked(Worker(owner), "POST", data="order", headers=CREDENTIALS) as answer):
+    async with (
+        served(echo) as owner,
+        asked(Worker(owner), "POST", data="order", headers=CREDENTIALS) as answer,
+    ):
         assert (answer.status, answer.content_type) == (201, "application/json")
         seen = await answer.json()
     assert seen["body"] == "order"
@@ -79,25 +88,39 @@ async def test_credentials_stay_and_the_rest_goes_along() -> None:
     assert "canary" not in str(seen)
 
 
-@pytest.mark.parametrize(("trusted", "goes_along"), [
-    ("127.0.0.1", True), ("127.0.0.0/8, *.shop.internal", True), ("127.0.0.1:{port}", True),
-    ("127.0.0.1:1", False), ("10.0.0.0/8", False), ("", False),
-])
+@pytest.mark.parametrize(
+    ("trusted", "goes_along"),
+    [
+        ("127.0.0.1", True),
+        ("127.0.0.0/8, *.shop.internal", True),
+        ("127.0.0.1:{port}", True),
+        ("127.0.0.1:1", False),
+        ("10.0.0.0/8", False),
+        ("", False),
+    ],
+)
 async def test_credentials_go_on_to_named_workers_only(trusted: str, goes_along: bool) -> None:
     """Whoever advertises another URL, or another port of a host named with one, gets the rest."""
     async with served(echo) as owner:
         worker = Worker(owner, faust_assigner_credentials_to=trusted.format(port=owner.port))
-        async with asked(worker, "GET", headers=CREDENTIALS | {"Proxy-Authorization": "proxy"}) as answer:
+        async with asked(
+            worker, "GET", headers=CREDENTIALS | {"Proxy-Authorization": "proxy"}
+        ) as answer:
             seen = (await answer.json())["headers"]
     assert (seen.get("Authorization"), seen.get("Cookie")) == (
-        ("Bearer canary", "session=canary") if goes_along else (None, None))
+        ("Bearer canary", "session=canary") if goes_along else (None, None)
+    )
     assert (seen["X-Trace"], seen.get("Proxy-Authorization")) == ("7", None)
 
 
-async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The second list opens nothing that the first one closes."""
     async with served(echo) as owner:
-        worker = Worker(owner, faust_assigner_urls="10.0.0.0/8", faust_assigner_credentials_to="127.0.0.1")
+        worker = Worker(
+            owner, faust_assigner_urls="10.0.0.0/8", faust_assigner_credentials_to="127.0.0.1"
+        )
         async with asked(worker, "GET", headers=CREDENTIALS) as answer:
             assert answer.status == 503
     assert "not an allowed URL" in caplog.text
@@ -105,15 +128,19 @@ async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(caplog: pytest
 
 async def test_a_redirect_is_handed_back() -> None:
     """Not followed: it may lead anywhere."""
+
     async def elsewhere(_: web.Request) -> web.Response:
         raise web.HTTPFound("http://169.254.169.254/secrets")
 
     async with served(elsewhere) as owner, asked(Worker(owner), "GET") as answer:
-        assert (answer.status, answer.headers["Location"]) == (302, "http://169.254.169.254/secrets")
+        assert (answer.status, answer.headers["Location"]) == (
+            302,
+            "http://169.254.169.254/secrets",
+        )
 
 
 async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
-    caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """503, and nothing reaches it."""
     reached = []
@@ -131,37 +158,40 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
     assert sum("not an allowed URL" in line for line in caplog.messages) == 1
 
 
-@pytest.mark.parametrize(("url", "patterns", "answer"), [
-    ("http://worker-2:6066", (), True),
-    ("http://10.1.2.3:6066", (), True),
-    ("http://[2001:db8::1]:6066", (), True),
-    ("ftp://worker-2", (), False),
-    ("worker-2", (), False),
-    ("", (), False),
-    ("http://169.254.169.254/latest", (), False),
-    ("http://[::ffff:169.254.169.254]/", (), False),
-    ("http://[fe80::1]/", (), False),
-    ("http://0.0.0.0:6066", (), False),
-    ("http://224.0.0.1", (), False),
-    ("http://127.0.0.1:6379", (), False),
-    ("http://localhost:6379", (), False),
-    ("http://[::1]:6379", (), False),
-    ("http://10.1.2.3:6066", ("10.0.0.0/8",), True),
-    ("http://11.1.2.3:6066", ("10.0.0.0/8",), False),
-    ("http://worker-2:6066", ("10.0.0.0/8",), False),
-    ("http://W2.shop.internal", ("*.shop.internal",), True),
-    ("http://w2.shop.internal.evil", ("*.shop.internal",), False),
-    ("http://worker-2:6066", ("worker-2:6066",), True),
-    ("http://worker-2:22", ("worker-2:6066",), False),
-    ("http://127.0.0.1:6067", ("127.0.0.1",), True),
-    ("http://127.1:6379", (), False),  # what resolvers make an address of
-    ("http://2130706433:6379", (), False),
-    ("http://0x7f.0.0.1:6379", (), False),
-    ("http://169.254.43518:80", (), False),
-    ("http://0:6379", (), False),
-    ("http://localhost.:6379", (), False),
-    ("http://worker-2.:6066", ("worker-2:6066",), True),
-])
+@pytest.mark.parametrize(
+    ("url", "patterns", "answer"),
+    [
+        ("http://worker-2:6066", (), True),
+        ("http://10.1.2.3:6066", (), True),
+        ("http://[2001:db8::1]:6066", (), True),
+        ("ftp://worker-2", (), False),
+        ("worker-2", (), False),
+        ("", (), False),
+        ("http://169.254.169.254/latest", (), False),
+        ("http://[::ffff:169.254.169.254]/", (), False),
+        ("http://[fe80::1]/", (), False),
+        ("http://0.0.0.0:6066", (), False),
+        ("http://224.0.0.1", (), False),
+        ("http://127.0.0.1:6379", (), False),
+        ("http://localhost:6379", (), False),
+        ("http://[::1]:6379", (), False),
+        ("http://10.1.2.3:6066", ("10.0.0.0/8",), True),
+        ("http://11.1.2.3:6066", ("10.0.0.0/8",), False),
+        ("http://worker-2:6066", ("10.0.0.0/8",), False),
+        ("http://W2.shop.internal", ("*.shop.internal",), True),
+        ("http://w2.shop.internal.evil", ("*.shop.internal",), False),
+        ("http://worker-2:6066", ("worker-2:6066",), True),
+        ("http://worker-2:22", ("worker-2:6066",), False),
+        ("http://127.0.0.1:6067", ("127.0.0.1",), True),
+        ("http://127.1:6379", (), False),  # what resolvers make an address of
+        ("http://2130706433:6379", (), False),
+        ("http://0x7f.0.0.1:6379", (), False),
+        ("http://169.254.43518:80", (), False),
+        ("http://0:6379", (), False),
+        ("http://localhost.:6379", (), False),
+        ("http://worker-2.:6066", ("worker-2:6066",), True),
+    ],
+)
 def test_what_may_be_forwarded_to(url: str, patterns: tuple[str, ...], answer: bool) -> None:
     """From a worker that advertises http://worker-1:6066."""
     assert allowed(URL(url), URL("http://worker-1:6066"), patterns) is answer

@@ -40,7 +40,9 @@ ENDS: dict[str, Callable[[Worker], None]] = {
     "replay": lambda worker: end_task(worker.app.tables.recovery, "_slurp_changelogs"),
     "fetcher": lambda worker: end_task(worker.app._fetcher, "_fetcher"),
     "membership": end_membership,
-    "another room's": lambda worker: must_run(worker.app, "its own", lambda: "its thread has ended"),
+    "another room's": lambda worker: must_run(
+        worker.app, "its own", lambda: "its thread has ended"
+    ),
 }
 
 
@@ -96,7 +98,9 @@ def test_an_error_that_nobody_asks_for_is_a_problem() -> None:
     """aiokafka's coordinator waits for it to be fetched; Faust never does."""
     from types import SimpleNamespace
 
-    coordinator = SimpleNamespace(_pending_exception=ValueError("not authorised"), _coordination_task=None)
+    coordinator = SimpleNamespace(
+        _pending_exception=ValueError("not authorised"), _coordination_task=None
+    )
     consumer = SimpleNamespace(_closed=False, _coordinator=coordinator, _fetcher=None)
     assert "not authorised" in (aiokafka_problem(consumer) or "")
     coordinator._pending_exception = None
@@ -104,12 +108,14 @@ def test_an_error_that_nobody_asks_for_is_a_problem() -> None:
 
 
 async def test_a_long_wait_is_said_once_a_minute(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """With what is waited for."""
     monkeypatch.setattr(watchdog, "SAY_EVERY_S", 0.1)
     worker = Worker(repaired=True)
     worker.send_changelog(20)
     async with running(worker):
+
         async def silent(*_: Any) -> Any:
             await asyncio.sleep(30)
 
@@ -123,14 +129,19 @@ async def test_a_long_wait_is_said_once_a_minute(
         assert "build highwaters" in said()[0].message
 
 
-async def test_a_step_is_taken_again_until_the_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_step_is_taken_again_until_the_broker_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Errors of silence only; a pause grows to 8 s."""
     from types import SimpleNamespace
 
     from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
     assert [pause_s(n) for n in (0, 1, 2, 9)] == [0.5, 1.0, 2.0, 8.0]
-    service, errors = SimpleNamespace(should_stop=False), [KafkaTimeoutError(), TimeoutError(), None]
+    service, errors = (
+        SimpleNamespace(should_stop=False),
+        [KafkaTimeoutError(), TimeoutError(), None],
+    )
 
     async def sleep(_: float) -> None:
         pass

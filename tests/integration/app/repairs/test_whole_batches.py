@@ -21,14 +21,18 @@ from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
-both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
-                                            pytest.param(True, id="repaired")])
+both = pytest.mark.parametrize(
+    "repaired",
+    [pytest.param(False, id="stock", marks=pytest.mark.slow), pytest.param(True, id="repaired")],
+)
 
 
 class Taking(PassingOn):
     """Passes on what it takes in batches."""
 
-    def __init__(self, how: str, *, most: int = 5, within: float | None = 0.05, **settings: Any) -> None:
+    def __init__(
+        self, how: str, *, most: int = 5, within: float | None = 0.05, **settings: Any
+    ) -> None:
         self.how, self.most, self.within = how, most, within
         self.batches: list[list[tuple[int, int]]] = []
         self.fails = False
@@ -57,8 +61,11 @@ class Taking(PassingOn):
         """Orders whose value tells partition and offset."""
         for _ in range(count):
             offset = self.logs.ends[self.source(partition)]
-            self.logs.append(self.source(partition), f"key-{offset}".encode(),
-                             str(partition * 1000 + offset).encode())
+            self.logs.append(
+                self.source(partition),
+                f"key-{offset}".encode(),
+                str(partition * 1000 + offset).encode(),
+            )
 
 
 @both
@@ -79,8 +86,9 @@ async def test_what_a_batch_sends_is_in_the_transaction_that_commits_its_records
         if not repaired:
             assert len(worker.loose) == 55
             return
-        assert await worker.until(lambda: [worker.logs.committed.get(worker.source(p)) for p in (0, 1)]
-                                  == [35, 20])
+        assert await worker.until(
+            lambda: [worker.logs.committed.get(worker.source(p)) for p in (0, 1)] == [35, 20]
+        )
         assert worker.loose == []
         for partition in (0, 1):
             assert len(worker.of(partition)) > 1
@@ -110,7 +118,8 @@ async def test_records_read_for_a_batch_outlive_an_agent_that_fails() -> None:
         worker.send_orders(3, 1)
         assert await worker.until(lambda: len(worker.processed) >= 3)
         assert sorted(pair for batch in worker.batches for pair in batch) == [
-            (p, o) for p, count in ((0, 4), (1, 3)) for o in range(count)]
+            (p, o) for p, count in ((0, 4), (1, 3)) for o in range(count)
+        ]
 
 
 async def test_a_table_changes_with_its_batch() -> None:
@@ -146,7 +155,9 @@ class FourAtATime(PassingOn):
             self.processed.append((event.message.partition, event.message.offset))
 
 
-async def test_a_commit_comes_while_records_flow_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_comes_while_records_flow_that_overlap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each begins before the last one ends: without holding back there is no moment between two."""
     monkeypatch.setattr(transactions, "LONGEST_S", 1e9)
     worker = FourAtATime(repaired=True, broker_commit_interval=0.1)
@@ -163,7 +174,7 @@ async def test_a_commit_comes_while_records_flow_that_overlap(monkeypatch: pytes
 
 
 async def test_a_commit_follows_as_soon_as_the_records_are_done_that_held_it_up(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One commit is asked for, which goes on without them; the timer's next would be a minute away."""
     monkeypatch.setattr(transactions, "LONGEST_S", 1e9)
@@ -274,8 +285,13 @@ async def test_nothing_of_a_generation_is_left_in_the_one_after_the_next() -> No
             consumer._late_since[transactional_id] = -100.0
             worker.app._attachments._pending[worker.source()] = [(10**9, None)]
             await worker.rebalance([0])
-            left = (own._shares, own._closed, own._settling, consumer._late_since,
-                    worker.app._attachments._pending)
+            left = (
+                own._shares,
+                own._closed,
+                own._settling,
+                consumer._late_since,
+                worker.app._attachments._pending,
+            )
             assert not any(left), f"round {round_}: {left}"
 
 

@@ -17,8 +17,10 @@ from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import VirtualConsumer, running
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
-both = pytest.mark.parametrize("repaired", [pytest.param(False, id="stock", marks=pytest.mark.slow),
-                                            pytest.param(True, id="repaired")])
+both = pytest.mark.parametrize(
+    "repaired",
+    [pytest.param(False, id="stock", marks=pytest.mark.slow), pytest.param(True, id="repaired")],
+)
 
 
 @both
@@ -108,13 +110,16 @@ async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -
 
 @both
 async def test_a_changelog_ends_where_the_broker_says(
-        repaired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    repaired: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A consumer knows ends that it has read: stock takes a changelog for empty before that.
 
     A table in memory comes up without its rows, and with one in a file the worker ends: ConsistencyError.
     """
     read: dict[Any, int] = {}
-    monkeypatch.setattr(VirtualConsumer, "last_stable_offset", lambda _, tp: read.get(TP(*tp)), raising=False)
+    monkeypatch.setattr(
+        VirtualConsumer, "last_stable_offset", lambda _, tp: read.get(TP(*tp)), raising=False
+    )
     worker = PassingOn(repaired=repaired)
     worker.send_changelog(5)
     async with running(worker):
@@ -123,4 +128,5 @@ async def test_a_changelog_ends_where_the_broker_says(
         assert len(worker.counts) == (5 if repaired else 0)
         read[worker.changelog()] = 3
         assert await worker.app.consumer.highwaters(worker.changelog()) == {
-            worker.changelog(): 5 if repaired else 3}
+            worker.changelog(): 5 if repaired else 3
+        }

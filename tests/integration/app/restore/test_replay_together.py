@@ -22,6 +22,7 @@ from faust_assigner.testing.broker import broker_process
 
 PARTITIONS = 5
 
+
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """A broker of these tests."""
@@ -63,7 +64,10 @@ def write(bootstrap: str, topic: str, partition: int, keys: range, *, end: str =
 @contextmanager
 def databases(folder: Path) -> Iterator[list[Any]]:
     """Empty ones, as Faust opens them."""
-    made = [RocksDBOptions(use_rocksdict=True).open(folder / f"{number}.db") for number in range(PARTITIONS)]
+    made = [
+        RocksDBOptions(use_rocksdict=True).open(folder / f"{number}.db")
+        for number in range(PARTITIONS)
+    ]
     try:
         yield made
     finally:
@@ -105,7 +109,8 @@ def test_only_what_is_committed_is_replayed(kafka: Any, tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_each_partition_is_told_of_at_its_end_and_in_order(
-        bootstrap: str, changelog: str, tmp_path: Path) -> None:
+    bootstrap: str, changelog: str, tmp_path: Path
+) -> None:
     """The first ones flow while the others are read, two at a time; an empty changelog needs no reading."""
     sizes = [200, 400, 600, 800, 0]
     for partition, size in enumerate(sizes):
@@ -113,26 +118,36 @@ def test_each_partition_is_told_of_at_its_end_and_in_order(
     told: list[tuple[int, int]] = []
     settings = Settings(None, True, {"bootstrap_servers": bootstrap}, "read_uncommitted", tmp_path)
     with databases(tmp_path) as opened:
+
         def tell(restored: Restored) -> None:
             ready = restored.tp.partition
             assert rows(opened[ready]) == keys(range(sizes[ready]))
             told.append((ready, sum(bool(rows(database)) for database in opened)))
 
-        done = bring_up(settings, [Cold(TopicPartition(changelog, n), opened[n], -1, sizes[n] - 1, True)
-                                   for n in range(PARTITIONS)], Stop(), tell)
+        done = bring_up(
+            settings,
+            [
+                Cold(TopicPartition(changelog, n), opened[n], -1, sizes[n] - 1, True)
+                for n in range(PARTITIONS)
+            ],
+            Stop(),
+            tell,
+        )
     assert told[0][0] in (0, 1)
     assert sorted(ready for ready, _ in told) == list(range(PARTITIONS))
     # The last one was not begun before the first was done with.
     assert told[0][1] <= 2
     assert {tp.partition: each.end_offset for tp, each in done.items()} == {
-        n: size - 1 for n, size in enumerate(sizes)}
+        n: size - 1 for n, size in enumerate(sizes)
+    }
     assert settings.progress.is_idle
     assert settings.progress.passed == sum(sizes)
 
 
 @pytest.mark.processes
 def test_a_schema_of_someones_own_sees_the_whole_record(
-        bootstrap: str, changelog: str, tmp_path: Path) -> None:
+    bootstrap: str, changelog: str, tmp_path: Path
+) -> None:
     """Its topic, its time, its headers; what it refuses is left out and named."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for flag in (b"good", b"bad"):
@@ -146,8 +161,14 @@ def test_a_schema_of_someones_own_sees_the_whole_record(
         assert record.serialized_value_size == 1
         return ValueDecodeError("no") if dict(record.headers)["is"] == b"bad" else None
 
-    settings = Settings(None, True, {"bootstrap_servers": bootstrap}, "read_uncommitted", tmp_path,
-                        unreadable=lambda tp, records: refused.extend(records))
+    settings = Settings(
+        None,
+        True,
+        {"bootstrap_servers": bootstrap},
+        "read_uncommitted",
+        tmp_path,
+        unreadable=lambda tp, records: refused.extend(records),
+    )
     with databases(tmp_path) as opened:
         tp = TopicPartition(changelog, 2)
         bring_up(settings, [Cold(tp, opened[2], -1, 1, True, Decoding(reason))], Stop())
@@ -157,7 +178,8 @@ def test_a_schema_of_someones_own_sees_the_whole_record(
 
 @pytest.mark.processes
 def test_a_database_that_cannot_be_written_is_left_to_fausts_loop(
-        bootstrap: str, changelog: str, tmp_path: Path) -> None:
+    bootstrap: str, changelog: str, tmp_path: Path
+) -> None:
     """All of them are told of, so that nobody waits for ever."""
     write(bootstrap, changelog, 1, range(50))
     told: list[Restored] = []
@@ -175,6 +197,10 @@ def test_a_database_that_cannot_be_written_is_left_to_fausts_loop(
             def __getattr__(self, name: str) -> Any:
                 return getattr(opened[1], name)
 
-        bring_up(settings, [Cold(TopicPartition(changelog, 1), Full(), -1, 49, True, ANYTHING)], Stop(),
-                 told.append)
+        bring_up(
+            settings,
+            [Cold(TopicPartition(changelog, 1), Full(), -1, 49, True, ANYTHING)],
+            Stop(),
+            told.append,
+        )
     assert [(each.tp.partition, each.end_offset) for each in told] == [(1, -1)]

@@ -29,7 +29,10 @@ def is_as_the_model_says(it: Troubled) -> None:
 @pytest.mark.slow
 def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
     """It waits, says so now and then, and loses nothing; stock logs thousands of lines and loses rows."""
-    with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
+    with (
+        small_disk(tmp_path / "worker-1" / "data", 24) as disk,
+        troubled(tmp_path, preload=2000) as it,
+    ):
         it.start()
         it.load.start()
         assert it.until(lambda _: it.done > 100), it.log()[-3000:]
@@ -49,7 +52,10 @@ def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
     """It does not end and start over, each time at the cost of a rebalance."""
-    with small_disk(tmp_path / "worker-1" / "data", 24) as disk, troubled(tmp_path, preload=2000) as it:
+    with (
+        small_disk(tmp_path / "worker-1" / "data", 24) as disk,
+        troubled(tmp_path, preload=2000) as it,
+    ):
         it.start()
         assert it.until(lambda _: it.done == 20), it.log()[-3000:]
         it.fleet.kill("worker-1")
@@ -74,15 +80,28 @@ def twice(damage: Damage) -> tuple[Damage, Damage]:
     return damage, damage
 
 
-@pytest.mark.parametrize("damages", [
-    pytest.param(twice(scramble("MANIFEST*")), id="manifest scrambled"),
-    pytest.param(twice(remove("MANIFEST*")), id="manifest gone", marks=pytest.mark.slow),
-    pytest.param(twice(truncate("CURRENT")), id="CURRENT cut", marks=pytest.mark.slow),
-    pytest.param(twice(replace_by_file), id="a file", marks=pytest.mark.slow),
-    pytest.param((replace_by_file, truncate("CURRENT")), id="a file, then a folder", marks=pytest.mark.slow),
-    pytest.param((truncate("CURRENT"), replace_by_file), id="a folder, then a file", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "damages",
+    [
+        pytest.param(twice(scramble("MANIFEST*")), id="manifest scrambled"),
+        pytest.param(twice(remove("MANIFEST*")), id="manifest gone", marks=pytest.mark.slow),
+        pytest.param(twice(truncate("CURRENT")), id="CURRENT cut", marks=pytest.mark.slow),
+        pytest.param(twice(replace_by_file), id="a file", marks=pytest.mark.slow),
+        pytest.param(
+            (replace_by_file, truncate("CURRENT")),
+            id="a file, then a folder",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            (truncate("CURRENT"), replace_by_file),
+            id="a folder, then a file",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
 def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
-        tmp_path: Path, damages: tuple[Damage, Damage]) -> None:
+    tmp_path: Path, damages: tuple[Damage, Damage]
+) -> None:
     """Stock ends at each start, and each start rebalances the group."""
     with troubled(tmp_path, preload=500) as it:
         it.start()
@@ -106,8 +125,17 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
     """Read in batches they go past Faust's own decoding; an agent would end at each of them."""
     with troubled(tmp_path, preload=500) as it:
         topic = f"{it.load.app_id}-totals-changelog"
-        asyncio.run(write_rows(it.load.bootstrap, topic, [
-            (b'"customer-0-0"', b"{no json"), (b"{no json", b"{}"), (b'"customer-1-1"', b"[1]")]))
+        asyncio.run(
+            write_rows(
+                it.load.bootstrap,
+                topic,
+                [
+                    (b'"customer-0-0"', b"{no json"),
+                    (b"{no json", b"{}"),
+                    (b'"customer-1-1"', b"[1]"),
+                ],
+            )
+        )
         it.start()
         it.load.start()
         assert it.until(lambda _: it.done > 60), it.log()[-3000:]
@@ -115,8 +143,11 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
         it.fleet.drain(sum(it.load.sent))
         is_as_the_model_says(it)
         assert "gave up" not in it.log()  # Faust's own loop would have read them then
-        kept = [line for path in it.worker.folder.glob("data/**/unreadable/*.jsonl")
-                for line in path.read_text().splitlines()]
+        kept = [
+            line
+            for path in it.worker.folder.glob("data/**/unreadable/*.jsonl")
+            for line in path.read_text().splitlines()
+        ]
         assert len(kept) >= 3
 
 

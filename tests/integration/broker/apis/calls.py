@@ -49,7 +49,9 @@ def topic_id(client: RawClient) -> uuid.UUID:
     return found
 
 
-def commit(client: RawClient, offset: int, *, version: int = 8, note: str = "", partition: int = 0) -> int:
+def commit(
+    client: RawClient, offset: int, *, version: int = 8, note: str = "", partition: int = 0
+) -> int:
     """A commit from outside of any group; returns the error."""
     part = {"partition_index": partition, "committed_offset": offset, "committed_metadata": note}
     answer = client.call(

@@ -17,7 +17,9 @@ from tests.support.clients.raw_client import RawClient
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_commits_in_every_version_are_read_back_in_every_version(client: RawClient, version: int) -> None:
+def test_commits_in_every_version_are_read_back_in_every_version(
+    client: RawClient, version: int
+) -> None:
     """Offset and note; -1 where nothing was committed; one or many groups."""
     assert commit(client, 42, version=version, note="n") == 0
     for reader in range(1, 10):
@@ -25,11 +27,18 @@ def test_commits_in_every_version_are_read_back_in_every_version(client: RawClie
         if reader < 8:
             found = client.call(COMMITTED, reader, group_id="g", topics=topics).topics[0].partitions
         else:
-            groups = [{"group_id": name, "topics": topics, "member_id": None} for name in ("g", "nobody")]
-            first, second = client.call(COMMITTED, reader, groups=groups, require_stable=True).groups
+            groups = [
+                {"group_id": name, "topics": topics, "member_id": None} for name in ("g", "nobody")
+            ]
+            first, second = client.call(
+                COMMITTED, reader, groups=groups, require_stable=True
+            ).groups
             assert [p.committed_offset for p in second.topics[0].partitions] == [-1, -1]
             found = first.topics[0].partitions
-        assert [(p.committed_offset, p.metadata, p.error_code) for p in found] == [(42, "n", 0), (-1, "", 0)]
+        assert [(p.committed_offset, p.metadata, p.error_code) for p in found] == [
+            (42, "n", 0),
+            (-1, "", 0),
+        ]
 
 
 def test_all_offsets_of_a_group_are_listed_for_null(client: RawClient) -> None:
@@ -58,7 +67,9 @@ def test_a_commit_is_refused_partition_by_partition(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, 22), (9, 69)])
-def test_a_generation_of_a_group_that_does_not_exist(client: RawClient, version: int, error: int) -> None:
+def test_a_generation_of_a_group_that_does_not_exist(
+    client: RawClient, version: int, error: int
+) -> None:
     """ILLEGAL_GENERATION, since version 9 GROUP_ID_NOT_FOUND."""
     part = {"partition_index": 0, "committed_offset": 1}
     answer = client.call(
@@ -98,12 +109,19 @@ def test_a_member_lives_its_life_in_every_version(client: RawClient, version: in
     me = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
     given = [{"member_id": joined.member_id, "assignment": b"mine"}]
     synced = client.call(
-        14, min(version, 5), assignments=given, protocol_type="consumer", protocol_name="range", **me
+        14,
+        min(version, 5),
+        assignments=given,
+        protocol_type="consumer",
+        protocol_name="range",
+        **me,
     )
     assert synced.assignment == b"mine"
     assert client.call(12, min(version, 4), **me).error_code == 0
     leave = (
-        {"members": [{"member_id": joined.member_id}]} if version >= 3 else {"member_id": joined.member_id}
+        {"members": [{"member_id": joined.member_id}]}
+        if version >= 3
+        else {"member_id": joined.member_id}
     )
     assert client.call(13, min(version, 5), group_id="g", **leave).error_code == 0
     assert client.call(12, min(version, 4), **me).error_code == 25
@@ -132,7 +150,10 @@ def test_groups_are_described_listed_and_deleted(client: RawClient) -> None:
     )
     described = client.call(15, 5, groups=("g", "ghost")).groups
     assert [g.group_state for g in described] == ["Stable", "Dead"]
-    assert (described[0].members[0].member_assignment, described[0].protocol_data) == (b"A", "range")
+    assert (described[0].members[0].member_assignment, described[0].protocol_data) == (
+        b"A",
+        "range",
+    )
     assert client.call(15, 6, groups=("ghost",)).groups[0].error_code == 69
     assert [g.group_id for g in client.call(16, 5, states_filter=("stable",)).groups] == ["g"]
     assert client.call(16, 5, states_filter=("Empty",)).groups == ()
@@ -153,7 +174,9 @@ def test_offsets_in_use_are_not_deleted(client: RawClient) -> None:
     assert refused.topics[0].partitions[0].error_code == 86
     client.call(13, 1, group_id="g", member_id=member)
     assert client.call(47, 0, group_id="g", topics=topics).topics[0].partitions[0].error_code == 0
-    found = client.call(COMMITTED, 5, group_id="g", topics=[{"name": "t", "partition_indexes": (0,)}])
+    found = client.call(
+        COMMITTED, 5, group_id="g", topics=[{"name": "t", "partition_indexes": (0,)}]
+    )
     assert found.topics[0].partitions[0].committed_offset == -1
     assert client.call(47, 0, group_id="ghost", topics=topics).error_code == 69
 
@@ -163,7 +186,9 @@ def test_deleting_a_topic_deletes_what_groups_committed_for_it(client: RawClient
     commit(client, 5)
     client.call(20, 5, topic_names=("t",))
     client.call(19, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}])
-    found = client.call(COMMITTED, 5, group_id="g", topics=[{"name": "t", "partition_indexes": (0,)}])
+    found = client.call(
+        COMMITTED, 5, group_id="g", topics=[{"name": "t", "partition_indexes": (0,)}]
+    )
     assert found.topics[0].partitions[0].committed_offset == -1
 
 

@@ -50,7 +50,9 @@ def test_an_unacknowledged_produce_that_fails_closes_the_connection(client: RawC
         (batch(b"x" * 1_100_000), 10),
     ],
 )
-def test_bad_batches_get_kafkas_error_and_append_nothing(client: RawClient, data: bytes, error: int) -> None:
+def test_bad_batches_get_kafkas_error_and_append_nothing(
+    client: RawClient, data: bytes, error: int
+) -> None:
     """Corrupt, wrong format, two at once, control, transactional, too large."""
     assert client.produce("t", 0, data).error_code == error
     assert client.produce("t", 0, batch()).base_offset == 0
@@ -74,7 +76,9 @@ def test_an_idempotent_retry_is_acknowledged_with_its_first_offset(client: RawCl
     assert client.produce("t", 0, batch(sequence=1, **mine)).base_offset == 1
     assert client.produce("t", 0, batch(sequence=0, **mine)).base_offset == 0
     assert client.produce("t", 0, batch(sequence=5, **mine)).error_code == 45
-    assert client.produce("t", 0, batch(sequence=2, producer_id=producer_id, epoch=0)).error_code == 47
+    assert (
+        client.produce("t", 0, batch(sequence=2, producer_id=producer_id, epoch=0)).error_code == 47
+    )
     assert client.produce("t", 0, batch(sequence=2, **mine)).base_offset == 2
 
 
@@ -88,7 +92,10 @@ def test_fetch_by_name_and_by_id_gives_the_same_bytes(client: RawClient) -> None
     """Versions 4 to 17."""
     client.produce("t", 0, batch(count=2))
     known = topic_id(client)
-    answers = [fetch(client, 0, version=v, **({"topic_id": known} if v >= 13 else {})) for v in range(4, 18)]
+    answers = [
+        fetch(client, 0, version=v, **({"topic_id": known} if v >= 13 else {}))
+        for v in range(4, 18)
+    ]
     assert len({bytes(a.records) for a in answers}) == 1
     assert {(a.high_watermark, a.last_stable_offset) for a in answers} == {(2, 2)}
 
@@ -122,7 +129,9 @@ def test_a_long_poll_ends_with_data_or_with_time(client: RawClient, broker: Embe
     thread.join()
 
 
-def test_a_parked_fetch_learns_that_its_topic_is_deleted(client: RawClient, broker: EmbeddedBroker) -> None:
+def test_a_parked_fetch_learns_that_its_topic_is_deleted(
+    client: RawClient, broker: EmbeddedBroker
+) -> None:
     """UNKNOWN_TOPIC_OR_PARTITION at once, not at max_wait."""
     threading.Timer(
         0.2,
@@ -137,7 +146,12 @@ def test_a_parked_fetch_learns_that_its_topic_is_deleted(client: RawClient, brok
 
 def test_fetch_sessions_are_declined_in_a_way_clients_understand(client: RawClient) -> None:
     """Session id 0 means: ask in full each time. An id nobody gave out is not found."""
-    topics = [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}]}]
+    topics = [
+        {
+            "topic": "t",
+            "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}],
+        }
+    ]
     full = client.call(FETCH, 11, topics=topics, session_id=0, session_epoch=0)
     assert (full.session_id, len(full.responses)) == (0, 1)
     assert client.call(FETCH, 11, topics=[], session_id=77, session_epoch=3).error_code == 70
@@ -164,7 +178,9 @@ def test_log_append_time_is_the_brokers() -> None:
     """message.timestamp.type of the topic; ListOffsets by time follows."""
     now = [1_700_000_000_000]
     with EmbeddedBroker(clock=lambda: now[0]) as broker, RawClient(broker.bootstrap) as client:
-        broker.call(lambda node: node.catalogue.create("t", 1, {"message.timestamp.type": "LogAppendTime"}))
+        broker.call(
+            lambda node: node.catalogue.create("t", 1, {"message.timestamp.type": "LogAppendTime"})
+        )
         answer = client.produce("t", 0, batch(timestamp=5))
         assert answer.log_append_time.timestamp() == 1_700_000_000
         assert client.produce("t", 0, batch(attributes=0x08)).error_code == 32
@@ -172,7 +188,9 @@ def test_log_append_time_is_the_brokers() -> None:
         client.produce("t", 0, batch(timestamp=6))
         part = {"partition_index": 0, "timestamp": 1_700_000_000_001}
         found = (
-            client.call(LIST_OFFSETS, 5, topics=[{"name": "t", "partitions": [part]}]).topics[0].partitions[0]
+            client.call(LIST_OFFSETS, 5, topics=[{"name": "t", "partitions": [part]}])
+            .topics[0]
+            .partitions[0]
         )
         assert (found.offset, found.timestamp) == (1, 1_700_000_001_000)
 
@@ -195,7 +213,9 @@ def test_retention_deletes_by_the_topics_settings() -> None:
     with EmbeddedBroker(clock=lambda: now[0]) as broker, RawClient(broker.bootstrap) as client:
         for name, policy in (("t", "delete"), ("kept", "compact")):
             configs = {"retention.ms": "1000", "cleanup.policy": policy}
-            broker.call(lambda node, name=name, configs=configs: node.catalogue.create(name, 1, configs))
+            broker.call(
+                lambda node, name=name, configs=configs: node.catalogue.create(name, 1, configs)
+            )
             client.produce(name, 0, batch(timestamp=now[0]))
         now[0] += 1_001
         assert broker.call(lambda node: node.apply_retention()) == 1

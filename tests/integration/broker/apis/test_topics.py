@@ -15,7 +15,10 @@ from tests.support.clients.raw_client import RawClient, batch
 def test_metadata_creates_topics_only_where_asked_and_allowed(client: RawClient) -> None:
     """Consumers set the flag to false; version 0 to 3 have no flag and mean yes."""
     ask = [{"name": "new"}]
-    assert client.call(METADATA, 12, topics=ask, allow_auto_topic_creation=False).topics[0].error_code == 3
+    assert (
+        client.call(METADATA, 12, topics=ask, allow_auto_topic_creation=False).topics[0].error_code
+        == 3
+    )
     made = client.call(METADATA, 12, topics=ask, allow_auto_topic_creation=True).topics[0]
     assert (made.error_code, len(made.partitions)) == (0, 1)
     assert client.call(METADATA, 2, topics=[{"name": "old"}]).topics[0].error_code == 0
@@ -23,7 +26,12 @@ def test_metadata_creates_topics_only_where_asked_and_allowed(client: RawClient)
         EmbeddedBroker(settings={"auto.create.topics.enable": False}) as strict,
         RawClient(strict.bootstrap) as other,
     ):
-        assert other.call(METADATA, 12, topics=ask, allow_auto_topic_creation=True).topics[0].error_code == 3
+        assert (
+            other.call(METADATA, 12, topics=ask, allow_auto_topic_creation=True)
+            .topics[0]
+            .error_code
+            == 3
+        )
 
 
 def test_metadata_by_id_and_of_all_topics(client: RawClient) -> None:
@@ -31,7 +39,9 @@ def test_metadata_by_id_and_of_all_topics(client: RawClient) -> None:
     known = topic_id(client)
     by_id = client.call(METADATA, 12, topics=[{"topic_id": known, "name": None}]).topics[0]
     assert (by_id.name, by_id.topic_id) == ("t", known)
-    stranger = client.call(METADATA, 12, topics=[{"topic_id": uuid.uuid4(), "name": None}]).topics[0]
+    stranger = client.call(METADATA, 12, topics=[{"topic_id": uuid.uuid4(), "name": None}]).topics[
+        0
+    ]
     assert stranger.error_code == 100
     assert [t.name for t in client.call(METADATA, 12, topics=None).topics] == ["t"]
     assert client.call(METADATA, 12, topics=[]).topics == ()
@@ -96,6 +106,8 @@ def test_cluster_and_configs_are_described(client: RawClient) -> None:
         for kind, name, keys in ((4, "1", ("num.partitions",)), (2, "ghost", None), (2, "t", None))
     ]
     broker, ghost, topic = client.call(32, 4, resources=resources).results
-    assert [(c.name, c.value, c.read_only) for c in broker.configs] == [("num.partitions", "1", True)]
+    assert [(c.name, c.value, c.read_only) for c in broker.configs] == [
+        ("num.partitions", "1", True)
+    ]
     assert ghost.error_code == 3
     assert len(topic.configs) > 20

@@ -196,7 +196,12 @@ def subscriptions_by_pattern(s: ConsumerScript) -> None:
     s.begin_here()
     s.describe("by pattern")
     whole = s.joining(topics=[], subscribed_topic_regex=f"{s.group}-othe")
-    s.beat("one", s.epochs["one"], "a part of a name matches nothing", **whole | {"topic_partitions": None})
+    s.beat(
+        "one",
+        s.epochs["one"],
+        "a part of a name matches nothing",
+        **whole | {"topic_partitions": None},
+    )
     s.settle("one", label="nothing matches")
     changed = {"subscribed_topic_regex": "", "subscribed_topic_names": [s.real["other"]]}
     s.beat("one", s.epochs["one"], "names instead", **changed)
@@ -245,7 +250,11 @@ def topics_in_pages(s: ConsumerScript) -> None:
 
 def configs_of_a_group(s: ConsumerScript) -> None:
     """What may be set, in which bounds, and what is said of the rest."""
-    for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "nobody.knows.ms"):
+    for name in (
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "nobody.knows.ms",
+    ):
         for value in ("1", "5500", "46000", "70000", "soon"):
             s.configure(name, value)
     s.configure("consumer.heartbeat.interval.ms", "2000", operation=2)

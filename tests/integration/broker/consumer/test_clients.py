@@ -17,7 +17,9 @@ def test_members_join_one_by_one_and_leave(scene: Scene) -> None:
     until(lambda: len(one.seen) == 60, "60 records")
     two = scene.start("two")
     scene.await_shares([3, 3], one, two)
-    assert [move[1:] for move in scene.ledger.moves if move[0] == "two"] == [("+", sorted(numbers(two)))]
+    assert [move[1:] for move in scene.ledger.moves if move[0] == "two"] == [
+        ("+", sorted(numbers(two)))
+    ]
     three = scene.start("three")
     scene.await_shares([2, 2, 2], one, two, three)
     kept = two.owned | three.owned
@@ -71,7 +73,10 @@ def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
         member = {"member_id": shown.member_id}
         left = admin.call(13, 5, group_id=scene.group, members=[member])
         assert [int(m.error_code) for m in left.members] == [0]
-    until(lambda: len(scene.ledger.moves) == 3 and len(one.owned) == 2, lambda: f"{scene.ledger.moves}")
+    until(
+        lambda: len(scene.ledger.moves) == 3 and len(one.owned) == 2,
+        lambda: f"{scene.ledger.moves}",
+    )
     assert scene.ledger.moves == [("one", "+", [0, 1]), ("one", "-", [0, 1]), ("one", "+", [0, 1])]
     scene.cluster.produce(scene.topic, 2, 1)
     until(lambda: len(one.seen) == 12, lambda: f"2 records more: {one.seen}")

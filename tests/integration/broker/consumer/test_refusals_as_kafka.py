@@ -13,7 +13,9 @@ from tests.property.consumer_sim.clients import subscription
 from tests.support.coordination.raw_consumer_group import ConsumerScript, Story, assert_same, span
 
 
-def joining(s: ConsumerScript, group: str = "", *, metadata: bytes = b"", **changes: Any) -> dict[str, Any]:
+def joining(
+    s: ConsumerScript, group: str = "", *, metadata: bytes = b"", **changes: Any
+) -> dict[str, Any]:
     """A JoinGroup of the classic protocol."""
     return {
         "group_id": group or s.group,
@@ -21,7 +23,9 @@ def joining(s: ConsumerScript, group: str = "", *, metadata: bytes = b"", **chan
         "rebalance_timeout": span(5_000),
         "member_id": "",
         "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": metadata or subscription([s.real["a"]], {}, 1)}],
+        "protocols": [
+            {"name": "range", "metadata": metadata or subscription([s.real["a"]], {}, 1)}
+        ],
         **changes,
     }
 
@@ -60,8 +64,12 @@ def without_a_group(s: ConsumerScript) -> None:
         for epoch in (3, -1, -2):
             s.beat("x", epoch, f"{epoch}", instance_id="i", **by)
             s.beat("x", epoch, f"{epoch}, empty rack", instance_id="i", rack_id="", **by)
-            s.beat("x", epoch, f"{epoch}, assignor", instance_id="i", server_assignor="nobody's", **by)
-            s.beat("x", epoch, f"{epoch}, pattern", instance_id="i", subscribed_topic_regex="(", **by)
+            s.beat(
+                "x", epoch, f"{epoch}, assignor", instance_id="i", server_assignor="nobody's", **by
+            )
+            s.beat(
+                "x", epoch, f"{epoch}, pattern", instance_id="i", subscribed_topic_regex="(", **by
+            )
 
 
 def places_that_are_not(s: ConsumerScript) -> None:
@@ -80,7 +88,11 @@ def places_that_are_not(s: ConsumerScript) -> None:
     )
     for version in (8, 9, 10):
         for label, topics in cases:
-            for member, at in ((f"{s.group}-one", epoch), (f"{s.group}-one", epoch - 1), ("stranger", 1)):
+            for member, at in (
+                (f"{s.group}-one", epoch),
+                (f"{s.group}-one", epoch - 1),
+                ("stranger", 1),
+            ):
                 _commit(s, (label, version, member == "stranger", at), topics, member, at, version)
     for number, (label, topics) in enumerate(cases[1:3] + cases[-1:]):
         group = f"{s.group}-{number}"
@@ -113,9 +125,15 @@ def _commit(
         }
         for name, parts in topics.items()
     ]
-    values = {"group_id": group or s.group, "generation_id_or_member_epoch": epoch, "member_id": member}
+    values = {
+        "group_id": group or s.group,
+        "generation_id_or_member_epoch": epoch,
+        "member_id": member,
+    }
     answer = s.client.call(8, version, **values, topics=asked)
-    found = (sorted((p.partition_index, int(p.error_code)) for p in t.partitions) for t in answer.topics)
+    found = (
+        sorted((p.partition_index, int(p.error_code)) for p in t.partitions) for t in answer.topics
+    )
     errors = sorted(found)
     s.log.append((*label, errors))
 
@@ -144,7 +162,9 @@ def what_is_looked_at_last(s: ConsumerScript) -> None:
     s.beat("one", -1, "has left")
     for version in (0, 1):
         for epoch in (-2, -3):
-            s.beat("x", epoch, f"no name, v{version}", version=version, member_id="", instance_id="i")
+            s.beat(
+                "x", epoch, f"no name, v{version}", version=version, member_id="", instance_id="i"
+            )
 
 
 def classic_members_inside(s: ConsumerScript) -> None:
@@ -168,8 +188,15 @@ def classic_members_inside(s: ConsumerScript) -> None:
         {"group_instance_id": "i"},
         {},
     ):
-        s.log.append(("sync", str(changes), int(s.client.call(14, 5, **ids | said | changes).error_code)))
-    for changes in ({}, {"generation_id": 77}, {"group_instance_id": "i"}, {"member_id": f"{s.group}-one"}):
+        s.log.append(
+            ("sync", str(changes), int(s.client.call(14, 5, **ids | said | changes).error_code))
+        )
+    for changes in (
+        {},
+        {"generation_id": 77},
+        {"group_instance_id": "i"},
+        {"member_id": f"{s.group}-one"},
+    ):
         s.log.append(("beat", len(changes), int(s.client.call(12, 4, **ids | changes).error_code)))
     for version in (7, 9, 10):
         for epoch in (joined.generation_id, joined.generation_id + 1, 0, -1):
@@ -187,7 +214,11 @@ def groups_that_stay_classic(s: ConsumerScript) -> None:
     for number, (metadata, assignment) in enumerate(cases):
         group = f"{s.group}-{number}"
         joined = s.client.call(11, 3, **joining(s, group, metadata=metadata))
-        ids = {"group_id": group, "member_id": joined.member_id, "generation_id": joined.generation_id}
+        ids = {
+            "group_id": group,
+            "member_id": joined.member_id,
+            "generation_id": joined.generation_id,
+        }
         given = [{"member_id": joined.member_id, "assignment": assignment}]
         s.log.append(("sync", int(s.client.call(14, 3, **ids, assignments=given).error_code)))
         answer = s.send("m", 0, **s.joining(), group_id=group)

@@ -55,7 +55,9 @@ def test_members_go_on_after_a_kill(tmp_path: Path, phase: str, ends: str) -> No
         cluster.create("t", 6, 5)
 
         def start(name: str, **config: Any) -> Member:
-            return stack.enter_context(Member(broker.bootstrap, group, ["t"], ledger, name, **config))
+            return stack.enter_context(
+                Member(broker.bootstrap, group, ["t"], ledger, name, **config)
+            )
 
         first, third = PROTOCOLS[phase]
         one, two = start("one", **first), start("two", **first)
@@ -67,7 +69,10 @@ def test_members_go_on_after_a_kill(tmp_path: Path, phase: str, ends: str) -> No
             shares = [2, 2, 2]
             until(lambda: len(member_ids(cluster, group)) == 3, "a third member")
         if phase == "downgraded":
-            until(lambda: [len(m.owned) for m in members] == shares, lambda: f"{shares}: {ledger.moves}")
+            until(
+                lambda: [len(m.owned) for m in members] == shares,
+                lambda: f"{shares}: {ledger.moves}",
+            )
             members.pop().stop()
             shares = [3, 3]
         moves = len(ledger.moves)
@@ -81,13 +86,19 @@ def test_members_go_on_after_a_kill(tmp_path: Path, phase: str, ends: str) -> No
             lambda: f"{shares}: {ledger.moves}",
         )
         cluster.produce("t", 6, 1)
-        until(lambda: sum(s[2] == 5 for m in members for s in m.seen) == 6, "the records after the kill")
+        until(
+            lambda: sum(s[2] == 5 for m in members for s in m.seen) == 6,
+            "the records after the kill",
+        )
         after = member_ids(cluster, group)
         assert ledger.doubles == []
         assert {name: after[name] for name in ids} == ids
         given_up = {
-            who: sum(len(p) for w, sign, p in ledger.moves[moves:] if (w, sign) == (who, "-")) for who in ids
+            who: sum(len(p) for w, sign, p in ledger.moves[moves:] if (w, sign) == (who, "-"))
+            for who in ids
         }
         assert all(count <= 1 for count in given_up.values()), ledger.moves
         until(lambda: cluster.group(group).state.name == "STABLE", "rest")
-        assert cluster.group(group).type.name == ("CLASSIC" if phase == "downgraded" else "CONSUMER")
+        assert cluster.group(group).type.name == (
+            "CLASSIC" if phase == "downgraded" else "CONSUMER"
+        )

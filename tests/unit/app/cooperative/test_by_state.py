@@ -31,7 +31,10 @@ class Host:
         self.actives_for_table: Any = defaultdict(set)
         self.standbys_for_table: Any = defaultdict(set)
         self.progress = SimpleNamespace(
-            begin=lambda *_: None, move=lambda *_: None, finish=lambda tp: self.acts.append(("finished", tp)))
+            begin=lambda *_: None,
+            move=lambda *_: None,
+            finish=lambda tp: self.acts.append(("finished", tp)),
+        )
         self.restored: dict[TP, int] = {}
         self.completed = asyncio.Event()
         self.lacking = 0
@@ -105,12 +108,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     def note(what: str) -> Any:
         async def noting(*args: Any) -> None:
             acts.append((what, *args) if args else what)
+
         return noting
 
     table = SimpleNamespace(
-        changelog_topic=SimpleNamespace(topics=["log"], get_topic_name=lambda: "log"), data=None,
-        is_global=False, use_partitioner=False, on_rebalance=note("rebalance"),
-        call_recover_callbacks=note("callbacks"))
+        changelog_topic=SimpleNamespace(topics=["log"], get_topic_name=lambda: "log"),
+        data=None,
+        is_global=False,
+        use_partitioner=False,
+        on_rebalance=note("rebalance"),
+        call_recover_callbacks=note("callbacks"),
+    )
     table.data = SimpleNamespace(on_recovery_completed=note("recovered"), _dbs={})
     table = Table(**vars(table))
     tables = Tables(totals=table)
@@ -118,15 +126,28 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     tables.on_actives_ready = lambda: acts.append("actives ready")
     tables.on_standbys_ready = lambda: acts.append("standbys ready")
     consumer = SimpleNamespace(
-        leaving=frozenset(), between_generations=False, _paused_partitions={*SOURCES, A, B},
-        hold_back=note("hold back"), seek_some=note("seek"), seek_wait=note("seek to"),
+        leaving=frozenset(),
+        between_generations=False,
+        _paused_partitions={*SOURCES, A, B},
+        hold_back=note("hold back"),
+        seek_some=note("seek"),
+        seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
-        pause_partitions=lambda tps: acts.append(("pause", set(tps))))
+        pause_partitions=lambda tps: acts.append(("pause", set(tps))),
+    )
     app = SimpleNamespace(
-        acts=acts, tables=tables, consumer=consumer, consumer_generation_id=7, should_stop=False,
-        rebalancing=True, in_recovery=False, conf=SimpleNamespace(broker_max_poll_interval=0),
+        acts=acts,
+        tables=tables,
+        consumer=consumer,
+        consumer_generation_id=7,
+        should_stop=False,
+        rebalancing=True,
+        in_recovery=False,
+        conf=SimpleNamespace(broker_max_poll_interval=0),
         on_rebalance_complete=SimpleNamespace(send=note("complete")),
-        on_rebalance_end=lambda: acts.append("rebalance end"), crash=note("crash"))
+        on_rebalance_end=lambda: acts.append("rebalance end"),
+        crash=note("crash"),
+    )
     recovery = Recovery(app, table)
     recovery.is_flowing = True
     recovery.writable = False
@@ -138,8 +159,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(by_state, "is_writable", lambda store: recovery.writable)
     monkeypatch.setattr(by_state, "store_of", lambda table: table.data)
     monkeypatch.setattr(by_state, "close_all", lambda databases: acts.append(("close", *databases)))
-    monkeypatch.setattr(by_state.overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps))))
-    monkeypatch.setattr(by_state.overlay, "go_on", lambda app, tps: acts.append(("go on", set(tps))))
+    monkeypatch.setattr(
+        by_state.overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps)))
+    )
+    monkeypatch.setattr(
+        by_state.overlay, "go_on", lambda app, tps: acts.append(("go on", set(tps)))
+    )
     monkeypatch.setattr(by_state, "LOOK_S", 0)
     return recovery
 
@@ -167,10 +192,17 @@ async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> No
     met: list[Any] = []
     made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
     assert await made._take_roles(frozenset({A, B}), frozenset({C})) == ({B}, {C})
-    assert made.acts == [("keep", {A, B}, {A}), ("hold back", {B, C}), "flush", ("open tables", {B})]
+    assert made.acts == [
+        ("keep", {A, B}, {A}),
+        ("hold back", {B, C}),
+        "flush",
+        ("open tables", {B}),
+    ]
     assert (made._complete, made._followed, made._replayed) == ({A}, set(), frozenset())
     assert (made.active_tps, made.standby_tps) == ({A, B}, {C})
-    assert dict(made.active_offsets) == {A: 5, B: 40}, "a table in memory goes on where its copy was"
+    assert dict(made.active_offsets) == {A: 5, B: 40}, (
+        "a table in memory goes on where its copy was"
+    )
     assert dict(made.standby_offsets) == {B: 40}
     assert met == [({B}, {A, D}, {B})]
 
@@ -192,13 +224,16 @@ async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writa
     assert (made._complete, made._followed) == ({B}, {C})
     assert made.acts[0] == "flush"
     assert set(made.acts[1:3]) == {("revoke", A), ("revoke", SOURCES[0])}
-    assert made.acts[3:] == [("close", "database") if writable else ("rebalance", set(), {A}, set(), 7)]
+    assert made.acts[3:] == [
+        ("close", "database") if writable else ("rebalance", set(), {A}, set(), 7)
+    ]
     await made._close({SOURCES[0]})
     assert len(made.acts) == 6, "no table's"
 
 
 async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made: Any) -> None:
     """It may take a step to its end, and leaves the tables settled."""
+
     async def restore() -> None:
         try:
             await asyncio.sleep(3600)
@@ -224,11 +259,14 @@ async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ["begin_again", "tables_failed", "on_stop", "on_rebalance"])
-async def test_whatever_begins_everything_anew_stops_what_is_restored_first(made: Any, end: str) -> None:
+async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
+    made: Any, end: str
+) -> None:
     """Faust's own part comes after that; what is owned is kept aside from it, for the time after."""
     made._taking_on, made.active_tps = asyncio.ensure_future(asyncio.sleep(3600)), {A}
-    ended = getattr(made, end)(*{"tables_failed": ("totals", OSError()), "on_rebalance": (
-        {A}, set(), {A}, 7)}.get(end, ()))
+    ended = getattr(made, end)(
+        *{"tables_failed": ("totals", OSError()), "on_rebalance": ({A}, set(), {A}, 7)}.get(end, ())
+    )
     if ended is not None:
         await ended
     assert made.acts == [(end, False, False)]
@@ -250,10 +288,15 @@ async def test_streams_do_not_wait_for_copies(made: Any, stops: bool) -> None:
             if name == "follow":
                 raise OSError
             return answer
+
         return stepping
 
     made._take_roles, made._restore_actives = step("roles", ({A}, {C})), step("restore")
-    made._finish, made._open_copies, made._follow = step("finish"), step("open copies"), step("follow")
+    made._finish, made._open_copies, made._follow = (
+        step("finish"),
+        step("open copies"),
+        step("follow"),
+    )
     made.app.should_stop = stops
     await made._take_on(frozenset({A}), frozenset({C}))
     assert steps == ["roles", "restore", "finish", "open copies", "follow"]
@@ -268,10 +311,12 @@ def test_what_is_about_to_go_is_not_restored(made: Any) -> None:
     assert not made.is_restored(A)
 
 
-@pytest.mark.parametrize(("generation", "between", "flows"), [(7, False, True), (6, False, False),
-                                                              (7, True, False)])
-def test_only_the_recovery_of_the_present_generation_lets_flow(made: Any, generation: int, between: bool,
-                                                              flows: bool) -> None:
+@pytest.mark.parametrize(
+    ("generation", "between", "flows"), [(7, False, True), (6, False, False), (7, True, False)]
+)
+def test_only_the_recovery_of_the_present_generation_lets_flow(
+    made: Any, generation: int, between: bool, flows: bool
+) -> None:
     """It begins with nothing restored and nothing followed."""
     made.is_flowing, made._complete, made._followed = False, {A}, {B}
     made.app.consumer.between_generations = between
@@ -281,7 +326,9 @@ def test_only_the_recovery_of_the_present_generation_lets_flow(made: Any, genera
 
 
 @pytest.mark.parametrize("is_flowing", [True, False])
-async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(made: Any, is_flowing: bool) -> None:
+async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
+    made: Any, is_flowing: bool
+) -> None:
     """Else Faust's own recovery will take them on, and must find none booked."""
     taken: list[Any] = []
 
@@ -307,7 +354,9 @@ async def test_only_what_is_being_read_is_applied(made: Any) -> None:
 
 
 @pytest.mark.parametrize(("pending", "ready"), [(set(), {0, 1, 2, 3}), ({B}, {0, 2, 3})])
-async def test_what_is_ready_is_sought_and_resumed(made: Any, pending: set[TP], ready: set[int]) -> None:
+async def test_what_is_ready_is_sought_and_resumed(
+    made: Any, pending: set[TP], ready: set[int]
+) -> None:
     """Sources alone; changelogs are resumed by who reads them."""
     sources = {SOURCES[number] for number in ready}
     await made._let_flow(pending, frozenset())
@@ -332,7 +381,12 @@ async def test_whoever_waits_for_all_actives_is_told(made: Any, standbys: set[TP
     made.standby_tps = standbys
     await made._finish()
     assert made.completed.is_set()
-    assert made.acts == ["complete", "actives ready", *["standbys ready"] * (not standbys), "rebalance end"]
+    assert made.acts == [
+        "complete",
+        "actives ready",
+        *["standbys ready"] * (not standbys),
+        "rebalance end",
+    ]
 
 
 async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> None:
@@ -351,6 +405,7 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     """Unless all write the table; what was restored before is remembered."""
     (table,) = made.tables.values()
     table.use_partitioner = by_all
+
     async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
         for tp in (B, A):
             made.restored[tp] = 3
@@ -367,9 +422,17 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
     await made._restore_actives({A, B})
     flows = [act for act in made.acts if act[0] in ("resume", "go on")]
-    assert flows == ([("go on", {B}), ("go on", {A}), ("resume", set(SOURCES[:3]))] if by_all else [
-        ("resume", {SOURCES[2]}), ("go on", {B}), ("resume", {SOURCES[1], SOURCES[2]}),
-        ("go on", {A}), ("resume", set(SOURCES[:3]))])
+    assert flows == (
+        [("go on", {B}), ("go on", {A}), ("resume", set(SOURCES[:3]))]
+        if by_all
+        else [
+            ("resume", {SOURCES[2]}),
+            ("go on", {B}),
+            ("resume", {SOURCES[1], SOURCES[2]}),
+            ("go on", {A}),
+            ("resume", set(SOURCES[:3])),
+        ]
+    )
     assert made._complete == {A, B, C}
     assert made.restored == {A: 3, B: 3, C: 1}
     assert made.active_offsets == {A: 3, B: 7}

@@ -44,16 +44,22 @@ class Turns:
 
     def __init__(self, *tps: TopicPartition) -> None:
         self.states = {tp: State() for tp in tps}
-        self.assignment = SimpleNamespace(active=True, tps=frozenset(tps), state_value=self.states.get)
+        self.assignment = SimpleNamespace(
+            active=True, tps=frozenset(tps), state_value=self.states.get
+        )
         self.nodes: dict[TopicPartition, int | None] = dict.fromkeys(tps, 0)
         self.fetcher = fetcher = object.__new__(Fetcher)
-        fetcher._client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=self.nodes.get),
-                                          force_metadata_update=lambda: None)
+        fetcher._client = SimpleNamespace(
+            cluster=SimpleNamespace(leader_for_partition=self.nodes.get),
+            force_metadata_update=lambda: None,
+        )
         fetcher._isolation_level = READ_UNCOMMITTED
         fetcher._records, fetcher._in_flight, fetcher._pending_tasks = OrderedDict(), set(), set()
         fetcher._subscriptions = SimpleNamespace(
-            reassignment_in_progress=False, is_assigned=self.states.get,
-            subscription=SimpleNamespace(assignment=self.assignment))
+            reassignment_in_progress=False,
+            is_assigned=self.states.get,
+            subscription=SimpleNamespace(assignment=self.assignment),
+        )
         fetcher._wait_consume_future = fetcher._closed = None
         fetcher._notify = lambda _: None
         make_prompt(fetcher)
@@ -62,10 +68,15 @@ class Turns:
         """So many records are there, to the end of its log."""
         self.states[tp].highwater = self.states[tp].position + count
         self.fetcher._records[tp] = FetchResult(
-            tp, assignment=self.assignment, backoff=0,
-            partition_records=Fetched(self.states[tp].position, count))
+            tp,
+            assignment=self.assignment,
+            backoff=0,
+            partition_records=Fetched(self.states[tp].position, count),
+        )
 
-    async def take(self, most: int | None = 10, tps: Any = None, timeout: float = 0) -> dict[int, int]:
+    async def take(
+        self, most: int | None = 10, tps: Any = None, timeout: float = 0
+    ) -> dict[int, int]:
         """Partition -> how many records of it are taken."""
         found = await self.fetcher.fetched_records(tps, timeout, most)
         return {tp.partition: len(records) for tp, records in found.items()}
@@ -78,13 +89,16 @@ class Turns:
 
     def asks(self, monkeypatch: pytest.MonkeyPatch) -> set[TopicPartition]:
         """What aiokafka is shown, which asks for it."""
-        monkeypatch.setattr(Fetcher, "_get_actions_per_node", lambda self, assignment: set(assignment.tps))
+        monkeypatch.setattr(
+            Fetcher, "_get_actions_per_node", lambda self, assignment: set(assignment.tps)
+        )
         found: set[TopicPartition] = self.fetcher._get_actions_per_node(self.assignment)
         return found
 
 
 def test_a_share_is_a_part_of_what_is_asked_for() -> None:
     """None and nothing at all mean everything there, as aiokafka has it."""
+
     def of(share: Share) -> set[int]:
         return {number for number in range(5) if number in share}
 
@@ -140,8 +154,9 @@ async def test_nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_
 
 
 @pytest.mark.parametrize(("sought", "taken"), [(A, {1: 10}), (B, {0: 3})])
-async def test_nobody_waits_beside_records_of_before_a_seek(sought: TopicPartition,
-                                                            taken: dict[int, int]) -> None:
+async def test_nobody_waits_beside_records_of_before_a_seek(
+    sought: TopicPartition, taken: dict[int, int]
+) -> None:
     """They are dropped; the others are there."""
     turns = Turns(A, B)
     turns.fetcher._create_fetch_waiter = None
@@ -172,11 +187,19 @@ async def test_only_what_is_asked_for_is_taken() -> None:
     assert turns.fetcher._records.keys() == {C, D}
 
 
-@pytest.mark.parametrize(("at_hand", "wait_ms"), [
-    ("nothing", IDLE_WAIT_MS), ("a hurry", WAIT_MS), ("a look-up", WAIT_MS), ("records", WAIT_MS),
-    ("records that nobody takes", IDLE_WAIT_MS)])
+@pytest.mark.parametrize(
+    ("at_hand", "wait_ms"),
+    [
+        ("nothing", IDLE_WAIT_MS),
+        ("a hurry", WAIT_MS),
+        ("a look-up", WAIT_MS),
+        ("records", WAIT_MS),
+        ("records that nobody takes", IDLE_WAIT_MS),
+    ],
+)
 async def test_a_broker_may_hold_a_fetch_while_no_partition_is_left_out(
-        at_hand: str, wait_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_hand: str, wait_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else only for a moment, and what is left out is asked for with the next one."""
     turns = Turns(A, B)
     if at_hand.startswith("records"):
@@ -192,7 +215,8 @@ async def test_a_broker_may_hold_a_fetch_while_no_partition_is_left_out(
 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with(
-        ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else it would look all the time; a look-up that is under way is no fetch."""
     turns, looks = Turns(A, B), list[object]()
     fetcher = turns.fetcher

@@ -21,7 +21,10 @@ A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
 
 def told_in(order: list[TP], seen: list[Any]) -> Any:
     """A bringing up that ends in ``order``, whatever was asked first."""
-    async def in_batches(tps: Any, offsets: Any, highwaters: Any, stop: Any) -> AsyncGenerator[TP, None]:
+
+    async def in_batches(
+        tps: Any, offsets: Any, highwaters: Any, stop: Any
+    ) -> AsyncGenerator[TP, None]:
         seen.append(list(tps))
         for tp in order:
             offsets[tp] = highwaters[tp]
@@ -30,12 +33,18 @@ def told_in(order: list[TP], seen: list[Any]) -> Any:
     return in_batches
 
 
-async def chunks_of(order: list[TP], left: dict[TP, int], chunks: list[frozenset[TP]]) -> tuple[Any, Any]:
+async def chunks_of(
+    order: list[TP], left: dict[TP, int], chunks: list[frozenset[TP]]
+) -> tuple[Any, Any]:
     """The chunks as they come, and what was asked for."""
     seen: list[Any] = []
     recovery = SimpleNamespace(active_offsets={}, _in_batches=told_in(order, seen))
-    found = [chunk async for chunk in ByState._brought_up(
-        recovery, list(chunks), left, dict.fromkeys(left, 9), None)]  # type: ignore[arg-type]
+    found = [
+        chunk
+        async for chunk in ByState._brought_up(
+            recovery, list(chunks), left, dict.fromkeys(left, 9), None
+        )
+    ]  # type: ignore[arg-type]
     return found, seen
 
 
@@ -89,12 +98,20 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(following, "insist", insisted)
     monkeypatch.setattr(following, "is_writable", lambda store: store == "ours")
-    monkeypatch.setattr(following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None))
+    monkeypatch.setattr(
+        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None)
+    )
     vars(made).update(
-        app=SimpleNamespace(consumer=Consumer()), standby_offsets={A: None, B: 9, C: None, D: 3},
-        standby_highwaters={D: 3}, standby_tps={A, B, C, D}, _followed={D}, _catching_up=None,
+        app=SimpleNamespace(consumer=Consumer()),
+        standby_offsets={A: None, B: 9, C: None, D: 3},
+        standby_highwaters={D: 3},
+        standby_tps={A, B, C, D},
+        _followed={D},
+        _catching_up=None,
         tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
-        _ends=asked, _firsts=none)
+        _ends=asked,
+        _firsts=none,
+    )
     return made
 
 
@@ -115,7 +132,8 @@ async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> Non
 def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
     """Of those that are ours to write."""
     recovery.tp_to_table = dict.fromkeys((A, B, D), SimpleNamespace(data="ours")) | {
-        C: SimpleNamespace(data="memory")}
+        C: SimpleNamespace(data="memory")
+    }
     recovery.standby_highwaters = {A: 100, B: 100, C: 50, D: 100}
     recovery.standby_offsets = {A: 1, B: 40, C: 9, D: 40}
     assert recovery._in_order([D, C, A, B]) == [B, D, A]
@@ -123,6 +141,7 @@ def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
 
 async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> None:
     """The next round takes it on anew, from what is in its database."""
+
     async def endless(*_: Any) -> AsyncGenerator[TP, None]:
         await asyncio.sleep(3600)
         yield B
@@ -135,10 +154,14 @@ async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> 
     assert ("resume", {B}) not in recovery.app.consumer.calls
 
 
-async def test_with_snapshots_a_standby_waits_for_one(recovery: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_snapshots_a_standby_waits_for_one(
+    recovery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which is quicker than any replay; Faust's loop reads on meanwhile."""
     exchanged: list[int] = []
-    monkeypatch.setattr(following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s"))
+    monkeypatch.setattr(
+        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
+    )
     recovery._generation_id, recovery._exchange_standbys = 7, exchanged.append
     recovery.add_future = lambda future: None
     await recovery._follow({A, B, C})

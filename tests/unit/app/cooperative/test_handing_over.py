@@ -30,18 +30,23 @@ class Host:
         self.found: dict[TP, list[Any]] = {}
         acts = app.acts
         self.transactions = SimpleNamespace(
-            part_with=self.noting("part with"), on_rebalance=self.noting("begin transactions"))
+            part_with=self.noting("part with"), on_rebalance=self.noting("begin transactions")
+        )
         self.membership = SimpleNamespace(lose=lambda: acts.append("lose"))
         self._thread = SimpleNamespace(
-            call_thread=self._call, _ensure_consumer=lambda: "client",
-            thread_loop=SimpleNamespace(call_soon_threadsafe=lambda wake: wake()))
+            call_thread=self._call,
+            _ensure_consumer=lambda: "client",
+            thread_loop=SimpleNamespace(call_soon_threadsafe=lambda wake: wake()),
+        )
         self.woken: list[set[TP]] = []
         self.fetcher = SimpleNamespace(wake=lambda: self.woken.append(set(self._active_partitions)))
 
     def noting(self, what: str) -> Any:
         """An awaitable of Faust's."""
+
         async def note(*args: Any, **kwargs: Any) -> None:
             self.app.acts.append((what, *args, *kwargs.values()) if args or kwargs else what)
+
         return note
 
     async def _call(self, function: Any, *args: Any) -> Any:
@@ -79,7 +84,9 @@ class Host:
 
     async def commit(self, topics: Any = None) -> None:
         """Of some or all."""
-        self.app.acts.append(("commit", topics, max(0, self.commits_under_way), set(self._paused_partitions)))
+        self.app.acts.append(
+            ("commit", topics, max(0, self.commits_under_way), set(self._paused_partitions))
+        )
 
     def _clean_unacked_messages(self) -> None:
         self._unacked_messages = {m for m in self._unacked_messages if not m.done}
@@ -128,19 +135,30 @@ def consumer_of(*active: TP) -> Any:
         return lambda *_: acts.append(what)
 
     app = SimpleNamespace(
-        acts=acts, should_stop=False, client_only=False, unassigned=True,
+        acts=acts,
+        should_stop=False,
+        client_only=False,
+        unassigned=True,
         assignor=SimpleNamespace(leaves=False),
         conf=SimpleNamespace(broker_rebalance_timeout=60.0, stream_wait_empty=True),
-        flow_control=SimpleNamespace(_queues={Queue()}, suspend=note("suspend"), clear=note("clear")),
-        tables=SimpleNamespace(changelog_queue=Queue()))
+        flow_control=SimpleNamespace(
+            _queues={Queue()}, suspend=note("suspend"), clear=note("clear")
+        ),
+        tables=SimpleNamespace(changelog_queue=Queue()),
+    )
     consumer = Consumer(app, active)
     app.tables.recovery = SimpleNamespace(
-        interrupt=consumer.noting("interrupt"), flush_buffers=note("flush tables"),
-        take_on=consumer.noting("take on"), stop_taking_on=note("stop taking on"))
+        interrupt=consumer.noting("interrupt"),
+        flush_buffers=note("flush tables"),
+        take_on=consumer.noting("take on"),
+        stop_taking_on=note("stop taking on"),
+    )
     app.producer = SimpleNamespace(flush=consumer.noting("flush producer"))
     app.agents = SimpleNamespace(on_rebalance=consumer.noting("agents"))
-    app.topics = SimpleNamespace(maybe_wait_for_subscriptions=consumer.noting("subscriptions"),
-                                 on_partitions_assigned=consumer.noting("topics"))
+    app.topics = SimpleNamespace(
+        maybe_wait_for_subscriptions=consumer.noting("subscriptions"),
+        on_partitions_assigned=consumer.noting("topics"),
+    )
     app.on_partitions_assigned = SimpleNamespace(send=consumer.noting("signal"))
     app.crash = consumer.noting("crash")
     app._update_assignment = lambda tps: acts.append(("update", tps))
@@ -150,19 +168,24 @@ def consumer_of(*active: TP) -> Any:
 @pytest.fixture(autouse=True)
 def _overlay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of the tables' changes, noted by the app that is asked."""
+
     async def told() -> None:
         TOLD.append("told")
 
     TOLD.clear()
     monkeypatch.setattr(handing_over, "told", told)
-    monkeypatch.setattr(handing_over, "rest", lambda app, numbers: app.acts.append(("rest", numbers)))
+    monkeypatch.setattr(
+        handing_over, "rest", lambda app, numbers: app.acts.append(("rest", numbers))
+    )
 
 
 TOLD: list[str] = []
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
-async def test_what_goes_is_finished_committed_and_written_down_in_this_order(in_transaction: bool) -> None:
+async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
+    in_transaction: bool,
+) -> None:
     """And forgotten at the end; what stays is neither paused nor committed."""
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
@@ -170,8 +193,14 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(in
     await consumer.let_go({A})
     gone = {A}
     assert consumer.app.acts == [
-        "interrupt", ("commit", gone, 0, gone), *([("part with", gone)] if in_transaction else []),
-        "flush producer", ("rest", {0}), "flush tables", ("forget", gone)]
+        "interrupt",
+        ("commit", gone, 0, gone),
+        *([("part with", gone)] if in_transaction else []),
+        "flush producer",
+        ("rest", {0}),
+        "flush tables",
+        ("forget", gone),
+    ]
     assert TOLD == ["told"]
     assert (consumer._active_partitions, consumer._buffered_partitions) == ({B}, {B})
     assert consumer._paused_partitions == set()
@@ -195,7 +224,9 @@ async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
 
 
 @pytest.mark.parametrize(("leaves", "acts"), [(False, 0), (True, 6)])
-async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(leaves: bool, acts: int) -> None:
+async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
+    leaves: bool, acts: int
+) -> None:
     """Else all of it ends at once."""
     consumer = consumer_of(A)
     consumer.app.should_stop, consumer.app.assignor.leaves = True, leaves
@@ -203,17 +234,25 @@ async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(leaves: bo
     assert len(consumer.app.acts) == acts
 
 
-@pytest.mark.parametrize(("waits", "done", "is_late"), [(True, False, True), (True, True, False),
-                                                       (False, False, False)])
+@pytest.mark.parametrize(
+    ("waits", "done", "is_late"), [(True, False, True), (True, True, False), (False, False, False)]
+)
 async def test_records_under_way_have_half_of_the_rebalances_time(
-        waits: bool, done: bool, is_late: bool, monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture) -> None:
+    waits: bool,
+    done: bool,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Those that streams have begun, where the app waits for them; the next owner repeats the rest."""
     consumer, clock = consumer_of(A, B), iter(range(0, 1000, 10))
     monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
     monkeypatch.setattr(handing_over, "LOOK_S", 0)
     consumer.app.conf.stream_wait_empty = waits
-    consumer._unacked_messages = {SimpleNamespaceOf(tp=A, done=done), SimpleNamespaceOf(tp=B, done=False)}
+    consumer._unacked_messages = {
+        SimpleNamespaceOf(tp=A, done=done),
+        SimpleNamespaceOf(tp=B, done=False),
+    }
     await consumer._finish({A})
     assert ("with 1 records under way after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
@@ -225,7 +264,9 @@ class SimpleNamespaceOf(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-async def test_a_record_that_is_being_handed_over_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_that_is_being_handed_over_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is in no stream yet; and what waits in queues goes."""
     consumer = consumer_of(A, B)
     (queue,) = consumer.app.flow_control._queues
@@ -249,8 +290,13 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
     await consumer.take_on(assigned, gone, gained, ("actives", "standbys"), 7)
     assert consumer.app.acts == [
-        ("update", assigned), ("agents", gone, gained), "subscriptions", ("topics", assigned),
-        ("take on", "actives", "standbys", gone), ("signal", assigned)]
+        ("update", assigned),
+        ("agents", gone, gained),
+        "subscriptions",
+        ("topics", assigned),
+        ("take on", "actives", "standbys", gone),
+        ("signal", assigned),
+    ]
     assert consumer._paused_partitions == {LOG}
     assert consumer._buffered_partitions == {B}
     assert consumer._active_partitions == {A}
@@ -282,7 +328,8 @@ async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes()
 
 @pytest.mark.parametrize("delivering", [LOG, A, None])
 async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
-        delivering: TP | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivering: TP | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a buffer, at hand, in the queue, or on its way into that."""
     consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
     consumer.app.tables.changelog_queue = queue
@@ -323,6 +370,7 @@ def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
 
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those sought; what was never committed has none."""
+
     async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
         assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C})
         return {A: 7, B: None, C: None}
@@ -355,15 +403,22 @@ def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
     assert queue.acts == ["room", "first", "second"]
 
 
-async def test_a_client_that_has_started_is_told_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_has_started_is_told_whom_to_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is wanted, whether more is about to be, and whether all must stand still."""
     monkeypatch.setattr(handing_over, "take_over", lambda *_: None)
     recovery = SimpleNamespace(is_taking_on=False)
-    app = SimpleNamespace(assignor=SimpleNamespace(counters=Counter()), flow_control=SimpleNamespace(),
-                          tables=SimpleNamespace(recovery=recovery))
+    app = SimpleNamespace(
+        assignor=SimpleNamespace(counters=Counter()),
+        flow_control=SimpleNamespace(),
+        tables=SimpleNamespace(recovery=recovery),
+    )
     thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted"))
-    client = SimpleNamespace(_fetcher=SimpleNamespace(), _coordinator=SimpleNamespace(
-        ensure_active_group=None, must_stand_still="still"))
+    client = SimpleNamespace(
+        _fetcher=SimpleNamespace(),
+        _coordinator=SimpleNamespace(ensure_active_group=None, must_stand_still="still"),
+    )
 
     async def start() -> None:
         assert not vars(client._fetcher), "not before"

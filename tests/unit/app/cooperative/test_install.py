@@ -32,13 +32,17 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("part", [repairs.repair, restore.install])
-def test_without_repairs_or_replay_rounds_are_eager(part: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_repairs_or_replay_rounds_are_eager(
+    part: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is built upon both: with the replay alone, FAUST_ASSIGNER_REPAIRS=0, a worker's recovery crashed."""
     app = app_of()
     part(app)
     cooperative.install(app)
     assert "ByState" not in tables_of(app)
-    assert said(caplog) == [EAGER + "the repairs and the batched replay, installed before the app is in use"]
+    assert said(caplog) == [
+        EAGER + "the repairs and the batched replay, installed before the app is in use"
+    ]
 
 
 def test_in_an_app_that_is_in_use_rounds_are_eager(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.cooperative.coordinator import COOPERATIVE, EAGER, CooperativeCoordinator, Membership
+from faust_assigner.app.cooperative.coordinator import (
+    COOPERATIVE,
+    EAGER,
+    CooperativeCoordinator,
+    Membership,
+)
 from faust_assigner.app.cooperative.leave import hand_over, stop
 
 
@@ -34,11 +39,16 @@ class Stopped:
         self.coordinator = Coordinator(self.assignor, instance_id, chosen)
         client = SimpleNamespace(_coordinator=self.coordinator)
         thread = SimpleNamespace(should_stop=False, _consumer=client, call_thread=self._call)
-        self.consumer = SimpleNamespace(left=asyncio.Event(), _thread=thread, leave_group=self._leave)
+        self.consumer = SimpleNamespace(
+            left=asyncio.Event(), _thread=thread, leave_group=self._leave
+        )
         self.app = SimpleNamespace(
-            _consumer=self.consumer, _crash_reason=None, assignor=self.assignor,
+            _consumer=self.consumer,
+            _crash_reason=None,
+            assignor=self.assignor,
             tables=SimpleNamespace(recovery=SimpleNamespace(is_flowing=True)),
-            _default_options={})
+            _default_options={},
+        )
 
     async def _call(self, function: Any, *args: Any) -> Any:
         return await function(*args)
@@ -95,7 +105,9 @@ async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
 
 
 @pytest.mark.parametrize("it", [{"instance_id": "one"}, {"chosen": EAGER}], ids=["static", "eager"])
-async def test_who_is_expected_back_or_would_stop_everybody_asks_for_no_round(it: dict[str, Any]) -> None:
+async def test_who_is_expected_back_or_would_stop_everybody_asks_for_no_round(
+    it: dict[str, Any],
+) -> None:
     """A static member's partitions wait for it; an eager round stops all of them."""
     stopped = Stopped(**it)
     assert not await hand_over(stopped.app, 30.0)

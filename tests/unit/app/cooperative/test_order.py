@@ -11,11 +11,22 @@ LOGS, OTHER, SHARED = "log", "other-log", "shared-log"
 
 def test_what_lacks_nothing_comes_first_then_little_then_each_number_alone() -> None:
     """Both changelogs of a number come together."""
-    left = {TP(LOGS, 0): 0, TP(OTHER, 0): 0, TP(LOGS, 1): 5, TP(LOGS, 2): FEW_RECORDS + 9,
-            TP(OTHER, 2): 3, TP(LOGS, 3): FEW_RECORDS + 1, TP(LOGS, 4): 7, TP(LOGS, 5): -1}
+    left = {
+        TP(LOGS, 0): 0,
+        TP(OTHER, 0): 0,
+        TP(LOGS, 1): 5,
+        TP(LOGS, 2): FEW_RECORDS + 9,
+        TP(OTHER, 2): 3,
+        TP(LOGS, 3): FEW_RECORDS + 1,
+        TP(LOGS, 4): 7,
+        TP(LOGS, 5): -1,
+    }
     assert list(chunks(left)) == [
-        {TP(LOGS, 0), TP(OTHER, 0), TP(LOGS, 5)}, {TP(LOGS, 1), TP(LOGS, 4)}, {TP(LOGS, 3)},
-        {TP(LOGS, 2), TP(OTHER, 2)}]
+        {TP(LOGS, 0), TP(OTHER, 0), TP(LOGS, 5)},
+        {TP(LOGS, 1), TP(LOGS, 4)},
+        {TP(LOGS, 3)},
+        {TP(LOGS, 2), TP(OTHER, 2)},
+    ]
 
 
 def test_tables_that_every_stream_reads_come_before_all() -> None:

@@ -50,7 +50,11 @@ def test_the_installed_host_fits() -> None:
 def test_the_page_is_the_tables(tmp_path: Path) -> None:
     """A stale page is written anew with ``python -m faust_assigner.app.host.page``."""
     main([str(tmp_path / "host.md")])
-    assert (tmp_path / "host.md").read_text() == page() == (ROOT / "docs/reference/host.md").read_text()
+    assert (
+        (tmp_path / "host.md").read_text()
+        == page()
+        == (ROOT / "docs/reference/host.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("test", sorted({touch.test for touch in TOUCHES}))
@@ -58,7 +62,9 @@ def test_every_named_test_exists(test: str) -> None:
     """By file and function."""
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / file).read_text())
-    found = [n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = [
+        n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     assert name in found
 
 
@@ -85,21 +91,30 @@ def _names_of(owner: type) -> set[str]:
             names.add(known)
             code = getattr(inspect.unwrap(made) if callable(made) else made, "__code__", None)
             if code is not None:
-                names.update(s.argval for s in dis.get_instructions(code) if s.opname == "STORE_ATTR")
+                names.update(
+                    s.argval for s in dis.get_instructions(code) if s.opname == "STORE_ATTR"
+                )
     return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
 def _host_names() -> set[str]:
     """Those of all classes in the table."""
     owners = {tuple(touch.owner.split(":")) for touch in TOUCHES if ":" in touch.owner}
-    return {name for module, kind in owners
-            for name in _names_of(getattr(importlib.import_module(module), kind))}
+    return {
+        name
+        for module, kind in owners
+        for name in _names_of(getattr(importlib.import_module(module), kind))
+    }
 
 
 def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[str | None, str]]:
     """(class where it is used on self, else None; name)."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr.startswith("_")
+            and not node.attr.startswith("__")
+        ):
             on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             yield inside if on_self else None, node.attr
         yield from _private_uses(node, node.name if isinstance(node, ast.ClassDef) else inside)
@@ -111,8 +126,11 @@ def test_every_private_name_the_app_uses_is_in_the_table() -> None:
     of_mixins = {kind: _names_of(owner) for kind, (owner,) in HOSTS.items()}
     for path in sorted(APP.rglob("*.py")):
         used = _private_uses(ast.parse(path.read_text()))
-        unlisted = {name for kind, name in used
-                    if name in (host if kind is None else of_mixins.get(kind, set()))} - NAMES
+        unlisted = {
+            name
+            for kind, name in used
+            if name in (host if kind is None else of_mixins.get(kind, set()))
+        } - NAMES
         assert not unlisted, path
 
 
@@ -124,10 +142,16 @@ def _overridden() -> Iterator[tuple[str, str]]:
             if not inspect.isclass(kind) or kind.__module__ != module.__name__:
                 continue
             bases = [base for owner in HOSTS.get(kind.__name__, ()) for base in owner.__mro__]
-            bases += [b for b in kind.__mro__[1:] if b.__module__.split(".")[0] in ("faust", "mode")]
+            bases += [
+                b for b in kind.__mro__[1:] if b.__module__.split(".")[0] in ("faust", "mode")
+            ]
             for name, made in vars(kind).items():
                 overrides = any(name in vars(base) for base in bases)
-                if not name.startswith("__") and overrides and (callable(made) or isinstance(made, property)):
+                if (
+                    not name.startswith("__")
+                    and overrides
+                    and (callable(made) or isinstance(made, property))
+                ):
                     yield kind.__name__, name
 
 
@@ -140,21 +164,46 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
 
-    names = ("KnownPartitions", "SteadyPartitions", "WholeRecords", "FinalCommit", "AsksOurs", "LeavesInTime",
-             "OnlyMembersWrite", "Lands")
+    names = (
+        "KnownPartitions",
+        "SteadyPartitions",
+        "WholeRecords",
+        "FinalCommit",
+        "AsksOurs",
+        "LeavesInTime",
+        "OnlyMembersWrite",
+        "Lands",
+    )
     consumers = dict.fromkeys(names, (driver.Consumer,))
-    return {**consumers, "OwnTransactions": (TransactionManager,), "SteadyTables": (TableManager,),
-            "Watched": (TableManager,), "ChecksTopics": (TableManager,),
-            "ReplayLoop": (Recovery,), "CarefulStore": (rocksdb.Store,),
-            "OverlaidStore": (rocksdb.Store,), "WholeSets": (ChangeloggedSetManager,),
-            "RestoringTables": (TableManager,), "SteadyRecovery": (Recovery,),
-            "RestoringRecovery": (Recovery,), "CarefulRouter": (Router,), "FlowControl": (FlowControlEvent,),
-            "ChangelogQueue": (ThrowableQueue,), "_Bounded": (CopartitionedAssignor,),
-            "HandsOver": (driver.Consumer,), "LetsGo": (TransactionManager,), "ByState": (Recovery,),
-            "Follows": (Recovery,),
-            "TablesByState": (TableManager,), "CooperativeCoordinator": (GroupCoordinator,),
-            "PromptFetcher": (Fetcher,), "ReadsRouter": (Router,), "ScopedStore": (rocksdb.Store,),
-            "ScopedTable": (Collection,), "BareFetcher": (Fetcher,)}
+    return {
+        **consumers,
+        "OwnTransactions": (TransactionManager,),
+        "SteadyTables": (TableManager,),
+        "Watched": (TableManager,),
+        "ChecksTopics": (TableManager,),
+        "ReplayLoop": (Recovery,),
+        "CarefulStore": (rocksdb.Store,),
+        "OverlaidStore": (rocksdb.Store,),
+        "WholeSets": (ChangeloggedSetManager,),
+        "RestoringTables": (TableManager,),
+        "SteadyRecovery": (Recovery,),
+        "RestoringRecovery": (Recovery,),
+        "CarefulRouter": (Router,),
+        "FlowControl": (FlowControlEvent,),
+        "ChangelogQueue": (ThrowableQueue,),
+        "_Bounded": (CopartitionedAssignor,),
+        "HandsOver": (driver.Consumer,),
+        "LetsGo": (TransactionManager,),
+        "ByState": (Recovery,),
+        "Follows": (Recovery,),
+        "TablesByState": (TableManager,),
+        "CooperativeCoordinator": (GroupCoordinator,),
+        "PromptFetcher": (Fetcher,),
+        "ReadsRouter": (Router,),
+        "ScopedStore": (rocksdb.Store,),
+        "ScopedTable": (Collection,),
+        "BareFetcher": (Fetcher,),
+    }
 
 
 HOSTS = _hosts()
@@ -172,10 +221,15 @@ def test_every_method_the_mixins_override_is_in_the_table() -> None:
 
 def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
-    hosts = {bases.ConsumerBase: HOSTS["SteadyPartitions"], bases.TransactionsBase: HOSTS["OwnTransactions"],
-             bases.TablesBase: HOSTS["SteadyTables"], bases.RecoveryBase: HOSTS["SteadyRecovery"],
-             bases.RocksDBBase: HOSTS["CarefulStore"], bases.RouterBase: HOSTS["CarefulRouter"],
-             bases.SetsBase: HOSTS["WholeSets"]}
+    hosts = {
+        bases.ConsumerBase: HOSTS["SteadyPartitions"],
+        bases.TransactionsBase: HOSTS["OwnTransactions"],
+        bases.TablesBase: HOSTS["SteadyTables"],
+        bases.RecoveryBase: HOSTS["SteadyRecovery"],
+        bases.RocksDBBase: HOSTS["CarefulStore"],
+        bases.RouterBase: HOSTS["CarefulRouter"],
+        bases.SetsBase: HOSTS["WholeSets"],
+    }
     for protocol, (host,) in hosts.items():
         for name, said in vars(protocol).items():
             if inspect.isfunction(said) and not name.startswith(("__", "_proto", "_no_init")):
@@ -190,8 +244,9 @@ def test_the_protocols_say_what_the_host_has() -> None:
 
 def fresh_app(**options: Any) -> faust.App:
     """An app that chose our assignor and was not asked for its settings yet."""
-    return faust.App("shop", PartitionAssignor=OURS, broker="kafka://127.0.0.1:1", web_enabled=False,
-                     **options)
+    return faust.App(
+        "shop", PartitionAssignor=OURS, broker="kafka://127.0.0.1:1", web_enabled=False, **options
+    )
 
 
 def another_commit(self: Any, offsets: Any, *, atomically: bool = False) -> None:
@@ -199,14 +254,17 @@ def another_commit(self: Any, offsets: Any, *, atomically: bool = False) -> None
 
 
 async def test_on_a_host_with_another_signature_the_app_does_not_start(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The error names owner, version, what was expected and found, and the ways out; nothing is installed."""
     monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
     app = fresh_app()
     with pytest.raises(HostMismatch) as found:
         app.finalize()
     said = str(found.value)
-    assert "faust-streaming 0.15.3: Consumer._commit_offsets: expected async (self, offsets, " in said
+    assert (
+        "faust-streaming 0.15.3: Consumer._commit_offsets: expected async (self, offsets, " in said
+    )
     assert "found (self, offsets, *, atomically=)" in said
     assert "Install aiokafka>=0.14,<0.15, faust-streaming>=0.15.3,<0.16, or set " in said
     assert "FAUST_ASSIGNER_REPAIRS=0" in said
@@ -216,8 +274,14 @@ async def test_on_a_host_with_another_signature_the_app_does_not_start(
     assert not {"_new_consumer", "flow_control", "tables"} & vars(app).keys()
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Consumer, "_filter_committable_offsets"),
-                                             (AIOKafkaConsumer, "__init__"), (TableManager, "on_rebalance")])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (Consumer, "_filter_committable_offsets"),
+        (AIOKafkaConsumer, "__init__"),
+        (TableManager, "on_rebalance"),
+    ],
+)
 def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that went, or one that no longer sets what we look for."""
     monkeypatch.setattr(owner, name, lambda self: None)
@@ -227,13 +291,18 @@ def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.Monkey
 
 def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its signatures."""
-    monkeypatch.setattr(check, "_version", lambda name: "0.15.0rc1" if name == "aiokafka" else "0.15.3")
-    with pytest.raises(HostMismatch, match=r"^aiokafka 0\.15\.0rc1: expected 0\.14 or later, before 0\.15"):
+    monkeypatch.setattr(
+        check, "_version", lambda name: "0.15.0rc1" if name == "aiokafka" else "0.15.3"
+    )
+    with pytest.raises(
+        HostMismatch, match=r"^aiokafka 0\.15\.0rc1: expected 0\.14 or later, before 0\.15"
+    ):
         fresh_app().finalize()
 
 
 async def test_without_repairs_the_app_starts_without_what_does_not_fit(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """As the error promises: each part is there in full, or left out and said."""
     monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
     monkeypatch.setattr(TableManager, "on_rebalance", another_commit)
@@ -245,9 +314,14 @@ async def test_without_repairs_the_app_starts_without_what_does_not_fit(
     assert "_new_consumer" in vars(app), "the driver still asks the app's assignor"
 
 
-@pytest.mark.parametrize(("function", "shape"), [
-    (lambda a, b=1, *c, d, e=None, **f: None, "(a, b=, *c, d, e=, **f)"), (another_commit,
-     "(self, offsets, *, atomically=)"), (fresh_app, "(**options)")])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda a, b=1, *c, d, e=None, **f: None, "(a, b=, *c, d, e=, **f)"),
+        (another_commit, "(self, offsets, *, atomically=)"),
+        (fresh_app, "(**options)"),
+    ],
+)
 def test_a_shape_is_names_and_kinds(function: Any, shape: str) -> None:
     """Annotations and values of defaults may change."""
     assert check.signature(function) == shape
@@ -256,8 +330,13 @@ def test_a_shape_is_names_and_kinds(function: Any, shape: str) -> None:
 def test_a_shape_is_of_one_kind_only() -> None:
     """A property is no attribute of the class, and a method not the attribute it sets."""
     here = f"{__name__}:Kinds"
-    shapes = {"method": "async (self)", "prop": "property", "value": "class attribute",
-              "made": "set in made_here", "none": check.NOTHING}
+    shapes = {
+        "method": "async (self)",
+        "prop": "property",
+        "value": "class attribute",
+        "made": "set in made_here",
+        "none": check.NOTHING,
+    }
     for name, shape in shapes.items():
         expected = "set in other" if name == "made" else "(self)"
         assert shape_of(Touch(here, name, expected, ("stock",), "", "")) == shape
@@ -282,7 +361,8 @@ class Kinds:
 
 
 async def test_where_cooperative_rounds_do_not_fit_the_app_starts_with_eager_ones(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """One line says what is missing; the repairs are there all the same."""
     monkeypatch.setattr(GroupCoordinator, "_on_join_complete", another_commit)
     app = fresh_app()
@@ -300,4 +380,6 @@ def test_cooperative_rounds_are_there_by_default_and_one_setting_turns_them_off(
     for options, there in (({}, True), ({"faust_assigner_cooperative": False}, False)):
         app = fresh_app(**options)
         app.finalize()
-        assert ("TablesByState" in object.__getattribute__(app.conf, "TableManager").__qualname__) is there
+        assert (
+            "TablesByState" in object.__getattribute__(app.conf, "TableManager").__qualname__
+        ) is there

@@ -36,8 +36,17 @@ def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def sample(number: int) -> tuple[str, dict[str, Any]]:
     """One row, told from others by its partition."""
     return "partition_sample", {
-        "group_id": "shop", "ts": 1.0, "topic": "orders", "partition": number, "end_offset": 0,
-        "committed_offset": 0, "bytes_in": 0, "records_in": 0, "cpu_ms": 0.0, "state_bytes": 0}
+        "group_id": "shop",
+        "ts": 1.0,
+        "topic": "orders",
+        "partition": number,
+        "end_offset": 0,
+        "committed_offset": 0,
+        "bytes_in": 0,
+        "records_in": 0,
+        "cpu_ms": 0.0,
+        "state_bytes": 0,
+    }
 
 
 def numbers(*paths: Path) -> list[int]:
@@ -137,7 +146,9 @@ def test_full_disk_is_said_once_counted_and_leaves_no_half_line(
     assert sum("No space left" in record.message for record in caplog.records) == 1
 
 
-def test_folder_that_cannot_be_made_fails_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_folder_that_cannot_be_made_fails_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is said once, with the reason, and rows are counted."""
     (tmp_path / "file").touch()
     files = LedgerFiles(tmp_path / "file" / "below", "w")
@@ -148,7 +159,9 @@ def test_folder_that_cannot_be_made_fails_nobody(tmp_path: Path, caplog: pytest.
     assert sum("cannot be written" in record.message for record in caplog.records) == 1
 
 
-def test_caller_never_waits_for_a_slow_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_caller_never_waits_for_a_slow_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A full queue drops and counts; putting takes no time."""
     release = threading.Event()
     files = LedgerFiles(tmp_path, "w", most_waiting=4)

@@ -49,13 +49,22 @@ class Bench:
         self.table = SimpleNamespace(apply_changelog_batch=lambda batch: None)
         tables: Any = type("Tables", (dict,), {"recovery": self.recovery})(log=self.table)
         app = SimpleNamespace(
-            tables=tables, assignor=SimpleNamespace(decision_id="7-ab"), consumer=None,
-            conf=SimpleNamespace(id="shop", canonical_url="http://me"))
+            tables=tables,
+            assignor=SimpleNamespace(decision_id="7-ab"),
+            consumer=None,
+            conf=SimpleNamespace(id="shop", canonical_url="http://me"),
+        )
         files = SimpleNamespace(put=lambda work: self.rows.extend(row for _, row in work()))
         RecoveryMeter(app, files).attach()  # type: ignore[arg-type]
 
-    async def recover(self, *, end: int, replayed: int = 0, actives: set[TP] | None = None,
-                      standbys: set[TP] = frozenset()) -> None:  # type: ignore[assignment]
+    async def recover(
+        self,
+        *,
+        end: int,
+        replayed: int = 0,
+        actives: set[TP] | None = None,
+        standbys: set[TP] = frozenset(),
+    ) -> None:  # type: ignore[assignment]
         """One generation: rebalance, offsets, ``replayed`` records one by one, done."""
         recovery = self.recovery
         recovery.given = ({LOG} if actives is None else actives, standbys)
@@ -63,9 +72,14 @@ class Bench:
         recovery.active_highwaters = dict.fromkeys(recovery.active_tps, end)
         await recovery._build_offsets(None, recovery.active_tps, recovery.active_offsets, "active")
         first = end - replayed + 1
-        events = [SimpleNamespace(message=SimpleNamespace(
-            tp=LOG, offset=offset, serialized_key_size=2, serialized_value_size=8))
-            for offset in range(first, end + 1)]
+        events = [
+            SimpleNamespace(
+                message=SimpleNamespace(
+                    tp=LOG, offset=offset, serialized_key_size=2, serialized_value_size=8
+                )
+            )
+            for offset in range(first, end + 1)
+        ]
         if events:
             self.table.apply_changelog_batch(events)
             recovery.active_offsets[LOG] = end
@@ -83,7 +97,12 @@ async def test_partition_without_state_is_replayed(bench: Bench) -> None:
     await bench.recover(end=9, replayed=10)
     (row,) = bench.rows
     assert (row["source"], row["start_offset"], row["end_offset"]) == ("replay", -1, 9)
-    assert (row["records"], row["bytes"], row["decision_id"], row["member_id"]) == (10, 100, "7-ab", "http://me")
+    assert (row["records"], row["bytes"], row["decision_id"], row["member_id"]) == (
+        10,
+        100,
+        "7-ab",
+        "http://me",
+    )
     assert row["started"] <= row["ended"]
 
 
@@ -91,7 +110,9 @@ async def test_files_of_an_earlier_life_are_local(bench: Bench) -> None:
     """Only the tail is read; it counts also when there is none."""
     bench.recovery.on_disk[LOG] = 5
     await bench.recover(end=9, replayed=4)
-    assert [(row["source"], row["start_offset"], row["records"]) for row in bench.rows] == [("local", 5, 4)]
+    assert [(row["source"], row["start_offset"], row["records"]) for row in bench.rows] == [
+        ("local", 5, 4)
+    ]
 
 
 async def test_state_of_a_standby_is_told_apart(bench: Bench) -> None:
@@ -124,10 +145,14 @@ async def test_snapshot_and_batches_are_counted(bench: Bench) -> None:
     batched = Bench()
     batched.recovery.restored[LOG] = Restored(LOG, "replay", 1.0, 2.0, -1, 9, 0, replayed=10)
     await batched.recover(end=9)
-    assert [(row["source"], row["records"], row["ended"]) for row in batched.rows] == [("replay", 10, 2.0)]
+    assert [(row["source"], row["records"], row["ended"]) for row in batched.rows] == [
+        ("replay", 10, 2.0)
+    ]
 
 
-async def test_measuring_never_hurts_a_recovery(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_measuring_never_hurts_a_recovery(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     """A measurement that fails is logged; the recovery goes on."""
     bench.recovery.restored = None  # type: ignore[assignment]
     await bench.recover(end=9, replayed=1)

@@ -37,7 +37,10 @@ def rows_of(inputs: DecisionInputs, found: Plan) -> list[tuple[str, Mapping[str,
 
 def members(*names: str, **claims: Mapping[str, Any]) -> list[Member]:
     """Members that want every topic, with what they claim."""
-    return [Member(name, list(TOPICS), generation=6, rack_id="r", **claims.get(name, {})) for name in names]
+    return [
+        Member(name, list(TOPICS), generation=6, rack_id="r", **claims.get(name, {}))
+        for name in names
+    ]
 
 
 EVERYTHING = {"actives": {"orders": range(6), "shop-orders-changelog": range(6), "audit": range(3)}}
@@ -50,22 +53,32 @@ def test_rows_are_the_plan() -> None:
     assert [table for table, _ in rows].count("decision") == 1
     for name in ("a", "b"):
         for role, wanted in (("active", found.actives(name)), ("standby", found.standbys(name))):
-            said = Counter((row["topic"], row["partition"]) for table, row in rows
-                           if table == "assignment" and row["role"] == role and row["member_id"] == name)
+            said = Counter(
+                (row["topic"], row["partition"])
+                for table, row in rows
+                if table == "assignment" and row["role"] == role and row["member_id"] == name
+            )
             assert said == Counter((topic, p) for topic, numbers in wanted.items() for p in numbers)
 
 
 def test_moves_are_those_the_plan_counts_and_cold_without_a_copy() -> None:
     """A member that joins takes tasks from a living one: moved, cold where there is state, previous named."""
     inputs, found = decide(members("a", "b", a=EVERYTHING))
-    rows = [row for table, row in rows_of(inputs, found) if table == "assignment" and row["role"] == "active"]
+    rows = [
+        row
+        for table, row in rows_of(inputs, found)
+        if table == "assignment" and row["role"] == "active"
+    ]
     moved = [row for row in rows if row["moved"]]
     assert {(row["topic"], row["partition"]) for row in moved} == {
-        (topic, p) for topic, numbers in found.actives("b").items() for p in numbers}
+        (topic, p) for topic, numbers in found.actives("b").items() for p in numbers
+    }
     assert {row["prev_member_id"] for row in rows} == {"a"}
     assert all(row["rejected"] == ["a"] for row in moved)
     assert {row["restore"] for row in moved if row["topic"] in CHANGELOGS} == {"full"}
-    assert {row["restore"] for row in rows if row["topic"] not in CHANGELOGS or not row["moved"]} == {"none"}
+    assert {
+        row["restore"] for row in rows if row["topic"] not in CHANGELOGS or not row["moved"]
+    } == {"none"}
     assert all(row["cold"] for row in moved if row["topic"] in CHANGELOGS)
 
 
@@ -73,8 +86,13 @@ def test_promotion_is_a_warm_move() -> None:
     """The owner died and its standby took over: moved, a standby hit, not cold, only the tail to read."""
     survivor = {"b": {"actives": {}, "standbys": {"shop-orders-changelog": range(6)}}}
     inputs, found = decide(members("b", "c", **survivor))
-    rows = [row for table, row in rows_of(inputs, found) if table == "assignment" and row["role"] == "active"
-            and row["topic"] == "shop-orders-changelog"]
+    rows = [
+        row
+        for table, row in rows_of(inputs, found)
+        if table == "assignment"
+        and row["role"] == "active"
+        and row["topic"] == "shop-orders-changelog"
+    ]
     promoted = [row for row in rows if row["member_id"] == "b"]
     assert promoted
     for row in promoted:
@@ -84,7 +102,9 @@ def test_promotion_is_a_warm_move() -> None:
 
 def test_decision_says_what_it_was_made_from() -> None:
     """Members with rack, capacity and epoch; settings; time; digest of the inputs; moves."""
-    inputs, found = decide(members("a", "b", a=EVERYTHING), solve_ms=1.25, refused={"b": "too large"})
+    inputs, found = decide(
+        members("a", "b", a=EVERYTHING), solve_ms=1.25, refused={"b": "too large"}
+    )
     table, row = rows_of(inputs, found)[0]
     assert table == "decision"
     assert row["members"][0] == {"member_id": "a", "rack": "r", "capacity": 1.0, "epoch": 6}
@@ -101,14 +121,29 @@ def test_two_leaders_of_one_generation_give_one_id() -> None:
     """The id depends on group, generation and members, in any order, and on nothing else."""
     name = decision_id("shop", 7, ["a", "b"])
     assert name == decision_id("shop", 7, ["b", "a"])
-    assert len({name, decision_id("shop", 8, ["a", "b"]), decision_id("shop2", 7, ["a", "b"]),
-                decision_id("shop", 7, ["a", "c"])}) == 4
+    assert (
+        len(
+            {
+                name,
+                decision_id("shop", 8, ["a", "b"]),
+                decision_id("shop2", 7, ["a", "b"]),
+                decision_id("shop", 7, ["a", "c"]),
+            }
+        )
+        == 4
+    )
 
 
-@pytest.mark.parametrize(("before", "now", "why"), [
-    (None, ["a"], "first"), (["a"], ["a", "b"], "join"), (["a", "b"], ["b"], "leave"),
-    (["a"], ["b"], "join+leave"), (["a"], ["a"], "rejoin"),
-])
+@pytest.mark.parametrize(
+    ("before", "now", "why"),
+    [
+        (None, ["a"], "first"),
+        (["a"], ["a", "b"], "join"),
+        (["a", "b"], ["b"], "leave"),
+        (["a"], ["b"], "join+leave"),
+        (["a"], ["a"], "rejoin"),
+    ],
+)
 def test_trigger_names_what_changed(before: list[str] | None, now: list[str], why: str) -> None:
     """Who came and who went since this leader's last decision."""
     last = decide(members(*before))[0] if before else None
@@ -125,8 +160,12 @@ def test_trigger_names_subscriptions_and_partitions() -> None:
 
 def test_what_weighs_nothing_is_said_and_digested() -> None:
     """A replay must know, and an input that differs has another digest."""
-    plain, idle = (decide(members("a", "b"), weightless=frozenset(names)) for names in ((), ("audit",)))
-    with_work = plan(members("a", "b"), TOPICS, replicas=1, changelogs=CHANGELOGS, weightless={"audit"})
+    plain, idle = (
+        decide(members("a", "b"), weightless=frozenset(names)) for names in ((), ("audit",))
+    )
+    with_work = plan(
+        members("a", "b"), TOPICS, replicas=1, changelogs=CHANGELOGS, weightless={"audit"}
+    )
     (_, said), *_ = rows_of(plain[0], plain[1])
     assert "weightless" not in said["config"]
     (_, other), *_ = rows_of(idle[0], with_work)

@@ -31,7 +31,9 @@ class Sets(MadeUp):
 
     def __init__(self, folder: Path, store: str = "rocksdb://", **settings: Any) -> None:
         super().__init__(folder, **settings)
-        self.table = self.app.SetTable("seen", key_type=str, value_type=int, partitions=2, store=store)
+        self.table = self.app.SetTable(
+            "seen", key_type=str, value_type=int, partitions=2, store=store
+        )
         take_care_of(self.table)
         self.tables["seen"] = self.table
         self.log = TP(self.table.changelog_topic.get_topic_name(), 0)
@@ -45,10 +47,16 @@ class Sets(MadeUp):
 
     def read(self, *records: tuple[int, int, Any]) -> None:
         """These come from the changelog, of one key: offset, operation, value."""
-        self.table.apply_changelog_batch([SimpleNamespace(
-            key=[operation, "k"], value=value,
-            message=SimpleNamespace(tp=self.log, partition=0, offset=offset))
-            for offset, operation, value in records])
+        self.table.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    key=[operation, "k"],
+                    value=value,
+                    message=SimpleNamespace(tp=self.log, partition=0, offset=offset),
+                )
+                for offset, operation, value in records
+            ]
+        )
 
     def close(self) -> None:
         """As a process ends."""
@@ -86,7 +94,8 @@ async def test_what_was_replayed_is_in_the_file_and_stays_in_the_set(tmp_path: P
 
 @pytest.mark.parametrize("store", ["rocksdb://", "memory:///"])
 async def test_the_end_of_a_recovery_takes_nothing_from_sets_that_were_kept(
-        tmp_path: Path, store: str) -> None:
+    tmp_path: Path, store: str
+) -> None:
     """Rows of the store take the place of all sets then."""
     it = Sets(tmp_path, store)
     for number in range(3):

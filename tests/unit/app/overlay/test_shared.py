@@ -32,7 +32,9 @@ class Shared(MadeUp):
         super().__init__(folder, **settings)
         self.app._consumer.key_partition = lambda topic, key: 1
         make = self.app.GlobalTable if is_global else self.app.Table
-        self.table = make("prices", key_type=str, value_type=int, partitions=2, use_partitioner=True)
+        self.table = make(
+            "prices", key_type=str, value_type=int, partitions=2, use_partitioner=True
+        )
         take_care_of(self.table)
         self.tables["prices"] = self.table
         overlay.go_on(self.app, {self.log(0), self.log(1)})
@@ -47,9 +49,22 @@ class Shared(MadeUp):
 
     def read(self, *records: tuple[int, str, int]) -> None:
         """These come from changelog 1: offset, key, value."""
-        self.table.data.apply_changelog_batch([SimpleNamespace(message=SimpleNamespace(
-            tp=self.log(1), partition=1, offset=offset, key=b'"%s"' % key.encode(), value=b"%d" % value))
-            for offset, key, value in records], None, None)
+        self.table.data.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    message=SimpleNamespace(
+                        tp=self.log(1),
+                        partition=1,
+                        offset=offset,
+                        key=b'"%s"' % key.encode(),
+                        value=b"%d" % value,
+                    )
+                )
+                for offset, key, value in records
+            ],
+            None,
+            None,
+        )
 
 
 async def test_a_change_is_over_the_file_until_it_is_read_back(tmp_path: Path) -> None:

@@ -85,7 +85,9 @@ async def test_a_table_that_is_reset_has_no_rows(it: MadeUp) -> None:
     assert (rows(it), counts.data._get(b'"b"'), len(counts.data.overlays[0])) == ({}, None, 0)
 
 
-async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_late(it: MadeUp) -> None:
+async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_late(
+    it: MadeUp,
+) -> None:
     """Between the two others may have written; the next owner's file is the one that counts."""
     counts = it.tables["counts"]
     process(0)
@@ -166,7 +168,9 @@ async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committ
     it.close()
 
 
-async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transaction(tmp_path: Path) -> None:
+async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transaction(
+    tmp_path: Path,
+) -> None:
     """Two producers change one row: the one that has not committed is later in the changelog."""
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
@@ -180,8 +184,14 @@ async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transact
     other.commit()
     assert (counts["a"], rows(it)) == (1, {}), "nobody knows yet which is the later one"
     counts.data.apply_changelog_batch(
-        [SimpleNamespace(message=SimpleNamespace(tp=LOG, partition=0, offset=0, key=b'"a"', value=b"1"))],
-        None, None)
+        [
+            SimpleNamespace(
+                message=SimpleNamespace(tp=LOG, partition=0, offset=0, key=b'"a"', value=b"1")
+            )
+        ],
+        None,
+        None,
+    )
     assert (counts["a"], rows(it)) == (0, {b'"a"': b"1", OFFSET: b"0"})
     one.abandon()
     assert counts["a"] == 1
@@ -219,7 +229,9 @@ class Consumer:
         self.commits += 1
 
 
-async def test_a_record_waits_while_too_many_changes_do(it: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_waits_while_too_many_changes_do(
+    it: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until some have landed, or for a second: an agent may wait for it. Changelogs are read on."""
     it.app.tables.overlay_usage = it.tables["counts"].data.usage = Usage(10**9, 2)
     counts = it.tables["counts"]

@@ -15,11 +15,19 @@ ASKED, FORWARDED, CHANGING = Asked(), Asked(is_forwarded=True), Asked(changes_no
 BOUND_S = 5.0
 
 
-def tried(here: Here, asked: Asked = ASKED, bound_s: float = BOUND_S, owner: str | None = "b",
-          copies: tuple[str, ...] = ()) -> list[str]:
+def tried(
+    here: Here,
+    asked: Asked = ASKED,
+    bound_s: float = BOUND_S,
+    owner: str | None = "b",
+    copies: tuple[str, ...] = (),
+) -> list[str]:
     """The steps of worker a, in short."""
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
-    return [step.at or {Who.OWNER_HERE: "owner here", Who.COPY_HERE: "copy here"}[step.who] for step in found]
+    return [
+        step.at or {Who.OWNER_HERE: "owner here", Who.COPY_HERE: "copy here"}[step.who]
+        for step in found
+    ]
 
 
 @pytest.mark.parametrize("asked", [Asked(), FORWARDED, CHANGING])
@@ -67,9 +75,18 @@ def test_few_copies_are_asked() -> None:
     assert tried(COLD, copies=tuple("cdefgh")) == ["b", *"cdefgh"[:MOST_COPIES]]
 
 
-@pytest.mark.parametrize("case", [*itertools.product(
-    (Here(is_owner=True), FRESH, OLD, COLD), (Asked(), FORWARDED, CHANGING), (0.0, BOUND_S),
-    (None, "a", "b"), ((), ("a",), ("c", "b", "a")))])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *itertools.product(
+            (Here(is_owner=True), FRESH, OLD, COLD),
+            (Asked(), FORWARDED, CHANGING),
+            (0.0, BOUND_S),
+            (None, "a", "b"),
+            ((), ("a",), ("c", "b", "a")),
+        )
+    ],
+)
 def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
     """Over all cases: as owner only by one, from a copy only in bounds, never to itself, nor twice to one."""
     here, asked, bound_s, owner, copies = case

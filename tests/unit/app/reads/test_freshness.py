@@ -71,4 +71,4 @@ def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> No
         applied = min(applied + 2, len(written) - 1)
         fresh_at = seen.fresh_at(applied)
         if fresh_at is not None:
-            assert all(at >= fresh_at for at in written[applied + 1:])
+            assert all(at >= fresh_at for at in written[applied + 1 :])

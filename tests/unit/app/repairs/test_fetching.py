@@ -25,10 +25,16 @@ SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
 class Thread:
     """The consumer's thread of an app, and a client that has these records at hand."""
 
-    def __init__(self, at_hand: Mapping[TP, int], changelogs: frozenset[str] = frozenset({"log"}), *,
-                 in_recovery: bool = False) -> None:
-        self.app = SimpleNamespace(in_recovery=in_recovery,
-                                   tables=SimpleNamespace(changelog_topics=changelogs))
+    def __init__(
+        self,
+        at_hand: Mapping[TP, int],
+        changelogs: frozenset[str] = frozenset({"log"}),
+        *,
+        in_recovery: bool = False,
+    ) -> None:
+        self.app = SimpleNamespace(
+            in_recovery=in_recovery, tables=SimpleNamespace(changelog_topics=changelogs)
+        )
         self.noted: list[Any] = []
         self.consumer = SimpleNamespace(flow_active=True, note_first=self.noted.append)
         self.at_hand, self.asked = at_hand, list[tuple[set[TP], float, int | None]]()
@@ -37,26 +43,39 @@ class Thread:
     async def _fetch(self, _: Any, wanted: Any, *, timeout: float, max_records: int | None) -> Any:
         tps = {tp for tp in (SOURCE, STANDBY) if wanted is None or tp in wanted}
         self.asked.append((tps, timeout, max_records))
-        return {tp: [SimpleNamespace(offset=7 + n) for n in range(self.at_hand[tp])]
-                for tp in tps if self.at_hand.get(tp)}
+        return {
+            tp: [SimpleNamespace(offset=7 + n) for n in range(self.at_hand[tp])]
+            for tp in tps
+            if self.at_hand.get(tp)
+        }
 
     def _seek(self, tp: TP, offset: int) -> None:
         self.sought[tp] = offset
         if tp == STANDBY:
             raise IllegalStateError("no longer assigned")
 
-    async def fetch(self, active: Any = frozenset({SOURCE, STANDBY}),
-                    max_records: int | None = None) -> dict[TP, int]:
+    async def fetch(
+        self, active: Any = frozenset({SOURCE, STANDBY}), max_records: int | None = None
+    ) -> dict[TP, int]:
         """Partition -> how many records one turn hands over."""
-        found = await fetch_or_put_back(self, self._fetch, SimpleNamespace(seek=self._seek), active,
-                                        timeout=5.0, max_records=max_records)
+        found = await fetch_or_put_back(
+            self,
+            self._fetch,
+            SimpleNamespace(seek=self._seek),
+            active,
+            timeout=5.0,
+            max_records=max_records,
+        )
         return {tp: len(batch) for tp, batch in found.items()}
 
 
 async def test_both_kinds_come_in_one_turn_of_which_each_has_so_much() -> None:
     """Without waiting, where there is some; however much more a turn may take."""
-    for most, (few, some) in ((None, (LIVE_BATCH, STANDBY_BATCH)), (100_000, (LIVE_BATCH, STANDBY_BATCH)),
-                              (10, (10, 10))):
+    for most, (few, some) in (
+        (None, (LIVE_BATCH, STANDBY_BATCH)),
+        (100_000, (LIVE_BATCH, STANDBY_BATCH)),
+        (10, (10, 10)),
+    ):
         thread = Thread({SOURCE: 1, STANDBY: 2})
         assert await thread.fetch(max_records=most) == {SOURCE: 1, STANDBY: 2}
         assert thread.asked == [({SOURCE}, 0, few), ({STANDBY}, 0, some)]
@@ -112,8 +131,11 @@ async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[
         offsets = {a: 0, b: -1, d: 5, other: 8}
         return {tp: SimpleNamespace(offset=offset) for tp, offset in offsets.items() if tp in tps}
 
-    consumer = SimpleNamespace(assignment=lambda: set(assigned), seek=sought.__setitem__,
-                               _coordinator=SimpleNamespace(fetch_committed_offsets=committed))
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        seek=sought.__setitem__,
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
     found = await seek_committed(consumer, {a: 70, b: 0}, asked)
     of_others = {} if asked else {other: 8}
     assert named == sorted({a, b, c, d} | of_others.keys())
@@ -127,8 +149,9 @@ def test_the_first_record_of_a_source_is_noted_once() -> None:
     consumer.first_read = {}
     consumer._is_changelog_tp = lambda tp: tp == STANDBY
     for offset in (7, 9):
-        consumer.note_first({SOURCE: [SimpleNamespace(offset=offset)],
-                             STANDBY: [SimpleNamespace(offset=offset)]})
+        consumer.note_first(
+            {SOURCE: [SimpleNamespace(offset=offset)], STANDBY: [SimpleNamespace(offset=offset)]}
+        )
     assert consumer.first_read == {SOURCE: 7}
 
 
@@ -141,10 +164,13 @@ async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:
             raise RecordTooLargeError("log")
         return {SOURCE: [SimpleNamespace(offset=7), SimpleNamespace(offset=8)]}
 
-    thread = SimpleNamespace(app=SimpleNamespace(
-        in_recovery=False, tables=SimpleNamespace(changelog_topics={"log"})))
+    thread = SimpleNamespace(
+        app=SimpleNamespace(in_recovery=False, tables=SimpleNamespace(changelog_topics={"log"}))
+    )
     with pytest.raises(RecordTooLargeError):
-        await fetch_or_put_back(thread, fetch, SimpleNamespace(seek=sought.__setitem__), {SOURCE, STANDBY})
+        await fetch_or_put_back(
+            thread, fetch, SimpleNamespace(seek=sought.__setitem__), {SOURCE, STANDBY}
+        )
     assert sought == {SOURCE: 7}
 
 
@@ -153,7 +179,9 @@ class Host:
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
-        self.app = SimpleNamespace(flow_control=SimpleNamespace(suspend=lambda: self.acts.append("suspend")))
+        self.app = SimpleNamespace(
+            flow_control=SimpleNamespace(suspend=lambda: self.acts.append("suspend"))
+        )
         self._reset_state()
 
     def _reset_state(self) -> None:
@@ -169,8 +197,9 @@ class Host:
 
     async def on_partitions_assigned(self, assigned: Any, generation_id: int) -> None:
         """As Faust's."""
-        self.acts.append((generation_id, set(self._buffered_partitions), set(self._paused_partitions)))
-
+        self.acts.append(
+            (generation_id, set(self._buffered_partitions), set(self._paused_partitions))
+        )
 
     def resume_partitions(self, tps: Any) -> None:
         """As Faust's."""

@@ -13,16 +13,32 @@ from tests.support.faust_group import PartitionAssignor, StockAssignor, make_app
 
 def services(assignor: Any, **options: Any) -> list[tuple[int, str, str, str]]:
     """Depth, label, label in the log and logger of each service of an app, parents before children."""
-    app = make_app("http://w", assignor=assignor, tables=("totals",), broker="kafka://127.0.0.1:1", **options)
+    app = make_app(
+        "http://w", assignor=assignor, tables=("totals",), broker="kafka://127.0.0.1:1", **options
+    )
     app.finalize()
-    touched = (app.consumer, app.consumer.transactions, app.tables.recovery, app.router, app.producer)
+    touched = (
+        app.consumer,
+        app.consumer.transactions,
+        app.tables.recovery,
+        app.router,
+        app.producer,
+    )
     assert all(touched)
     found: list[Any] = []
 
     def walk(node: Node) -> None:
         service = node.data
-        found.append((node.depth, *(re.sub("@0x[0-9a-f]+", "", label) for label in
-                                    (service.label, service.shortlabel)), service.logger.name))
+        found.append(
+            (
+                node.depth,
+                *(
+                    re.sub("@0x[0-9a-f]+", "", label)
+                    for label in (service.label, service.shortlabel)
+                ),
+                service.logger.name,
+            )
+        )
         for child in node.children:
             walk(child)
 
@@ -30,22 +46,35 @@ def services(assignor: Any, **options: Any) -> list[tuple[int, str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("options", [{}, {"faust_assigner_batched_replay": "0"}, {"store": "rocksdb://"}],
-                         ids=["all parts", "no part of the recovery's own", "on disk"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"faust_assigner_batched_replay": "0"}, {"store": "rocksdb://"}],
+    ids=["all parts", "no part of the recovery's own", "on disk"],
+)
 async def test_the_labels_of_a_repaired_app_are_the_stock_apps(options: dict[str, Any]) -> None:
     """As are the loggers and the order of the tree."""
     repaired, stock = services(PartitionAssignor, **options), services(StockAssignor, **options)
     assert repaired == stock
     labels = {label for _, _, label, _ in repaired}
-    assert {"Consumer", "AIOKafkaConsumerThread", "TransactionManager", "TableManager", "Recovery"} <= labels
+    assert {
+        "Consumer",
+        "AIOKafkaConsumerThread",
+        "TransactionManager",
+        "TableManager",
+        "Recovery",
+    } <= labels
 
 
 async def test_each_mixed_class_keeps_tasks_of_its_own() -> None:
     """Mode finds them by module and qualified name; under one name the stock app's would run twice."""
-    ours, stock = (make_app("http://w", assignor=a, tables=("totals",), store="rocksdb://")
-                   for a in (PartitionAssignor, StockAssignor))
+    ours, stock = (
+        make_app("http://w", assignor=a, tables=("totals",), store="rocksdb://")
+        for a in (PartitionAssignor, StockAssignor)
+    )
     kinds = [type(app.tables.recovery) for app in (ours, stock)]
-    tasks = [{task.fun.__name__ for task in app.tables.recovery._get_tasks()} for app in (ours, stock)]
+    tasks = [
+        {task.fun.__name__ for task in app.tables.recovery._get_tasks()} for app in (ours, stock)
+    ]
     assert kinds[0].__name__ == kinds[1].__name__
     assert kinds[0].__qualname__ != kinds[1].__qualname__
     assert tasks[0] - tasks[1] == {"_begin_again", "_keep_standbys_on_disk", "_tell_progress"}

@@ -23,8 +23,10 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 
 def records(*rows: tuple[bytes | None, bytes | None]) -> list[Any]:
     """As aiokafka hands them out, offsets from 0."""
-    return [SimpleNamespace(key=key, value=value, offset=at, headers=())
-            for at, (key, value) in enumerate(rows)]
+    return [
+        SimpleNamespace(key=key, value=value, offset=at, headers=())
+        for at, (key, value) in enumerate(rows)
+    ]
 
 
 @pytest.fixture
@@ -42,9 +44,18 @@ async def totals() -> Any:
 
 async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) -> None:
     """A row of that kind would end the agent that reads it; the last readable one of its key stays."""
-    batch, refused = to_batch(records(
-        (b'"anna"', b"1"), (b'"anna"', b"{no json"), (b'"ben"', b"2"), (b"{no json", b"3"), (None, b"4"),
-        (b'"ben"', b'"no number"')), 6, decoding_of(totals))
+    batch, refused = to_batch(
+        records(
+            (b'"anna"', b"1"),
+            (b'"anna"', b"{no json"),
+            (b'"ben"', b"2"),
+            (b"{no json", b"3"),
+            (None, b"4"),
+            (b'"ben"', b'"no number"'),
+        ),
+        6,
+        decoding_of(totals),
+    )
     database.write(batch)
     assert dict(database.items()) == {b'"anna"': b"1", b'"ben"': b"2", OFFSET_KEY: b"5"}
     assert [offset for offset, *_ in refused] == [1, 3, 4, 5]
@@ -53,12 +64,16 @@ async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) 
 
 def test_only_none_deletes_a_row(database: Any) -> None:
     """An empty value is a value: a set of flags, an empty text."""
-    batch, refused = to_batch(records((b"empty", b""), (b"gone", b"1"), (b"gone", None)), 3, ANYTHING)
+    batch, refused = to_batch(
+        records((b"empty", b""), (b"gone", b"1"), (b"gone", None)), 3, ANYTHING
+    )
     database.write(batch)
     assert (database.get(b"empty"), database.get(b"gone"), list(refused)) == (b"", None, [])
 
 
-def test_unreadable_records_are_counted_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_records_are_counted_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Named once a minute, however many there are."""
     app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
     unreadable, tp = UnreadableRecords(app), TP("shop-totals-changelog", 3)
@@ -73,6 +88,7 @@ def test_unreadable_records_are_counted_and_kept(tmp_path: Path, caplog: pytest.
 
 def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
     """The worker's process waits for this thread."""
+
     async def silent() -> None:
         await asyncio.sleep(30)
 

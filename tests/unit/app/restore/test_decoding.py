@@ -44,22 +44,51 @@ def table_of(value_serializer: Any = None, **options: Any) -> Any:
 
 
 TABLES: dict[str, dict[str, Any]] = {
-    "numbers": {"key_type": str, "value_type": int}, "texts": {"key_type": str, "value_type": str},
-    "bytes": {"key_type": bytes, "value_type": bytes}, "anything": {},
+    "numbers": {"key_type": str, "value_type": int},
+    "texts": {"key_type": str, "value_type": str},
+    "bytes": {"key_type": bytes, "value_type": bytes},
+    "anything": {},
     "decimals": {"key_type": int, "value_type": Decimal},
     "models": {"key_type": str, "value_type": Order},
-    "raw": {"key_type": str, "value_type": str, "value_serializer": "raw"}}
+    "raw": {"key_type": str, "value_type": str, "value_serializer": "raw"},
+}
 #: What may be in a changelog: good ones, and each kind of bad one.
-PAYLOADS = [b"1", b'"a"', b"1.5", b"null", b"[1]", b"{}", b'{"name": "a", "pieces": 2}', b"NaN", b"", b" ",
-            b"{no json", b"1,2", b"[1", b"2]", b"]", b"[", b'"', b'\\"', b"\xff", b'"\xc3', b"\xa9\"",
-            b'{"__faust": {"ns": "nothing.known"}}', b'"\\ud800"', b"9" * 5000, b'"no number"']
+PAYLOADS = [
+    b"1",
+    b'"a"',
+    b"1.5",
+    b"null",
+    b"[1]",
+    b"{}",
+    b'{"name": "a", "pieces": 2}',
+    b"NaN",
+    b"",
+    b" ",
+    b"{no json",
+    b"1,2",
+    b"[1",
+    b"2]",
+    b"]",
+    b"[",
+    b'"',
+    b'\\"',
+    b"\xff",
+    b'"\xc3',
+    b'\xa9"',
+    b'{"__faust": {"ns": "nothing.known"}}',
+    b'"\\ud800"',
+    b"9" * 5000,
+    b'"no number"',
+]
 
 
 def one_by_one(table: Any, keys: list[bytes], values: list[bytes]) -> bool:
     """Faust's own answer for each pair."""
     reason = decoding_of(table).reason
-    return all(reason(SimpleNamespace(key=key, value=value, headers=(), offset=0)) is None
-               for key, value in zip(keys, values, strict=True))
+    return all(
+        reason(SimpleNamespace(key=key, value=value, headers=(), offset=0)) is None
+        for key, value in zip(keys, values, strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(TABLES))

@@ -18,7 +18,9 @@ def rocksdb_app(folder: Path, *tables: str, **options: Any) -> Any:
     return make_app("http://w", tables=tables, datadir=str(folder), store="rocksdb://", **options)
 
 
-def write(app: Any, table: str, partition: int, *, value: bytes | None = b"v", close: bool = True) -> Any:
+def write(
+    app: Any, table: str, partition: int, *, value: bytes | None = b"v", close: bool = True
+) -> Any:
     """A database where Faust itself would put it, with one record unless ``value`` is None."""
     path = app.tables[table].data.partition_path(partition)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +38,10 @@ def test_databases_are_found_by_fausts_own_names(tmp_path: Path) -> None:
     for table, partition in (("orders", 0), ("orders", 12), ("orders-1", 3), ("a.b", 7)):
         write(app, table, partition)
     assert partitions_on_disk(app, app.tables._changelogs) == {
-        "shop-orders-changelog": [0, 12], "shop-orders-1-changelog": [3], "shop-a.b-changelog": [7]}
+        "shop-orders-changelog": [0, 12],
+        "shop-orders-1-changelog": [3],
+        "shop-a.b-changelog": [7],
+    }
 
 
 def test_an_open_database_is_seen_and_left_alone(tmp_path: Path) -> None:
@@ -61,8 +66,14 @@ def test_what_is_no_database_is_passed_over(tmp_path: Path) -> None:
     folder = Path(app.conf.tabledir)
     write(app, "orders", 2)
     (folder / "orders-3.db").write_text("a file")
-    for name in ("orders-backups", "orders-01.db", "orders--1.db", "orders-9999999999.db", "gone-1.db",
-                 "orders-5.db"):
+    for name in (
+        "orders-backups",
+        "orders-01.db",
+        "orders--1.db",
+        "orders-9999999999.db",
+        "gone-1.db",
+        "orders-5.db",
+    ):
         (folder / name).mkdir(exist_ok=True)
     (folder / "gone-1.db" / "000004.sst").write_text("x")
     assert partitions_on_disk(app, app.tables._changelogs) == {"shop-orders-changelog": [2]}

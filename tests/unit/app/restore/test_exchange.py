@@ -21,7 +21,9 @@ class Exchanging(RestoringRecovery):
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
         self.seeks: list[Any] = []
-        self.app = SimpleNamespace(consumer_generation_id=3, consumer=SimpleNamespace(seek_wait=self._seek))
+        self.app = SimpleNamespace(
+            consumer_generation_id=3, consumer=SimpleNamespace(seek_wait=self._seek)
+        )
         self.standby_tps, self.standby_offsets, self.restored = {HERE}, {HERE: 0}, {}
         self.tp_to_table = {HERE: SimpleNamespace(data=None)}
         self._stop = recovery.Stop()
@@ -42,12 +44,16 @@ def overtake(one: Any) -> None:
     one.app.consumer_generation_id += 1
 
 
-@pytest.mark.parametrize(("meanwhile", "exchanged"), [
-    (lambda one: None, True),
-    (overtake, False),
-    (lambda one: one.standby_tps.clear(), False),
-    (lambda one: one.stop_restoring(), False),
-], ids=["nothing happens", "a generation", "it is no standby any more", "a revocation"])
+@pytest.mark.parametrize(
+    ("meanwhile", "exchanged"),
+    [
+        (lambda one: None, True),
+        (overtake, False),
+        (lambda one: one.standby_tps.clear(), False),
+        (lambda one: one.stop_restoring(), False),
+    ],
+    ids=["nothing happens", "a generation", "it is no standby any more", "a revocation"],
+)
 async def test_an_exchange_that_was_overtaken_touches_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: Any, exchanged: bool
 ) -> None:

@@ -43,8 +43,10 @@ class Worker:
 
     def held(self, arrivals: list[float]) -> list[float]:
         """How long each live record waits for the turn under way at its arrival."""
-        return [max((end - at for begin, end in self.turns if begin <= at < end), default=0.0)
-                for at in arrivals]
+        return [
+            max((end - at for begin, end in self.turns if begin <= at < end), default=0.0)
+            for at in arrivals
+        ]
 
 
 @pytest.mark.parametrize("record_s", [1e-6, 3e-6, 20e-6, 1e-3])

@@ -81,7 +81,9 @@ def test_short_restores_are_silent(progress: Progress, clock: Clock) -> None:
     assert progress.end() is None
 
 
-def test_a_line_comes_every_few_seconds_and_one_at_the_end(progress: Progress, clock: Clock) -> None:
+def test_a_line_comes_every_few_seconds_and_one_at_the_end(
+    progress: Progress, clock: Clock
+) -> None:
     """Asked every half second, as the worker does."""
     lines = {}
     for tick in range(1, 31):
@@ -90,8 +92,9 @@ def test_a_line_comes_every_few_seconds_and_one_at_the_end(progress: Progress, c
         if line := progress.line():
             lines[tick * 0.5] = line
     assert sorted(lines) == [SILENT_S, SILENT_S + BETWEEN_S, SILENT_S + 2 * BETWEEN_S]
-    assert lines[SILENT_S] == ("Restoring 2 partitions: 1,320 records remain, 40 records/s, "
-                               "the end is in about 33 s")
+    assert lines[SILENT_S] == (
+        "Restoring 2 partitions: 1,320 records remain, 40 records/s, the end is in about 33 s"
+    )
     progress.finish("a")
     progress.finish("b")
     assert progress.end() == "Restored 600 records in 15.0 s, 40 records/s"
@@ -100,8 +103,9 @@ def test_a_line_comes_every_few_seconds_and_one_at_the_end(progress: Progress, c
 def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: Clock) -> None:
     """A broker that does not answer."""
     clock.now += 3
-    assert progress.line() == ("Restoring 2 partitions: 1,400 records remain, 0 records/s, "
-                               "the end is not to be foreseen")
+    assert progress.line() == (
+        "Restoring 2 partitions: 1,400 records remain, 0 records/s, the end is not to be foreseen"
+    )
 
 
 def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
@@ -130,7 +134,10 @@ async def test_the_monitor_shows_the_figures(app: Any) -> None:
     app.sensors.add(monitor)
     Gauges(app).set(Figures(2, 1000, 199.6, None))
     assert monitor.asdict()["metric_counts"] == {
-        PREFIX + REMAINING: 1000, PREFIX + RATE: 200, PREFIX + ETA: -1}
+        PREFIX + REMAINING: 1000,
+        PREFIX + RATE: 200,
+        PREFIX + ETA: -1,
+    }
 
 
 async def test_statsd_and_datadog_get_gauges(app: Any) -> None:

@@ -15,7 +15,12 @@ from faust.types import TP
 
 from faust_assigner.app.restore import recovery
 from faust_assigner.app.restore.bring_up import SNAPSHOT, Cold, Restored, Settings
-from faust_assigner.app.restore.recovery import RestoringRecovery, RestoringTables, install, takes_files
+from faust_assigner.app.restore.recovery import (
+    RestoringRecovery,
+    RestoringTables,
+    install,
+    takes_files,
+)
 
 HERE = TP("app-table-changelog", 0)
 
@@ -23,7 +28,9 @@ HERE = TP("app-table-changelog", 0)
 @pytest.fixture
 async def app() -> Any:
     """An app whose recovery restores, not started."""
-    made = faust.App("restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False)
+    made = faust.App(
+        "restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False
+    )
     install(made)
     return made
 
@@ -34,22 +41,31 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     service = app.tables.recovery
     service.active_highwaters[HERE] = 9
 
-    async def build_offsets(self: Any, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+    async def build_offsets(
+        self: Any, consumer: Any, tps: Any, destination: Any, title: str
+    ) -> None:
         destination.update(dict.fromkeys(tps, -1))
 
     base = type(service).__mro__[2]
     monkeypatch.setattr(base, "_build_offsets", build_offsets)
-    monkeypatch.setattr(RestoringRecovery, "_cold",
-                        lambda self, tp, offsets, highwaters: Cold(TopicPartition(*tp), None, -1, 9, True))
-    monkeypatch.setattr(recovery, "settings_of",
-                        lambda app: Settings("somewhere", True, {}, "read_uncommitted", None))  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        RestoringRecovery,
+        "_cold",
+        lambda self, tp, offsets, highwaters: Cold(TopicPartition(*tp), None, -1, 9, True),
+    )
+    monkeypatch.setattr(
+        recovery,
+        "settings_of",
+        lambda app: Settings("somewhere", True, {}, "read_uncommitted", None),
+    )  # type: ignore[arg-type]
     return service
 
 
 def answer(offset: int) -> Any:
     """A restore that brings the partition to ``offset``."""
     return lambda settings, partitions, stop, told: {
-        HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)}
+        HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)
+    }
 
 
 async def build(service: Any, title: str = "active") -> dict[TP, int]:
@@ -60,7 +76,8 @@ async def build(service: Any, title: str = "active") -> dict[TP, int]:
 
 
 async def test_a_restored_offset_is_what_recovery_goes_on_from(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the source is there for the ledger."""
     monkeypatch.setattr(recovery, "bring_up", answer(7))
@@ -70,7 +87,8 @@ async def test_a_restored_offset_is_what_recovery_goes_on_from(
 
 
 async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Faust would take it for a changelog that lost its records, and crash."""
     monkeypatch.setattr(recovery, "bring_up", answer(12))
@@ -79,7 +97,8 @@ async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
 
 
 async def test_a_restore_that_raises_leaves_fausts_offsets(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Then Faust replays."""
 
@@ -97,7 +116,8 @@ async def test_standbys_wait_for_nothing(restoring: Any, monkeypatch: pytest.Mon
 
 
 async def test_a_restore_may_take_longer_than_a_request(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Faust gives offsets one request timeout, and at its end leaves recovery for good."""
 
@@ -114,7 +134,8 @@ async def test_a_restore_may_take_longer_than_a_request(
 
 
 async def test_a_rebalance_stops_the_thread_and_waits_for_it(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch,
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its databases may be another's a moment later."""
     begun, ended = threading.Event(), threading.Event()
@@ -138,7 +159,9 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     assert ended.is_set()
 
 
-async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_asyncio(restoring: Any) -> None:
+async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_asyncio(
+    restoring: Any,
+) -> None:
     """A full disk while a round begins: it is met again by whoever opens the table next, and said then."""
     may_fail, complaints = threading.Event(), list[Any]()
 
@@ -195,8 +218,13 @@ def test_nothing_is_installed_where_nothing_is_wanted(monkeypatch: pytest.Monkey
 
 def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any) -> None:
     """Memory tables, set tables, databases with a TTL, read-only ones."""
-    app = faust.App("stores", broker="kafka://127.0.0.1:1", store="rocksdb://", datadir=str(tmp_path),
-                    web_enabled=False)
+    app = faust.App(
+        "stores",
+        broker="kafka://127.0.0.1:1",
+        store="rocksdb://",
+        datadir=str(tmp_path),
+        web_enabled=False,
+    )
     (tmp_path / "v1" / "tables").mkdir(parents=True, exist_ok=True)
     plain = app.Table("plain")
     assert takes_files(plain.data)

@@ -52,9 +52,14 @@ class App:
         self.asked.end_offsets, self.asked.position = self.end_offsets, self.position
         self.tables = SimpleNamespace(
             recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
-            changelog_queue=asyncio.Queue())
+            changelog_queue=asyncio.Queue(),
+        )
         self.assignor = SimpleNamespace(
-            awaited=Awaited(GENERATION, frozenset(ends)), counters=Counter(), stops_nobody=False, read_to={})
+            awaited=Awaited(GENERATION, frozenset(ends)),
+            counters=Counter(),
+            stops_nobody=False,
+            read_to={},
+        )
 
     async def end_offsets(self, tps: list[TP]) -> dict[TP, int]:
         """As the broker knows them; aiokafka asks on and on for what is gone."""
@@ -79,17 +84,24 @@ async def looks(watch: FollowUp, *times: float) -> int:
     return watch.app.thread.rejoins
 
 
-async def test_one_round_is_asked_for_once_all_have_caught_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_round_is_asked_for_once_all_have_caught_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Counted, said, and never twice for one assignment."""
     caplog.set_level(logging.INFO)
     app = App({A: 10, B: 5}, {A: 9, B: 4})
     assert await looks(service(app), 0, 31, 32, 33, 34, 99) == 1
     assert app.assignor.counters == {"follow_ups": 1}
-    assert len([r for r in caplog.records if "follow-up round after generation 7" in r.getMessage()]) == 1
+    assert (
+        len([r for r in caplog.records if "follow-up round after generation 7" in r.getMessage()])
+        == 1
+    )
 
 
 @pytest.mark.parametrize(("stops_nobody", "least_s"), [(True, 5), (False, 30)])
-async def test_by_default_one_waits_less_where_rounds_stop_nobody(stops_nobody: bool, least_s: float) -> None:
+async def test_by_default_one_waits_less_where_rounds_stop_nobody(
+    stops_nobody: bool, least_s: float
+) -> None:
     """What the last round was, counts."""
     app = App({A: 10}, {A: 9})
     app.assignor.stops_nobody = stops_nobody
@@ -104,8 +116,12 @@ async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> N
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     assert await looks(service(app), 0, 60, 61, 62, 120, 121, 122) == 0
     progress = "1 of 2 awaited standbys have caught up, the others lack 499995 records"
-    assert caplog.messages == ["2 standbys are awaited: when they have caught up, in 30 s at the earliest, a "
-                               "round is asked for that moves their tasks here", progress, progress]
+    assert caplog.messages == [
+        "2 standbys are awaited: when they have caught up, in 30 s at the earliest, a "
+        "round is asked for that moves their tasks here",
+        progress,
+        progress,
+    ]
 
 
 async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> None:
@@ -315,7 +331,9 @@ async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.Mo
     assert app.assignor.overdue == {B}
 
 
-async def test_a_position_that_is_never_known_ends_with_its_look(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_position_that_is_never_known_ends_with_its_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """aiokafka waits for ever for that of what cannot be looked up."""
     monkeypatch.setattr(follow_up, "ASK_S", 0.01)
     app = App({A: 10, B: 10}, {A: 9, B: 3})

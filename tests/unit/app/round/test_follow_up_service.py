@@ -53,8 +53,19 @@ def test_it_is_installed_with_the_app() -> None:
     assert len(app._extra_services) == 1
 
 
-@pytest.mark.parametrize(("said", "taken"), [(None, [None]), ("5", [5.0]), (0, []), ("0", []), ("-1", [None]),
-                                             ("soon", [None]), ("inf", [None]), ("nan", [None])])
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [
+        (None, [None]),
+        ("5", [5.0]),
+        (0, []),
+        ("0", []),
+        ("-1", [None]),
+        ("soon", [None]),
+        ("inf", [None]),
+        ("nan", [None]),
+    ],
+)
 def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[float | None]) -> None:
     """What is no number of seconds is said, and the default taken."""
     app = configured(faust_assigner_follow_up_s=said)

@@ -20,18 +20,36 @@ COUNTS = {"clicks": 2, "log": 4, "orders": 4}
 
 def planned(replicas: int = 1) -> Plan:
     """Of three who say nothing."""
-    return plan([Member(m, list(COUNTS)) for m in "abc"], COUNTS, replicas=replicas, changelogs={"log"})
+    return plan(
+        [Member(m, list(COUNTS)) for m in "abc"], COUNTS, replicas=replicas, changelogs={"log"}
+    )
 
 
-def says(name: str, owned: Sequence[int] = (), copies: Sequence[int] = (), promised: Sequence[int] = (),
-         topics: Sequence[str] = ("orders", "log"), **said: Any) -> MemberClaims:
+def says(
+    name: str,
+    owned: Sequence[int] = (),
+    copies: Sequence[int] = (),
+    promised: Sequence[int] = (),
+    topics: Sequence[str] = ("orders", "log"),
+    **said: Any,
+) -> MemberClaims:
     """A member after the first round."""
+
     def of(numbers: Sequence[int]) -> dict[str, Runs]:
         return {topic: Runs.of(numbers) for topic in topics} if numbers else {}
 
-    return MemberClaims(name, tuple(COUNTS), JoinData(
-        "", of(owned), {"log": Runs.of(copies)} if copies else {}, promised=of(promised),
-        **{"generation": 7, "among": 3, **said}), 4)
+    return MemberClaims(
+        name,
+        tuple(COUNTS),
+        JoinData(
+            "",
+            of(owned),
+            {"log": Runs.of(copies)} if copies else {},
+            promised=of(promised),
+            **{"generation": 7, "among": 3, **said},
+        ),
+        4,
+    )
 
 
 #: Unlike what is planned for them; all of it is told.
@@ -65,9 +83,11 @@ def test_copies_that_nobody_has_are_not_made_between_two_rounds() -> None:
     assert standbys(landed(planned(), none)) == [[NOBODY]] * 4
 
 
-@pytest.mark.parametrize("other", [
-    says("c", [3], generation=6), says("c", [3], among=2), says("c", [3], generation=-1, among=0)],
-    ids=["missed the answer", "was in another", "is new"])
+@pytest.mark.parametrize(
+    "other",
+    [says("c", [3], generation=6), says("c", [3], among=2), says("c", [3], generation=-1, among=0)],
+    ids=["missed the answer", "was in another", "is new"],
+)
 def test_whoever_was_not_in_the_first_round_makes_it_be_planned_anew(other: MemberClaims) -> None:
     """The target was not for it."""
     anew = planned()

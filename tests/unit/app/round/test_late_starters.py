@@ -24,8 +24,9 @@ def with_files(found: WireGroup) -> None:
 
 @pytest.mark.parametrize("files", [True, False])
 @pytest.mark.parametrize("order", list(itertools.permutations(NAMES)))
-def test_who_starts_late_finds_its_partitions_again(order: tuple[str, ...], files: bool,
-                                                    tmp_path: Path) -> None:
+def test_who_starts_late_finds_its_partitions_again(
+    order: tuple[str, ...], files: bool, tmp_path: Path
+) -> None:
     """One more worker a round, in any order: in the end all is where it was, with the fewest moves."""
     store: dict[str, Any] = {"store": "rocksdb://" if files else "memory://"}
     found = scrambled(tmp_path, **store)

@@ -31,11 +31,19 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> Round:
     def play(found: WireGroup, leads: str | None = None) -> tuple[list[str], list[str]]:
         caplog.clear()
         found.rebalance(leads)
-        ours = [r for r in caplog.records
-                if r.name.startswith("faust_assigner") and r.levelno == logging.INFO]
-        return ([r.getMessage() for r in ours if r.name.endswith((".findings", ".assignor"))
-                 and " members, " in r.getMessage()],
-                [r.getMessage() for r in ours if " members, " not in r.getMessage()])
+        ours = [
+            r
+            for r in caplog.records
+            if r.name.startswith("faust_assigner") and r.levelno == logging.INFO
+        ]
+        return (
+            [
+                r.getMessage()
+                for r in ours
+                if r.name.endswith((".findings", ".assignor")) and " members, " in r.getMessage()
+            ],
+            [r.getMessage() for r in ours if " members, " not in r.getMessage()],
+        )
 
     return play
 
@@ -52,11 +60,18 @@ def test_each_round_is_one_line_of_the_leader_and_one_of_each_worker(lines_of: R
     member(found, "m1")
     assert lines_of(found) == (
         ["Generation 0 (first): 2 members, 9 tasks, 0 moved, 0 cold, 0 off target; 9 placed"],
-        ["Generation 0: 8 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold",
-         "Generation 0: 7 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold"])
+        [
+            "Generation 0: 8 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold",
+            "Generation 0: 7 active and 3 standby partitions; of the active changelogs 0 warm, 3 cold",
+        ],
+    )
     by_leader, by_workers = lines_of(found)
-    assert by_leader == ["Generation 1 (rejoin): 2 members, 9 tasks, 0 moved, 0 cold, 0 off target; 9 kept"]
-    assert [line.partition("; ")[2] for line in by_workers] == ["of the active changelogs 3 warm, 0 cold"] * 2
+    assert by_leader == [
+        "Generation 1 (rejoin): 2 members, 9 tasks, 0 moved, 0 cold, 0 off target; 9 kept"
+    ]
+    assert [line.partition("; ")[2] for line in by_workers] == [
+        "of the active changelogs 3 warm, 0 cold"
+    ] * 2
 
 
 def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:
@@ -67,8 +82,9 @@ def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:
     found.rebalance()
     member(found, "m2")
     (by_leader,), by_workers = lines_of(found, "m0")
-    assert by_leader == ("Generation 1 (join): 3 members, 9 tasks, 3 moved, 2 cold, 0 off target; "
-                         "6 kept, 3 moved")
+    assert by_leader == (
+        "Generation 1 (join): 3 members, 9 tasks, 3 moved, 2 cold, 0 off target; 6 kept, 3 moved"
+    )
     assert by_workers[2].endswith("of the active changelogs 0 warm, 2 cold")
 
 
@@ -96,7 +112,9 @@ def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("broken on purpose")
 
     monkeypatch.setattr(leader, "plan", broken)
-    assert lines_of(found)[0] == ["Generation 0 (first): 1 members, partitions dealt out without memory"]
+    assert lines_of(found)[0] == [
+        "Generation 0 (first): 1 members, partitions dealt out without memory"
+    ]
     monkeypatch.setattr("faust_assigner.app.assignor.decide", broken)
     assert lines_of(found)[0] == ["1 members, partitions dealt out without memory"]
     assert fallback.plain_metadata(found.apps["m0"])
@@ -112,8 +130,9 @@ def test_a_changelog_is_warm_that_was_owned_copied_or_on_disk() -> None:
 
 
 @pytest.mark.parametrize(("count", "more"), [(MOST_NAMED, None), (MOST_NAMED + 1, " and 1 more")])
-def test_only_what_is_not_named_is_counted(count: int, more: str | None,
-                                           caplog: pytest.LogCaptureFixture) -> None:
+def test_only_what_is_not_named_is_counted(
+    count: int, more: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
     """Of a long list of names, and of members that are refused."""
     assert _named(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
     counters, refused = Counter[str](), dict.fromkeys(map(str, range(count)), "why")
@@ -124,7 +143,8 @@ def test_only_what_is_not_named_is_counted(count: int, more: str | None,
 
 
 def test_a_report_that_fails_costs_nobody_its_partitions(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is a line of a log."""
     found = WireGroup(TOPICS)
     member(found, "m0")

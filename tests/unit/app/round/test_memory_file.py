@@ -109,8 +109,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_that_cannot_be_taken_counts_as_none(name: str, tmp_path: Path,
-                                                    caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_cannot_be_taken_counts_as_none(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Said once and counted, and the bytes are not repeated."""
     (tmp_path / NAME).write_bytes(HOSTILE[name])
     file = file_of(tmp_path)
@@ -128,8 +129,9 @@ def test_what_is_no_file_is_not_waited_for(make: Any, tmp_path: Path) -> None:
     assert counters(file) == {"memories_ignored": 1}
 
 
-def test_a_full_disk_is_said_once_and_costs_the_memory_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                             caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_said_once_and_costs_the_memory_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Every failure is counted, the old file stays whole, nothing lies about; then it is well again."""
     file = file_of(tmp_path)
     file.keep(6, {"orders": [3]})
@@ -153,19 +155,30 @@ def test_a_full_disk_is_said_once_and_costs_the_memory_alone(tmp_path: Path, mon
     assert len(caplog.records) == 2, "it is said when it begins again"
 
 
-def test_a_file_and_its_name_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_and_its_name_outlive_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The content before it has the name, then the folder that holds the name."""
     acts: list[str] = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(memory_file.os, "replace", lambda *names: (acts.append("named"), replace(*names)))
-    monkeypatch.setattr(memory_file.os, "fsync", lambda fd: (
-        acts.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"), fsync(fd)))
+    monkeypatch.setattr(
+        memory_file.os, "replace", lambda *names: (acts.append("named"), replace(*names))
+    )
+    monkeypatch.setattr(
+        memory_file.os,
+        "fsync",
+        lambda fd: (
+            acts.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"),
+            fsync(fd),
+        ),
+    )
     file_of(tmp_path).keep(6, OWNED)
     assert acts == ["file", "named", "folder"]
 
 
-def test_a_file_as_large_as_may_be_is_written_and_read(tmp_path: Path,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_as_large_as_may_be_is_written_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To the byte."""
     file_of(tmp_path).keep(6, OWNED)
     monkeypatch.setattr(memory_file, "MOST_BYTES", (tmp_path / NAME).stat().st_size)

@@ -26,8 +26,13 @@ COUNTS = {"orders": 12, "log": 12}
 
 def member(name: str, owned: Sequence[int] = (), spare: Sequence[int] = (), **more: Any) -> Member:
     """One that owns ``owned`` and stands by for ``spare``."""
-    return Member(name, list(COUNTS), actives={"orders": owned, "log": owned} if owned else {},
-                  standbys={"log": spare} if spare else {}, **{"generation": 3, **more})
+    return Member(
+        name,
+        list(COUNTS),
+        actives={"orders": owned, "log": owned} if owned else {},
+        standbys={"log": spare} if spare else {},
+        **{"generation": 3, **more},
+    )
 
 
 def remembers(*owned: int) -> dict[str, Any]:
@@ -58,15 +63,23 @@ def test_the_members_that_tasks_will_move_to_wait_for_them() -> None:
     assert told["c"].keys() == {"log"}
     assert len(told["c"]["log"]) == 4
     assert set(told["c"]["log"]) <= set(found.standbys("c")["log"])
-    following = planned([member(m, found.actives(m).get("orders", ()), found.standbys(m).get("log", ()))
-                         for m in "abc"])
+    following = planned(
+        [
+            member(m, found.actives(m).get("orders", ()), found.standbys(m).get("log", ()))
+            for m in "abc"
+        ]
+    )
     assert following.actives("c")["log"] == told["c"]["log"]
     assert following.report()["cold_moves"] == following.report()["off_target"] == 0
 
 
 def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
     """One death, copies unevenly spread: one move makes it even."""
-    members = (member("a", [0, 1, 2]), member("b", [3, 4, 5], [9]), member("c", [6, 7, 8], [10, 11]))
+    members = (
+        member("a", [0, 1, 2]),
+        member("b", [3, 4, 5], [9]),
+        member("c", [6, 7, 8], [10, 11]),
+    )
     found = planned(members)
     assert sorted(len(found.actives(m)["orders"]) for m in "abc") == [3, 4, 5]
     told = waits(members)
@@ -75,13 +88,23 @@ def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
 
 def test_what_members_owned_before_a_stop_counts_in_the_next_round_too() -> None:
     """They go on saying it as long as they live: without it others would be told to get warm than move."""
-    members = (member("a", [1, 4, 11], [6]),
-               member("b", [0, 6, 9], [1, 2, 4, 7, 11], **remembers(0, 3, 7, 10)),
-               member("c", [], [0, 3], **remembers(1, 2, 4, 8)))
+    members = (
+        member("a", [1, 4, 11], [6]),
+        member("b", [0, 6, 9], [1, 2, 4, 7, 11], **remembers(0, 3, 7, 10)),
+        member("c", [], [0, 3], **remembers(1, 2, 4, 8)),
+    )
     found = planned(members)
-    following = planned([
-        replace(one, actives=found.actives(one.member_id), standbys=found.standbys(one.member_id),
-                generation=4) for one in members])
+    following = planned(
+        [
+            replace(
+                one,
+                actives=found.actives(one.member_id),
+                standbys=found.standbys(one.member_id),
+                generation=4,
+            )
+            for one in members
+        ]
+    )
     moves = [p for p in range(12) if following.flat_owner[p] != found.flat_owner[p]]
     assert moves
     assert waits(members) == {"c": {"log": moves}}
@@ -143,8 +166,9 @@ def test_a_stock_member_is_told_nothing() -> None:
     assert (answer.awaited, answer.generation) == ({}, -1)
 
 
-def test_a_round_stands_though_the_next_cannot_be_told(monkeypatch: pytest.MonkeyPatch,
-                                                       caplog: pytest.LogCaptureFixture) -> None:
+def test_a_round_stands_though_the_next_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Said, and nobody waits."""
     monkeypatch.setattr(leader, "awaited", Mock(side_effect=ZeroDivisionError))
     monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")

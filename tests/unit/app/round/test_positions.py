@@ -23,7 +23,9 @@ LOG = "shop-totals-changelog"
 
 def rocksdb_app(folder: Path, **options: Any) -> Any:
     """An app with one table in RocksDB under ``folder``."""
-    return make_app("http://w", tables=["totals"], datadir=str(folder), store="rocksdb://", **options)
+    return make_app(
+        "http://w", tables=["totals"], datadir=str(folder), store="rocksdb://", **options
+    )
 
 
 def write(app: Any, partition: int, offset: int | None, *, close: bool = True) -> Any:
@@ -105,7 +107,9 @@ def test_a_file_that_cannot_be_read_counts_as_far_behind(tmp_path: Path) -> None
     assert positions_of(app, {LOG: {0, 1}}) == {LOG: {1: 42}}
 
 
-def test_reading_files_takes_no_longer_than_it_may(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_files_takes_no_longer_than_it_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Then the rest counts as far behind, and that is said."""
     opened = Mock(side_effect=AssertionError)
     assert disk.stored_offsets(opened, {0: tmp_path, 1: tmp_path}, budget_s=-1.0) == {}
@@ -169,8 +173,9 @@ def test_tables_in_memory_are_not_waited_for(tmp_path: Path) -> None:
     assert positions_of(app, {LOG: {0}}) == {}
 
 
-def test_a_member_that_cannot_tell_says_so_and_joins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                     caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_that_cannot_tell_says_so_and_joins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Nothing waits for it."""
     app = rocksdb_app(tmp_path)
     monkeypatch.setattr(member, "positions_of", Mock(side_effect=ZeroDivisionError))
@@ -182,8 +187,14 @@ def test_a_member_that_cannot_tell_says_so_and_joins(tmp_path: Path, monkeypatch
 def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
     """Then nothing waits for this member; what it owns, and owned, is said all the same."""
     many = {LOG: {p: 1 + p * 982_451_653 % 10**12 for p in range(60_000)}}
-    data = JoinData("http://w", {LOG: range(60_000)}, former_actives={LOG: range(5)}, former_generation=3,
-                    positions=many, awaited={LOG: [1]})
+    data = JoinData(
+        "http://w",
+        {LOG: range(60_000)},
+        former_actives={LOG: range(5)},
+        former_generation=3,
+        positions=many,
+        awaited={LOG: [1]},
+    )
     packed = member.user_data(data, [LOG], is_uniform=True)
     assert len(packed) <= USER_DATA_BYTES
     read = decode_join(packed, [LOG])

@@ -36,10 +36,15 @@ def test_what_was_promised_is_said_and_then_given() -> None:
     found = grown(make_app("http://c", tables=["totals"]))
     before, said = found.actives("orders"), word(found, "c")
     assert "c" not in before.values()
-    assert {topic: len(list(numbers)) for topic, numbers in said.promised.items()} == {"orders": 2, LOG: 2}
+    assert {topic: len(list(numbers)) for topic, numbers in said.promised.items()} == {
+        "orders": 2,
+        LOG: 2,
+    }
     assert (said.among, said.actives) == (3, {})
     found.rebalance("b")
-    assert {p for p, name in found.actives("orders").items() if name == "c"} == set(said.promised["orders"])
+    assert {p for p, name in found.actives("orders").items() if name == "c"} == set(
+        said.promised["orders"]
+    )
     assert word(found, "c").promised == {}
 
 

@@ -18,45 +18,69 @@ from faust_assigner.wire.runs import Runs
 LOG = "log"
 
 
-def says(name: str, *actives: int, is_stock: bool = False, standbys: Sequence[int] = (),
-         promised: Sequence[int] = (), **said: Any) -> MemberClaims:
+def says(
+    name: str,
+    *actives: int,
+    is_stock: bool = False,
+    standbys: Sequence[int] = (),
+    promised: Sequence[int] = (),
+    **said: Any,
+) -> MemberClaims:
     """A member that processes these partitions of both topics."""
+
     def both(numbers: Sequence[int]) -> dict[str, Runs]:
         return {topic: Runs.of(numbers) for topic in ("orders", LOG)} if numbers else {}
 
-    data = JoinData(f"http://{name}", both(actives), {LOG: Runs.of(standbys)} if standbys else {},
-                    promised=both(promised), **{"generation": 7, "holds": bool(actives), **said},
-                    version=STOCK if is_stock else VERSION)
+    data = JoinData(
+        f"http://{name}",
+        both(actives),
+        {LOG: Runs.of(standbys)} if standbys else {},
+        promised=both(promised),
+        **{"generation": 7, "holds": bool(actives), **said},
+        version=STOCK if is_stock else VERSION,
+    )
     return MemberClaims(name, ("orders", LOG), data, 4)
 
 
-def placed(owners: Mapping[int, str], members: str = "abc",
-           standbys: Mapping[str, Sequence[int]] | None = None) -> Placement:
+def placed(
+    owners: Mapping[int, str],
+    members: str = "abc",
+    standbys: Mapping[str, Sequence[int]] | None = None,
+) -> Placement:
     """Partition -> its owner, "" for nobody."""
     column = np.array([members.index(owners[p]) if owners[p] else NOBODY for p in sorted(owners)])
     actives = {m: [p for p in sorted(owners) if owners[p] == m] for m in members}
-    return Placement(tuple(members),
-                     {m: dict.fromkeys(("orders", LOG), mine) if mine else {} for m, mine in actives.items()},
-                     {m: {LOG: list((standbys or {}).get(m, ()))} for m in members},
-                     {"orders": column, LOG: column}, {"orders": 0, LOG: 0})
+    return Placement(
+        tuple(members),
+        {m: dict.fromkeys(("orders", LOG), mine) if mine else {} for m, mine in actives.items()},
+        {m: {LOG: list((standbys or {}).get(m, ()))} for m in members},
+        {"orders": column, LOG: column},
+        {"orders": 0, LOG: 0},
+    )
 
 
 def given(found: Step) -> dict[str, list[int]]:
     """Member -> what of the source it gets now."""
-    return {m: topics["orders"] for m, topics in found.placement.actives.items() if "orders" in topics}
+    return {
+        m: topics["orders"] for m, topics in found.placement.actives.items() if "orders" in topics
+    }
 
 
 def test_what_all_of_is_promised_is_not_in_the_answer() -> None:
     """No topic without partitions; what is not held by anybody comes at once."""
-    found = step(placed({0: "a", 1: "c", 2: "b", 3: "b"}), [says("a", 0, 1, 2), says("b"), says("c")])
+    found = step(
+        placed({0: "a", 1: "c", 2: "b", 3: "b"}), [says("a", 0, 1, 2), says("b"), says("c")]
+    )
     assert given(found) == {"a": [0], "b": [3]}
     assert found.promised == {"c": {"orders": [1], LOG: [1]}, "b": {"orders": [2], LOG: [2]}}
 
 
 def test_only_copies_that_are_there_are_followed_until_the_second_round() -> None:
     """Of what else is promised nothing is followed, least of all a source."""
-    found = step(placed({0: "b", 1: "b", 2: "b"}, standbys={"b": [2]}),
-                 [says("a", 0, 1), says("b", standbys=(1,)), says("c")])
+    found = step(
+        placed({0: "b", 1: "b", 2: "b"}, standbys={"b": [2]}),
+        [says("a", 0, 1), says("b", standbys=(1,)), says("c")],
+    )
     assert found.promised["b"][LOG] == [0, 1]
     assert found.placement.standbys["b"] == {LOG: [1, 2]}
 

@@ -34,8 +34,13 @@ def worker(folder: Path, **options: Any) -> Any:
     return app
 
 
-def started(folder: Path, *names: str, topics: dict[str, int] | None = None, prefix: str = "",
-            **options: Any) -> WireGroup:
+def started(
+    folder: Path,
+    *names: str,
+    topics: dict[str, int] | None = None,
+    prefix: str = "",
+    **options: Any,
+) -> WireGroup:
     """A group of new processes with the folders of the old ones; Kafka gives them other member ids."""
     found = WireGroup(topics or TOPICS)
     for name in names or NAMES:
@@ -91,7 +96,10 @@ def test_it_is_said_as_long_as_the_process_lives(tmp_path: Path) -> None:
     """With the age it has, for those that start later; the file follows the assignments."""
     scrambled(tmp_path)
     again = started(tmp_path)
-    words = [decode_join(again.apps["a"].assignor.metadata(TOPICS).user_data, sorted(TOPICS)) for _ in "12"]
+    words = [
+        decode_join(again.apps["a"].assignor.metadata(TOPICS).user_data, sorted(TOPICS))
+        for _ in "12"
+    ]
     assert all(said.former_actives and said.generation == -1 for said in words)
     again.rebalance()
     said = decode_join(again.apps["a"].assignor.metadata(TOPICS).user_data, sorted(TOPICS))
@@ -140,7 +148,7 @@ def test_two_workers_in_one_folder_are_believed_neither(tmp_path: Path) -> None:
     again.rebalance()
     made = again.apps["a"].assignor.last_round.plan
     orders = next(g for g, group in enumerate(made.groups) if "orders" in group.topics)
-    former = made.previous.former[made.layout.start[orders]: made.layout.start[orders + 1]]
+    former = made.previous.former[made.layout.start[orders] : made.layout.start[orders + 1]]
     assert {p for p in range(6) if former[p] != NOBODY} == before
     assert {p for p, m in owners(again).items() if m == "c"} == before
     assert [len([m for m in owners(again).values() if m == name]) for name in NAMES] == [2, 2, 2]
@@ -229,16 +237,28 @@ def test_a_memory_that_does_not_fit_is_the_first_claim_left_out() -> None:
     """Then files, then standbys; what is owned last of all."""
     some, many = range(0, 120_000, 2), range(0, 300_000, 2)
     topics = [f"t{i}" for i in range(3)]
-    data = JoinData("http://w", {"t0": [1]}, {"t1": some}, {"t2": some}, former_actives={"t0": many},
-                    former_generation=3)
+    data = JoinData(
+        "http://w",
+        {"t0": [1]},
+        {"t1": some},
+        {"t2": some},
+        former_actives={"t0": many},
+        former_generation=3,
+    )
     packed = user_data(data, topics, is_uniform=True)
     assert len(packed) <= USER_DATA_BYTES
     read = decode_join(packed, topics)
     assert (read.former_actives, read.former_generation) == ({}, -1)
-    assert (read.on_disk.keys(), read.standbys.keys(), read.actives.keys()) == ({"t2"}, {"t1"}, {"t0"})
+    assert (read.on_disk.keys(), read.standbys.keys(), read.actives.keys()) == (
+        {"t2"},
+        {"t1"},
+        {"t0"},
+    )
 
 
-def test_a_memory_counts_in_the_rounds_budget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_memory_counts_in_the_rounds_budget(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Twelve that remember everything are more than a round takes: the last four go without, and say why."""
     monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
     topics = {"t4": 4, "t5": 5, "t6": 6}
@@ -246,11 +266,14 @@ def test_a_memory_counts_in_the_rounds_budget(monkeypatch: pytest.MonkeyPatch, t
     for name in found.apps:
         boast = {topic: list(range(count)) for topic, count in topics.items()}
         memory(tmp_path, name).write_text(
-            json.dumps({"version": 1, "app": "shop", "generation": 1, "actives": boast}))
+            json.dumps({"version": 1, "app": "shop", "generation": 1, "actives": boast})
+        )
     found.rebalance()
     made = found.apps["a"].assignor.last_round
     assert sorted(made.refused) == list("ijkl")
-    assert [bool(member.former_actives) for member in made.inputs.members] == [True] * 8 + [False] * 4
+    assert [bool(member.former_actives) for member in made.inputs.members] == [True] * 8 + [
+        False
+    ] * 4
     assert all("limit is passed" in reason for reason in made.refused.values())
 
 
@@ -262,7 +285,9 @@ def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:
     found.rebalance()
     before = owners(found)
     path = memory(tmp_path, "b")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "actives": {"orders": [0, 1, 2, 3, 4, 5]}}))
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "actives": {"orders": [0, 1, 2, 3, 4, 5]}})
+    )
     found.remove("b")
     found.add("b", worker(tmp_path / "b", consumer_group_instance_id="b"), TOPICS)
     found.rebalance("a")
@@ -278,17 +303,30 @@ def holding(held: dict[str, dict[str, list[int]]], partitions: dict[str, int]) -
     found = WireGroup(partitions)
     for name, actives in held.items():
         found.add(name, make_app(f"http://{name}"), partitions)
-        given = AnswerWriter(Directory(), {}, generation=1, is_uniform=True).for_ours(actives, {}, "")
-        found.apps[name].assignor.on_assignment(Mock(assignment=list(actives.items()), user_data=given))
+        given = AnswerWriter(Directory(), {}, generation=1, is_uniform=True).for_ours(
+            actives, {}, ""
+        )
+        found.apps[name].assignor.on_assignment(
+            Mock(assignment=list(actives.items()), user_data=given)
+        )
     return found
 
 
 def test_the_leader_topic_is_no_work() -> None:
     """4, 3 and 2 partitions with work are not even because the third member has the one without."""
-    found = holding({"a": {"orders": [0, 1], "clicks": [0, 1]}, "b": {"orders": [2, 3], "clicks": [2]},
-                     "c": {"orders": [4], "clicks": [3], LEADER: [0]}}, {"orders": 5, "clicks": 4, LEADER: 1})
+    found = holding(
+        {
+            "a": {"orders": [0, 1], "clicks": [0, 1]},
+            "b": {"orders": [2, 3], "clicks": [2]},
+            "c": {"orders": [4], "clicks": [3], LEADER: [0]},
+        },
+        {"orders": 5, "clicks": 4, LEADER: 1},
+    )
     found.rebalance()
-    loads = [sum(tp.topic != LEADER for tp in app.assignor.assigned_actives()) for app in found.apps.values()]
+    loads = [
+        sum(tp.topic != LEADER for tp in app.assignor.assigned_actives())
+        for app in found.apps.values()
+    ]
     assert loads == [3, 3, 3]
     assert found.actives(LEADER) == {0: "c"}
 
@@ -303,12 +341,20 @@ def test_a_decision_is_planned_again_with_what_weighs_nothing() -> None:
     assert inputs.weightless == {LEADER}
 
     def again(weightless: frozenset[str]) -> dict[str, Any]:
-        made = plan(inputs.members, inputs.partitions, replicas=inputs.replicas, changelogs=inputs.changelogs,
-                    weightless=weightless, weights=inputs.weights, previous_ids=inputs.previous_ids)
+        made = plan(
+            inputs.members,
+            inputs.partitions,
+            replicas=inputs.replicas,
+            changelogs=inputs.changelogs,
+            weightless=weightless,
+            weights=inputs.weights,
+            previous_ids=inputs.previous_ids,
+        )
         return {m: made.actives(m) for m in made.member_ids}
 
     assert again(inputs.weightless) == {
-        m: found.apps["a"].assignor.last_round.plan.actives(m) for m in found.apps}
+        m: found.apps["a"].assignor.last_round.plan.actives(m) for m in found.apps
+    }
 
 
 def test_a_group_that_never_had_the_topic_has_none_without_weight() -> None:

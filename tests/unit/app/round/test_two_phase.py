@@ -77,15 +77,19 @@ def test_the_leader_dies_between_the_rounds() -> None:
     assert group.owners.keys() == ALL
 
 
-def test_a_member_that_leaves_may_take_part_in_the_second_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_leaves_may_take_part_in_the_second_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It has let go, and is in no one's way: the target stands."""
     group = grown()
     group.settle()
     group.workers["a"].said = replace(group.workers["a"].said, leaves=True)
     found = group.play()
     assert group.follows
-    promised = {m: {(t, p) for t, numbers in topics.items() for p in numbers}
-                for m, topics in found.promised.items()}
+    promised = {
+        m: {(t, p) for t, numbers in topics.items() for p in numbers}
+        for m, topics in found.promised.items()
+    }
     before = {name: group.workers[name].processed for name in "bc"}
     assert group.workers["a"].processed == frozenset()
     assert not (group.given("b") | group.given("c")) & group.before["a"], "before it has let go"
@@ -118,8 +122,10 @@ def test_where_all_leave_partitions_stay_where_they_are() -> None:
 
 def test_who_leaves_is_given_no_global_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of such a table is with everybody who stays."""
-    monkeypatch.setattr("tests.support.coordination.two_phase_group.TABLES", TableFacts(
-        frozenset({"shop-totals-changelog", "clicks"}), {"clicks": False}))
+    monkeypatch.setattr(
+        "tests.support.coordination.two_phase_group.TABLES",
+        TableFacts(frozenset({"shop-totals-changelog", "clicks"}), {"clicks": False}),
+    )
     group = grown()
     group.settle()
     group.workers["a"].said = replace(group.workers["a"].said, leaves=True)
@@ -173,8 +179,14 @@ def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(b
     del group.workers["a"]
     rounds, follows = 0, True
     while follows and rounds < 2 * MOST_HELD_UP:
-        liar.said = replace(liar.said, actives={t: range(n) for t, n in TOPICS.items()}, holds=True,
-                            generation=max(group.generation - behind, -1), promised={}, among=0)
+        liar.said = replace(
+            liar.said,
+            actives={t: range(n) for t, n in TOPICS.items()},
+            holds=True,
+            generation=max(group.generation - behind, -1),
+            promised={},
+            among=0,
+        )
         found, rounds = group.play(misses={"c"}), rounds + 1
         follows = found.follows
     assert rounds == MOST_HELD_UP + 1
@@ -185,9 +197,16 @@ def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(b
 def test_who_says_that_it_processes_what_another_got_since_waits_for_that_one() -> None:
     """An old claim of the one that is to get it says nothing of the one that has it now."""
     group = grown()
-    stranger, before = group.workers["c"], group.workers["a"].processed | group.workers["b"].processed
-    stranger.said = replace(stranger.said, actives={t: range(n) for t, n in TOPICS.items()}, holds=True,
-                            generation=group.generation - 1)
+    stranger, before = (
+        group.workers["c"],
+        group.workers["a"].processed | group.workers["b"].processed,
+    )
+    stranger.said = replace(
+        stranger.said,
+        actives={t: range(n) for t, n in TOPICS.items()},
+        holds=True,
+        generation=group.generation - 1,
+    )
     stranger.is_eager = False
     group.play()
     assert group.follows
@@ -219,7 +238,9 @@ def test_the_leader_remembers_who_holds_the_group_up(caplog: pytest.LogCaptureFi
         app.assignor.holds = True
     found.rebalance("m1")
     liar, leader = assignor_of(found, "m2"), assignor_of(found, "m1")
-    old = JoinData("http://w2:6066", {t: range(n) for t, n in SHOP.items()}, generation=0, holds=True)
+    old = JoinData(
+        "http://w2:6066", {t: range(n) for t, n in SHOP.items()}, generation=0, holds=True
+    )
     liar._say = lambda topics: old  # type: ignore[method-assign]
     found.remove("m0")
     for _ in range(MOST_HELD_UP):
@@ -285,7 +306,9 @@ def test_what_stays_beside_a_stock_member_is_kept_warm_by_others_alone() -> None
     group.join("stock", is_stock=True)
     group.play()
     log = "shop-totals-changelog"
-    kept = {name: {p for topic, p in group.workers[name].processed if topic == log} for name in "ab"}
+    kept = {
+        name: {p for topic, p in group.workers[name].processed if topic == log} for name in "ab"
+    }
     copies = {name: set(group.workers[name].said.standbys[log]) for name in "ab"}
     assert kept["a"] | kept["b"] == set(range(TOPICS[log]))
     assert copies == {"a": kept["b"], "b": kept["a"]}
@@ -312,8 +335,10 @@ def test_the_leader_says_which_roll_comes_next() -> None:
     group.join("e")
     line = why_eager(group.play())
     assert line is not None
-    assert ("the next roll is that of c (stock Faust), d (eager, its log says why), "
-            "e (eager, its log says why);") in line
+    assert (
+        "the next roll is that of c (stock Faust), d (eager, its log says why), "
+        "e (eager, its log says why);"
+    ) in line
     assert "that of the cooperative ones (2)" in line
     for name in "ab":
         del group.workers[name]
@@ -321,9 +346,12 @@ def test_the_leader_says_which_roll_comes_next() -> None:
 
 
 @pytest.mark.parametrize("warmups", [None, WarmupPolicy()])
-@pytest.mark.parametrize(("members", "leaver"), [(n, name) for n in (4, 5, 6) for name in "abcdef"[:n]])
-def test_after_a_leave_loads_come_even_by_themselves(members: int, leaver: str,
-                                                     warmups: WarmupPolicy | None) -> None:
+@pytest.mark.parametrize(
+    ("members", "leaver"), [(n, name) for n in (4, 5, 6) for name in "abcdef"[:n]]
+)
+def test_after_a_leave_loads_come_even_by_themselves(
+    members: int, leaver: str, warmups: WarmupPolicy | None
+) -> None:
     """Copies take over where they are; the round that evens it out is asked for, by the second one too."""
     group = Group(warmups=warmups)
     for name in "abcdef"[:members]:
@@ -333,7 +361,9 @@ def test_after_a_leave_loads_come_even_by_themselves(members: int, leaver: str,
     assert group.last is not None
     assert warmups or not (group.last.follows and group.last.awaited), "the second round says it"
     group.settle()
-    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    loads = [
+        sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()
+    ]
     assert max(loads) - min(loads) <= 1, loads
     assert group.owners.keys() == ALL
 
@@ -357,5 +387,7 @@ def test_a_warm_up_that_the_first_round_began_goes_on_in_the_second(names: tuple
     assert group.copies[names[3]] >= begun
     assert found.awaited.keys() == {names[3]}
     group.wait()
-    loads = [sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()]
+    loads = [
+        sum(topic == "orders" for topic, _ in worker.processed) for worker in group.workers.values()
+    ]
     assert max(loads) - min(loads) <= 1, loads

@@ -23,8 +23,13 @@ LONG = 500_000
 
 def worker(folder: Path, name: str, **options: Any) -> Any:
     """A worker with one table in RocksDB."""
-    return make_app(f"http://{name}:6066", tables=["totals"], datadir=str(folder / name), store="rocksdb://",
-                    **options)
+    return make_app(
+        f"http://{name}:6066",
+        tables=["totals"],
+        datadir=str(folder / name),
+        store="rocksdb://",
+        **options,
+    )
 
 
 def restored(app: Any) -> None:
@@ -32,7 +37,9 @@ def restored(app: Any) -> None:
     recovery = app.tables.recovery
     for tp in app.assignor.assigned_actives() | app.assignor.assigned_standbys():
         if tp.topic == LOG:
-            offsets = recovery.active_offsets if app.assignor.is_active(tp) else recovery.standby_offsets
+            offsets = (
+                recovery.active_offsets if app.assignor.is_active(tp) else recovery.standby_offsets
+            )
             offsets[tp] = LONG - 1
 
 
@@ -108,8 +115,9 @@ def test_files_of_a_worker_that_was_away_for_long_have_to_catch_up(tmp_path: Pat
     assert {p % 2 for p in took} == {0}
 
 
-def test_files_of_another_log_are_disbelieved_and_said(tmp_path: Path,
-                                                       caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_another_log_are_disbelieved_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The topic was created anew while their worker was away: it gets nothing before it has a true copy."""
     found = settled(tmp_path)
     back = worker(tmp_path, "d")
@@ -128,7 +136,9 @@ def test_files_of_another_log_are_disbelieved_and_said(tmp_path: Path,
 def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
     """The leader's setting counts; and without follow-up rounds nobody waits either."""
     off: list[tuple[str, dict[str, Any]]] = [
-        ("off", {"faust_assigner_warmups": "no"}), ("alone", {"faust_assigner_follow_up_s": 0})]
+        ("off", {"faust_assigner_warmups": "no"}),
+        ("alone", {"faust_assigner_follow_up_s": 0}),
+    ]
     for name, options in off:
         found = settled(tmp_path / name, **options)
         found.add("d", worker(tmp_path / name, "d"), TOPICS)
@@ -136,8 +146,12 @@ def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
         assert len(owned(found, "d")) == 3
 
 
-@pytest.mark.parametrize("options", [{"faust_assigner_follow_up_s": 0}, {"faust_assigner_warmups": "no"}])
-def test_a_worker_that_asks_for_no_round_is_not_waited_for(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"faust_assigner_follow_up_s": 0}, {"faust_assigner_warmups": "no"}]
+)
+def test_a_worker_that_asks_for_no_round_is_not_waited_for(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
     """It is set otherwise than its leader, which would keep it without work for ever."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d", **options), TOPICS)
@@ -161,14 +175,17 @@ def test_what_was_given_up_is_said_in_the_next_round(tmp_path: Path) -> None:
     newcomer = found.apps["d"].assignor
     newcomer.overdue = waits = newcomer.awaited.tps
     said = decode_join(newcomer.metadata(TOPICS).user_data, sorted(TOPICS))
-    assert list(said.overdue[LOG]) == list(said.awaited[LOG]) == sorted(tp.partition for tp in waits)
+    assert (
+        list(said.overdue[LOG]) == list(said.awaited[LOG]) == sorted(tp.partition for tp in waits)
+    )
     found.rebalance("a")
     assert newcomer.awaited.tps
     assert not newcomer.awaited.tps & waits
 
 
-def test_the_leader_says_who_waits_and_what_warms_up(tmp_path: Path,
-                                                     caplog: pytest.LogCaptureFixture) -> None:
+def test_the_leader_says_who_waits_and_what_warms_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """In its one line of the round."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d"), TOPICS)
@@ -182,31 +199,49 @@ def test_the_leader_says_who_waits_and_what_warms_up(tmp_path: Path,
 def test_the_policy_is_as_the_app_is_set() -> None:
     """By keyword; wrong values are said and the default taken."""
     assert policy_of(make_app("http://w"), False) == WarmupPolicy()
-    app = make_app("http://w", faust_assigner_acceptable_recovery_lag="5", faust_assigner_max_warmups=3,
-                   faust_assigner_max_group_warmups=0)
+    app = make_app(
+        "http://w",
+        faust_assigner_acceptable_recovery_lag="5",
+        faust_assigner_max_warmups=3,
+        faust_assigner_max_group_warmups=0,
+    )
     assert policy_of(app, False) == WarmupPolicy(
-        acceptable_recovery_lag=5, acceptable_from_nothing=5, max_per_member=3)
+        acceptable_recovery_lag=5, acceptable_from_nothing=5, max_per_member=3
+    )
     app = make_app("http://w", faust_assigner_max_group_warmups=9)
     assert policy_of(app, False) == WarmupPolicy(max_per_group=9)
 
 
-@pytest.mark.parametrize(("said", "cooperative", "eager"), [({}, 100, 10_000), (
-    {"faust_assigner_acceptable_from_nothing": "7"}, 7, 7), (
-    {"faust_assigner_acceptable_from_nothing": "0"}, 0, 0)])
+@pytest.mark.parametrize(
+    ("said", "cooperative", "eager"),
+    [
+        ({}, 100, 10_000),
+        ({"faust_assigner_acceptable_from_nothing": "7"}, 7, 7),
+        ({"faust_assigner_acceptable_from_nothing": "0"}, 0, 0),
+    ],
+)
 def test_newcomers_wait_for_short_tables_where_the_next_round_is_near(
-        said: dict[str, str], cooperative: int, eager: int) -> None:
+    said: dict[str, str], cooperative: int, eager: int
+) -> None:
     """By default; what is set counts in both kinds of rounds."""
     app = make_app("http://w", **said)
     found = [policy_of(app, is_cooperative) for is_cooperative in (True, False)]
-    assert found == [WarmupPolicy(acceptable_from_nothing=records) for records in (cooperative, eager)]
+    assert found == [
+        WarmupPolicy(acceptable_from_nothing=records) for records in (cooperative, eager)
+    ]
 
 
 @pytest.mark.parametrize(("others", "expected"), [(True, True), (False, False)])
 def test_a_round_is_cooperative_where_all_offer_it(others: bool, expected: bool) -> None:
     """Of the leader's own word alone it is not known."""
     asked: list[bool] = []
-    said = {name: ConsumerProtocolMemberMetadata(
-        4, ["orders"], encode_join(JoinData(f"http://{name}", {}, cooperative=offers), ("orders",)))
-        for name, offers in (("a", True), ("b", others))}
+    said = {
+        name: ConsumerProtocolMemberMetadata(
+            4,
+            ["orders"],
+            encode_join(JoinData(f"http://{name}", {}, cooperative=offers), ("orders",)),
+        )
+        for name, offers in (("a", True), ("b", others))
+    }
     decide(LeaderView("shop", TableFacts(), 1, 1, warmups=asked.append), lambda _: range(4), said)
     assert asked == [expected]

@@ -35,7 +35,10 @@ def test_files_decide_which_tasks_come_back(tmp_path: Path) -> None:
     before = found.actives(LOG)
     app = rocksdb_app(tmp_path, "totals", replicas=1)
     app.conf.canonical_url = "http://w9:6066"
-    files = [min(p for p, m in before.items() if m == "m0"), max(p for p, m in before.items() if m == "m1")]
+    files = [
+        min(p for p, m in before.items() if m == "m0"),
+        max(p for p, m in before.items() if m == "m1"),
+    ]
     for partition in files:
         write(app, "totals", partition)
     found.add("m9", app, TOPICS)
@@ -81,10 +84,14 @@ def test_a_static_member_whose_partitions_were_taken_over_does_not_get_them_back
     assert all(after[p] == "m1b" for p in moved)
 
 
-def test_rack_and_capacity_come_from_keywords_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rack_and_capacity_come_from_keywords_and_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Keyword before environment; a wrong value is said and the default taken."""
     found = WireGroup(TOPICS)
-    found.add("m0", make_app("http://a", faust_assigner_rack="r1", faust_assigner_capacity=2), TOPICS)
+    found.add(
+        "m0", make_app("http://a", faust_assigner_rack="r1", faust_assigner_capacity=2), TOPICS
+    )
     found.add("m1", make_app("http://b", faust_assigner_capacity="none"), TOPICS)
     found.rebalance()
     assert (said(found, "m0").rack_id, said(found, "m0").capacity) == ("r1", 2.0)
@@ -119,12 +126,21 @@ def test_without_kafkas_generation_a_logical_clock_counts() -> None:
     assert (first, said(found, "m0").generation, said(found, "m1").generation) == (-1, 2, 2)
 
 
-def test_an_answer_that_cannot_be_read_leaves_the_worker_at_work(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_cannot_be_read_leaves_the_worker_at_work(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """What the consumer was given counts as active: a table must rather recover than be used empty."""
     app = make_app("http://w", tables=["totals"])
-    app.assignor.on_assignment(Mock(assignment=[("orders", [0, 1]), (LOG, [0, 1, 5])], user_data=b"noise"))
-    assert app.assignor.assigned_actives() == {TP("orders", 0), TP("orders", 1), TP(LOG, 0), TP(LOG, 1),
-                                               TP(LOG, 5)}
+    app.assignor.on_assignment(
+        Mock(assignment=[("orders", [0, 1]), (LOG, [0, 1, 5])], user_data=b"noise")
+    )
+    assert app.assignor.assigned_actives() == {
+        TP("orders", 0),
+        TP("orders", 1),
+        TP(LOG, 0),
+        TP(LOG, 1),
+        TP(LOG, 5),
+    }
     assert app.assignor.counters["unreadable_answers"] == 1
     assert "cannot be read" in caplog.text
 

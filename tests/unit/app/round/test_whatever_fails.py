@@ -46,8 +46,9 @@ def broken(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("broken on purpose")
 
 
-def test_a_failing_planner_costs_stickiness_and_nothing_else(monkeypatch: pytest.MonkeyPatch,
-                                                             caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_planner_costs_stickiness_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Every partition is dealt out, with standbys; said, counted, and told to the sensors as an error."""
     found = group(3)
     monkeypatch.setattr(leader, "plan", broken)
@@ -63,9 +64,12 @@ def test_a_failing_planner_costs_stickiness_and_nothing_else(monkeypatch: pytest
     sensor.on_assignment_completed.assert_not_called()
 
 
-@pytest.mark.parametrize("name", ["read_members", "agreed", "claims_of", "directory_of", "AnswerWriter"])
-def test_whatever_breaks_in_the_leader_the_group_has_an_answer(monkeypatch: pytest.MonkeyPatch,
-                                                               name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["read_members", "agreed", "claims_of", "directory_of", "AnswerWriter"]
+)
+def test_whatever_breaks_in_the_leader_the_group_has_an_answer(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """assign() never raises: aiokafka would leave every worker without partitions."""
     found = group(3)
     monkeypatch.setattr(leader, name, broken)
@@ -101,10 +105,17 @@ def test_observers_are_told_inputs_and_plan() -> None:
     found.rebalance("m0")
     assignor_of(found).decisions.join()
     ((inputs, made),) = told
-    again = faust_assigner.plan(inputs.members, inputs.partitions, replicas=inputs.replicas,
-                                changelogs=inputs.changelogs, weights=inputs.weights,
-                                previous_ids=inputs.previous_ids)
-    assert {m: again.actives(m) for m in again.member_ids} == {m: made.actives(m) for m in made.member_ids}
+    again = faust_assigner.plan(
+        inputs.members,
+        inputs.partitions,
+        replicas=inputs.replicas,
+        changelogs=inputs.changelogs,
+        weights=inputs.weights,
+        previous_ids=inputs.previous_ids,
+    )
+    assert {m: again.actives(m) for m in again.member_ids} == {
+        m: made.actives(m) for m in made.member_ids
+    }
     assert (inputs.group_id, inputs.generation) == ("shop", 1)
     assert inputs.software == dict.fromkeys(found.apps, faust_assigner.__version__)
     assert inputs.solve_ms > 0
@@ -136,7 +147,9 @@ def test_weights_are_asked_for_at_every_round() -> None:
 def test_a_bad_member_is_named_once_per_round_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """With the reason, without its bytes; and it takes part as one that remembers nothing."""
     found = group(2)
-    metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()}
+    metadata = {
+        m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()
+    }
     metadata["bad"] = ConsumerProtocolMemberMetadata(4, list(TOPICS), b"canary-secret" * 3)
     caplog.clear()
     answers = assignor_of(found).assign(cluster_of(TOPICS), metadata)
@@ -152,7 +165,9 @@ def test_a_bad_member_is_named_once_per_round_and_counted(caplog: pytest.LogCapt
 def test_a_crowd_of_bad_members_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """The first twenty by name, the rest as a number."""
     found = group(1)
-    metadata = {f"bad{i:03}": ConsumerProtocolMemberMetadata(4, ["orders"], b"x") for i in range(300)}
+    metadata = {
+        f"bad{i:03}": ConsumerProtocolMemberMetadata(4, ["orders"], b"x") for i in range(300)
+    }
     caplog.clear()
     assignor_of(found).assign(cluster_of(TOPICS), metadata)
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 21

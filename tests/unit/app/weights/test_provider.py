@@ -20,7 +20,13 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.weights.provider import Mode, WeightSettings, WeightsProvider, configured, install
+from faust_assigner.app.weights.provider import (
+    Mode,
+    WeightSettings,
+    WeightsProvider,
+    configured,
+    install,
+)
 from faust_assigner.app.weights.sources import FileSource, Found, TopicSource
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
@@ -31,8 +37,12 @@ NOW = dt.datetime.now(dt.UTC)
 
 def document(version: int, *weights: float, group_id: str = "shop", at: dt.datetime = NOW) -> bytes:
     """Weights of orders/0, orders/1, ..."""
-    rows = [WeightRow(group_id, "2026-11-21", version, at, "orders", number, weight, 1.0, 1.0, 1.0, 1, 1.0, 3)
-            for number, weight in enumerate(weights)]
+    rows = [
+        WeightRow(
+            group_id, "2026-11-21", version, at, "orders", number, weight, 1.0, 1.0, 1.0, 1, 1.0, 3
+        )
+        for number, weight in enumerate(weights)
+    ]
     return encode(rows, version=version, computed_at=at)
 
 
@@ -42,7 +52,11 @@ def provider_of() -> Iterator[Callable[..., WeightsProvider]]:
     made = []
 
     def make(path: Path, mode: Mode = Mode.ON, **more: Any) -> WeightsProvider:
-        made.append(WeightsProvider("shop", WeightSettings(FileSource(str(path)), mode, poll_s=0.01), **more))
+        made.append(
+            WeightsProvider(
+                "shop", WeightSettings(FileSource(str(path)), mode, poll_s=0.01), **more
+            )
+        )
         made[-1].start()
         return made[-1]
 
@@ -78,12 +92,21 @@ def test_a_new_file_is_in_force_at_the_next_decision(
     assert second["orders", 2] == 3.0
 
 
-@pytest.mark.parametrize(("data", "code"), [
-    (None, "missing"), (b"{", "invalid"), (document(1, 1.0, group_id="bank"), "unnamed"),
-    (document(1, 1.0, at=NOW - dt.timedelta(days=30)), "stale")])
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (None, "missing"),
+        (b"{", "invalid"),
+        (document(1, 1.0, group_id="bank"), "unnamed"),
+        (document(1, 1.0, at=NOW - dt.timedelta(days=30)), "stale"),
+    ],
+)
 def test_without_usable_weights_everything_weighs_one_and_the_reason_is_said_once(
-    tmp_path: Path, provider_of: Callable[..., WeightsProvider], caplog: pytest.LogCaptureFixture,
-    data: bytes | None, code: str,
+    tmp_path: Path,
+    provider_of: Callable[..., WeightsProvider],
+    caplog: pytest.LogCaptureFixture,
+    data: bytes | None,
+    code: str,
 ) -> None:
     """Looked at many times, logged once."""
     path = tmp_path / "weights.json"
@@ -171,7 +194,9 @@ def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None
 
 def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
     """An app that is gone leaves no thread behind."""
-    provider = WeightsProvider("shop", WeightSettings(FileSource(str(tmp_path / "none")), poll_s=0.01))
+    provider = WeightsProvider(
+        "shop", WeightSettings(FileSource(str(tmp_path / "none")), poll_s=0.01)
+    )
     provider.start()
     assert provider.wait(5.0)
     assert provider._follower is not None
@@ -224,7 +249,9 @@ def connections_of_this_process(port: int) -> int:
         with contextlib.suppress(OSError):
             ours.add(os.readlink(path))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sum(int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in ours for row in rows)
+    return sum(
+        int(row[2].rpartition(":")[2], 16) == port and f"socket:[{row[9]}]" in ours for row in rows
+    )
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["a broker", "a listener that says nothing"])
@@ -261,8 +288,10 @@ async def test_the_thread_ends_with_its_app(tmp_path: Path) -> None:
 
 def decision() -> tuple[DecisionInputs, Any]:
     """Two members, four partitions; the two heavy ones on one member."""
-    members = (Member("a", ["orders"], actives={"orders": [0, 1]}, generation=1),
-               Member("b", ["orders"], actives={"orders": [2, 3]}, generation=1))
+    members = (
+        Member("a", ["orders"], actives={"orders": [0, 1]}, generation=1),
+        Member("b", ["orders"], actives={"orders": [2, 3]}, generation=1),
+    )
     inputs = DecisionInputs("shop", 2, members, {"orders": 4}, 0, frozenset())
     return inputs, plan(members, {"orders": 4})
 
@@ -280,7 +309,9 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     found = provider.last_trial
     assert found is not None
     assert (found.members, found.tasks, found.counted_moves) == (2, 4, 0)
-    assert found.before == found.counted == pytest.approx(3.2 / 2.0)  # medians 2.5: 1.6, 1.6, 0.4, 0.4
+    assert (
+        found.before == found.counted == pytest.approx(3.2 / 2.0)
+    )  # medians 2.5: 1.6, 1.6, 0.4, 0.4
 
 
 def app_of(**settings: Any) -> Any:
@@ -293,7 +324,9 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
 ) -> None:
     """A path, a topic of the app's own brokers, a topic elsewhere."""
     assert configured(app_of()) is None
-    wanted = configured(app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow"))
+    wanted = configured(
+        app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow")
+    )
     assert wanted is not None
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
@@ -309,9 +342,14 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     assert wanted.source.connection["bootstrap_servers"] == "127.0.0.1:3"
 
 
-@pytest.mark.parametrize("settings", [
-    {"faust_assigner_weights_mode": "maybe"}, {"faust_assigner_weights_max_age": "soon"},
-    {"faust_assigner_weights": "kafka://nowhere"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"faust_assigner_weights_mode": "maybe"},
+        {"faust_assigner_weights_max_age": "soon"},
+        {"faust_assigner_weights": "kafka://nowhere"},
+    ],
+)
 def test_an_impossible_setting_is_an_error_at_start(settings: dict[str, str]) -> None:
     """Not a silent 1.0."""
     with pytest.raises(ConfigError, match="FAUST_ASSIGNER_WEIGHTS"):
@@ -325,7 +363,9 @@ def test_installing_gives_the_assignor_its_weights(tmp_path: Path) -> None:
     assert provider is not None
     assert app.assignor.weights_provider is provider
     provider.close()
-    assert install(app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="off")) is None
+    assert (
+        install(app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="off")) is None
+    )
 
 
 def test_weights_of_an_impossible_setting_stay_off(caplog: pytest.LogCaptureFixture) -> None:

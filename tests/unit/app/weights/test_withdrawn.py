@@ -12,7 +12,9 @@ from tests.unit.app.weights.test_provider import NOW, document
 
 def test_a_file_deleted_after_a_good_one_stays_out_of_force(tmp_path: Path) -> None:
     """Later looks that find nothing new do not bring the remembered document back."""
-    provider = WeightsProvider("shop", WeightSettings(FileSource(str(tmp_path / "none"))), clock=lambda: NOW)
+    provider = WeightsProvider(
+        "shop", WeightSettings(FileSource(str(tmp_path / "none"))), clock=lambda: NOW
+    )
     provider.take(document(1, 1.0, 2.0))
     assert provider.current.version == 1
     for round_ in range(2):

@@ -68,19 +68,36 @@ def read(out: Path) -> dict[str, Any]:
     return found
 
 
-def test_without_pyspark_installed_the_tables_are_the_models(ledger: Ledger, tmp_path: Path) -> None:
+def test_without_pyspark_installed_the_tables_are_the_models(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     """Every table row for row, every refused line with its place; Parquet, pictures and page beside them."""
     out = tmp_path / "out"
-    done = subprocess.run([sys.executable, "-c", WITHOUT_SPARK, "history", "--no-spark", "--ledger",
-                           str(ledger.folder), "--out", str(out)], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            WITHOUT_SPARK,
+            "history",
+            "--no-spark",
+            "--ledger",
+            str(ledger.folder),
+            "--out",
+            str(out),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     report, wanted = read(out), expected(ledger.lines)
     for table in TABLES:
         assert len(report[table]) == len(wanted[table])
         for row, model in zip(report[table], wanted[table], strict=True):
             assert list(row) == list(model)
-            assert row == {key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
-                           for key, value in model.items()}
+            assert row == {
+                key: pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+                for key, value in model.items()
+            }
         stored = ds.dataset(out / table, partitioning="hive").to_table()
         assert stored.num_rows == len(report[table])
         assert set(stored.column_names) == set(report[table][0])
@@ -88,18 +105,35 @@ def test_without_pyspark_installed_the_tables_are_the_models(ledger: Ledger, tmp
     assert "placements without decision      1" in done.stdout
     assert (out / "report.html").read_text().count("data:image/png;base64,") == 4
     assert {path.name for path in out.iterdir()} == {
-        "report.json", "report.html", "quarantine", *TABLES, *(f"{table}.png" for table in TABLES)}
+        "report.json",
+        "report.html",
+        "quarantine",
+        *TABLES,
+        *(f"{table}.png" for table in TABLES),
+    }
 
 
 @pytest.mark.processes
 def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
-    ledger: Ledger, tmp_path: Path,
+    ledger: Ledger,
+    tmp_path: Path,
 ) -> None:
     """The second would take what the first has laid beside its place; it is asked to come again (75)."""
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "faust_assigner.cli", "history", "--no-spark", "--ledger",
-               str(ledger.folder), "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as first:
+    command = [
+        sys.executable,
+        "-m",
+        "faust_assigner.cli",
+        "history",
+        "--no-spark",
+        "--ledger",
+        str(ledger.folder),
+        "--out",
+        str(out),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as first:
         try:
             wait_until(lambda: (out / "_staging").exists() or first.poll() is not None)
             first.send_signal(signal.SIGSTOP)
@@ -116,15 +150,25 @@ def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("command", [
-    ["weights", "--no-spark", "--out", "w.json"], ["simulate", "--no-spark", "--out", "s", "--scenarios", "2",
-                                                   "--jobs", "1"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["weights", "--no-spark", "--out", "w.json"],
+        ["simulate", "--no-spark", "--out", "s", "--scenarios", "2", "--jobs", "1"],
+    ],
+)
 def test_the_other_commands_need_no_pyspark_either(
-    command: list[str], ledger: Ledger, tmp_path: Path,
+    command: list[str],
+    ledger: Ledger,
+    tmp_path: Path,
 ) -> None:
     """The extra ``ledger`` is enough."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_SPARK, *command, "--ledger", str(ledger.folder)],
-                          capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, *command, "--ledger", str(ledger.folder)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -136,8 +180,11 @@ def test_only_days_that_changed_are_written_again(ledger: Ledger, tmp_path: Path
     publish_here(options)
 
     def written() -> dict[str, int]:
-        return {str(path.relative_to(out)): path.stat().st_ino for table in TABLES
-                for path in (out / table).rglob("*.parquet")}
+        return {
+            str(path.relative_to(out)): path.stat().st_ino
+            for table in TABLES
+            for path in (out / table).rglob("*.parquet")
+        }
 
     before, told = written(), (out / "report.json").read_bytes()
     publish_here(options)
@@ -147,7 +194,8 @@ def test_only_days_that_changed_are_written_again(ledger: Ledger, tmp_path: Path
     publish_here(options)
     after = written()
     assert {name for name in after if after[name] != before.get(name)} == {
-        f"{table}/dt=2027-01-05/part-00000.parquet" for table in ("movement", "balance")}
+        f"{table}/dt=2027-01-05/part-00000.parquet" for table in ("movement", "balance")
+    }
     late.unlink()
     publish_here(options)
     assert written() == before
@@ -155,16 +203,20 @@ def test_only_days_that_changed_are_written_again(ledger: Ledger, tmp_path: Path
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_after_a_crash_between_two_tables_all_are_written(ledger: Ledger, tmp_path: Path,
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_crash_between_two_tables_all_are_written(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stands under the mark is of two runs: it is trusted no more."""
     out = tmp_path / "out"
     options = HistoryOptions((str(ledger.folder),), str(out))
     publish_here(options)
     with monkeypatch.context() as patch:
         publish = PlainFolder.publish
-        patch.setattr(PlainFolder, "publish",
-                      lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name))
+        patch.setattr(
+            PlainFolder,
+            "publish",
+            lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name),
+        )
         with pytest.raises(ZeroDivisionError):
             publish_here(options)
     (out / "movement" / "dt=1999-01-01").mkdir()
@@ -189,29 +241,81 @@ def test_empty_and_refused_ledgers_are_held_to_the_same(ledger: Ledger, tmp_path
 def test_the_page_tells_each_rebalance_and_who_owns_what(tmp_path: Path) -> None:
     """Period, sources, version; tasks moved with their cause; the members by instance id."""
     ledger = Ledger(tmp_path / "ledger")
-    members = [{"member_id": f"id-{n}", "rack": None, "capacity": 1.0, "epoch": 1,
-                "instance_id": f"worker-{n}"} for n in (1, 2)]
-    placed = [{**ASSIGNMENT, "decision_id": "d2", "topic": topic, "partition": p,
-               "member_id": f"id-{p % 2 + 1}", "prev_member_id": "gone" if p == 0 else "id-1",
-               "moved": p != 2, "cold": p == 1}
-              for topic in ("orders", "orders-changelog") for p in range(4)]
-    placed.append({**ASSIGNMENT, "decision_id": "d2", "topic": "g-__assignor-__leader", "partition": 0,
-                   "member_id": "id-1"})
-    ledger.write("w.jsonl", [good({**DECISION, "decision_id": "d2", "members": members, "trigger": "join",
-                                   "solve_ms": 12.5}), *map(good, placed), bad(b"x", "JSON")])
+    members = [
+        {
+            "member_id": f"id-{n}",
+            "rack": None,
+            "capacity": 1.0,
+            "epoch": 1,
+            "instance_id": f"worker-{n}",
+        }
+        for n in (1, 2)
+    ]
+    placed = [
+        {
+            **ASSIGNMENT,
+            "decision_id": "d2",
+            "topic": topic,
+            "partition": p,
+            "member_id": f"id-{p % 2 + 1}",
+            "prev_member_id": "gone" if p == 0 else "id-1",
+            "moved": p != 2,
+            "cold": p == 1,
+        }
+        for topic in ("orders", "orders-changelog")
+        for p in range(4)
+    ]
+    placed.append(
+        {
+            **ASSIGNMENT,
+            "decision_id": "d2",
+            "topic": "g-__assignor-__leader",
+            "partition": 0,
+            "member_id": "id-1",
+        }
+    )
+    ledger.write(
+        "w.jsonl",
+        [
+            good(
+                {
+                    **DECISION,
+                    "decision_id": "d2",
+                    "members": members,
+                    "trigger": "join",
+                    "solve_ms": 12.5,
+                }
+            ),
+            *map(good, placed),
+            bad(b"x", "JSON"),
+        ],
+    )
     report = publish_here(HistoryOptions((str(ledger.folder),), str(tmp_path / "out")))
     (rebalance,) = report.details["rebalances"]
-    assert (rebalance["trigger"], rebalance["members"], rebalance["tasks moved"], rebalance["cold"]) == (
-        "join", 2, 3, 1)
+    assert (
+        rebalance["trigger"],
+        rebalance["members"],
+        rebalance["tasks moved"],
+        rebalance["cold"],
+    ) == ("join", 2, 3, 1)
     assert (rebalance["why"], rebalance["topic partitions moved"], rebalance["solve ms"]) == (
-        "1 owner gone, 2 for balance", 7, 12.5)
+        "1 owner gone, 2 for balance",
+        7,
+        12.5,
+    )
     owners = report.details["owners"]
     assert [(row["member"], row["tasks"], row["active topic partitions"]) for row in owners] == [
         ("worker-1", 2, "orders 0, 2; orders-changelog 0, 2"),
-        ("worker-2", 2, "orders 1, 3; orders-changelog 1, 3")]
+        ("worker-2", 2, "orders 1, 3; orders-changelog 1, 3"),
+    ]
     assert dict(report.headline())["tasks moved"] == "3"
     page = (tmp_path / "out" / "report.html").read_text()
-    for said in ("period: 2026-11-21 20:00:00 to", f"read from: {ledger.folder}",
-                 "written by: faust-assigner ", "Who owns what now", "worker-2",
-                 "1 owner gone, 2 for balance"):
+    for said in (
+        "period: 2026-11-21 20:00:00 to",
+        f"read from: {ledger.folder}",
+        "written by: faust-assigner ",
+        "Who owns what now",
+        "worker-2",
+        "1 owner gone, 2 for balance",
+    ):
         assert said in page

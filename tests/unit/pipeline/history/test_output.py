@@ -17,7 +17,16 @@ from faust_assigner.pipeline.history.report import About, Report, _spans, to_htm
 from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.schema import HISTORY
 from faust_assigner.pipeline.sinks import PlainFolder
-from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, SAMPLE, START, Ledger, good, stamp
+from tests.integration.spark.ledgers import (
+    ASSIGNMENT,
+    DECISION,
+    RECOVERY,
+    SAMPLE,
+    START,
+    Ledger,
+    good,
+    stamp,
+)
 
 
 def taken(*rows: dict[str, Any]) -> list[Row]:
@@ -36,7 +45,9 @@ def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def moved(folder: Path) -> list[int]:
     """Column ``moved`` of the table movement, as it is stored."""
-    found: list[int] = ds.dataset(folder / "movement", partitioning="hive").to_table()["moved"].to_pylist()
+    found: list[int] = (
+        ds.dataset(folder / "movement", partitioning="hive").to_table()["moved"].to_pylist()
+    )
     return found
 
 
@@ -60,8 +71,11 @@ def test_days_that_a_dead_run_replaced_are_written_again(
     publish_here(one)
     with monkeypatch.context() as patch:
         publish = PlainFolder.publish
-        patch.setattr(PlainFolder, "publish",
-                      lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name))
+        patch.setattr(
+            PlainFolder,
+            "publish",
+            lambda folder, name: 1 / 0 if name == "report.html" else publish(folder, name),
+        )
         with pytest.raises(ZeroDivisionError):
             publish_here(other)
     assert moved(tmp_path / "out") == [3]
@@ -71,7 +85,9 @@ def test_days_that_a_dead_run_replaced_are_written_again(
 
 @pytest.mark.parametrize("too_large", ["report.html", "report.json", "movement.png"])
 def test_a_disk_that_is_full_leaves_the_history_of_the_run_before(
-    ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ledgers: tuple[HistoryOptions, HistoryOptions],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     too_large: str,
 ) -> None:
     """Pages and pictures are larger than tables: where one has no room, no table is replaced either."""
@@ -97,7 +113,9 @@ def test_a_disk_that_is_full_leaves_the_history_of_the_run_before(
     assert moved(out) == [3]
 
 
-@pytest.mark.parametrize("broken", [b"{oops", b"[]", b'{"movement": 5}', b'{"movement": [5]}', b"{}"])
+@pytest.mark.parametrize(
+    "broken", [b"{oops", b"[]", b'{"movement": 5}', b'{"movement": [5]}', b"{}"]
+)
 def test_a_report_that_is_broken_is_replaced(
     ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path, broken: bytes
 ) -> None:
@@ -179,7 +197,11 @@ def test_a_run_that_fails_leaves_its_mark(tmp_path: Path) -> None:
 
 def test_a_run_that_writes_nothing_leaves_no_folder_behind(tmp_path: Path) -> None:
     """The lock is on the folder itself; one that stood there before stays."""
-    with only_writer(str(tmp_path / "new")), pytest.raises(FolderInUse), only_writer(str(tmp_path / "new")):
+    with (
+        only_writer(str(tmp_path / "new")),
+        pytest.raises(FolderInUse),
+        only_writer(str(tmp_path / "new")),
+    ):
         pass
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine").mkdir()
@@ -207,7 +229,10 @@ def test_a_member_that_is_told_twice_is_one() -> None:
 
 def test_a_counter_that_was_reset_takes_nothing_away() -> None:
     """An amount below zero is none."""
-    rows = [{**SAMPLE, "records_in": 10}, {**SAMPLE, "records_in": -7, "ts": stamp(START.replace(minute=1))}]
+    rows = [
+        {**SAMPLE, "records_in": 10},
+        {**SAMPLE, "records_in": -7, "ts": stamp(START.replace(minute=1))},
+    ]
     assert [row["records_in"] for row in history_of(taken(*rows)).tables["skew"]] == [10]
 
 
@@ -230,7 +255,9 @@ def report(**tables: list[dict[str, Any]]) -> Report:
 def test_the_newest_rebalance_leads_the_page_and_times_are_utc() -> None:
     """Rows are in order of time; the page turns them round."""
     times = [START, START.replace(hour=22)]
-    told = Report(report().tables, {"rebalances": [{"time": at} for at in times]}, about=About(version="1"))
+    told = Report(
+        report().tables, {"rebalances": [{"time": at} for at in times]}, about=About(version="1")
+    )
     page = to_html(told, {}, title="t").decode()
     assert page.index("2026-11-21 22:00:00") < page.index("2026-11-21 20:00:00")
 

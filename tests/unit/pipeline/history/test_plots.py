@@ -17,13 +17,32 @@ def rows(table: str, count: int) -> list[dict[str, Any]]:
     """``count`` rows of a table, with names as long as they come."""
     days = [DAY + dt.timedelta(days=number) for number in range(count)]
     if table == "skew":
-        return [{"group_id": "a-group", "dt": day, "topic": "orders-by-customer-and-region-changelog",
-                 "partition": number, "records_in": 1, "bytes_in": 1, "share": 1 / count}
-                for number, day in enumerate(days)]
-    common = [{"group_id": f"group-{number % 2}", "dt": day, "policy": "faust-assigner-with-weights",
-               "source": "standby"} for number, day in enumerate(days)]
-    figures = {"movement": {"moved": 5, "cold_moves": 2}, "balance": {"max_spread": 2.0, "mean_spread": 1.0},
-               "recovery": {"p50_s": 0.004, "p90_s": 30.0, "max_s": 1_500_000.0}}[table]
+        return [
+            {
+                "group_id": "a-group",
+                "dt": day,
+                "topic": "orders-by-customer-and-region-changelog",
+                "partition": number,
+                "records_in": 1,
+                "bytes_in": 1,
+                "share": 1 / count,
+            }
+            for number, day in enumerate(days)
+        ]
+    common = [
+        {
+            "group_id": f"group-{number % 2}",
+            "dt": day,
+            "policy": "faust-assigner-with-weights",
+            "source": "standby",
+        }
+        for number, day in enumerate(days)
+    ]
+    figures = {
+        "movement": {"moved": 5, "cold_moves": 2},
+        "balance": {"max_spread": 2.0, "mean_spread": 1.0},
+        "recovery": {"p50_s": 0.004, "p90_s": 30.0, "max_s": 1_500_000.0},
+    }[table]
     return [{**row, **figures} for row in common]
 
 
@@ -45,11 +64,15 @@ def test_labels_do_not_overlap(table: str, count: int) -> None:
 @pytest.mark.parametrize(("low", "high"), [(0.004, 1_500_000.0), (0.9, 4.0), (0.0, 0.002)])
 def test_the_axis_of_seconds_has_no_exponents(low: float, high: float) -> None:
     """``0.3`` and ``20``, not 3e-01 and a power of ten."""
-    drawn = figure("recovery", [{**row, "p50_s": low, "p90_s": high, "max_s": high}
-                                for row in rows("recovery", 2)])
+    drawn = figure(
+        "recovery",
+        [{**row, "p50_s": low, "p90_s": high, "max_s": high} for row in rows("recovery", 2)],
+    )
     drawn.canvas.draw()
     axis = drawn.axes[0].yaxis
-    told = [label.get_text() for label in (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))]
+    told = [
+        label.get_text() for label in (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))
+    ]
     assert any(told)
     for text in filter(None, told):
         float(text.replace(",", ""))

@@ -10,12 +10,28 @@ from faust_assigner.weights.trial import score
 
 def rows(owners: str, *, weightless: str) -> list[Row]:
     """A decision over ``a`` and ``b``: three orders by their ``owners``, and the topic ``lead`` on ``a``."""
-    said = {"group_id": "shop", "decision_id": "d", "ts": 1, "config": {"weightless": weightless},
-            "members": [{"member_id": m, "rack": None, "capacity": 1.0} for m in "ab"]}
+    said = {
+        "group_id": "shop",
+        "decision_id": "d",
+        "ts": 1,
+        "config": {"weightless": weightless},
+        "members": [{"member_id": m, "rack": None, "capacity": 1.0} for m in "ab"],
+    }
     placed = [("orders", p, m) for p, m in enumerate(owners)] + [("lead", 0, "a")]
     return [Row("decision", said)] + [
-        Row("assignment", {"group_id": "shop", "decision_id": "d", "topic": topic, "partition": p,
-                           "role": "active", "member_id": m}) for topic, p, m in placed]
+        Row(
+            "assignment",
+            {
+                "group_id": "shop",
+                "decision_id": "d",
+                "topic": topic,
+                "partition": p,
+                "role": "active",
+                "member_id": m,
+            },
+        )
+        for topic, p, m in placed
+    ]
 
 
 def test_what_weighs_nothing_moves_nothing_when_planned_again() -> None:

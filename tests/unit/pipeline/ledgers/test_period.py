@@ -22,11 +22,34 @@ DAY = datetime(2026, 11, 1, tzinfo=UTC)
 def decided(day: int, name: str) -> bytes:
     """A decision on a day of the month, and a placement of it."""
     at = (DAY + timedelta(days=day - 1, hours=12)).timestamp()
-    return encode("decision", {
-        "group_id": "g", "decision_id": name, "ts": at, "generation": day, "trigger": "join", "policy": "p",
-        "config": {}, "members": [], "solve_ms": 1.0}) + encode("assignment", {
-            "group_id": "g", "decision_id": name, "topic": "t", "partition": 0, "role": "active",
-            "member_id": "m", "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
+    return encode(
+        "decision",
+        {
+            "group_id": "g",
+            "decision_id": name,
+            "ts": at,
+            "generation": day,
+            "trigger": "join",
+            "policy": "p",
+            "config": {},
+            "members": [],
+            "solve_ms": 1.0,
+        },
+    ) + encode(
+        "assignment",
+        {
+            "group_id": "g",
+            "decision_id": name,
+            "topic": "t",
+            "partition": 0,
+            "role": "active",
+            "member_id": "m",
+            "prev_member_id": None,
+            "moved": False,
+            "standby_hit": False,
+            "cold": False,
+        },
+    )
 
 
 @pytest.fixture
@@ -41,13 +64,23 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("since", "until", "opened", "days"), [
-    (None, None, "123", range(1, 16)), ("2026-11-11", None, "3", range(11, 16)),
-    (None, "2026-11-06", "1", range(1, 6)), ("2026-11-07", "2026-11-10", "2", range(7, 10)),
-    ("2026-11-05T13:00", "2026-11-06T11:00", "1", range(0)), ("10d", None, "3", range(11, 16)),
-])
+@pytest.mark.parametrize(
+    ("since", "until", "opened", "days"),
+    [
+        (None, None, "123", range(1, 16)),
+        ("2026-11-11", None, "3", range(11, 16)),
+        (None, "2026-11-06", "1", range(1, 6)),
+        ("2026-11-07", "2026-11-10", "2", range(7, 10)),
+        ("2026-11-05T13:00", "2026-11-06T11:00", "1", range(0)),
+        ("10d", None, "3", range(11, 16)),
+    ],
+)
 def test_files_outside_are_not_read_and_rows_outside_are_left_out(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch, since: str | None, until: str | None, opened: str,
+    ledger: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    since: str | None,
+    until: str | None,
+    opened: str,
     days: range,
 ) -> None:
     """By when a file was last changed, and by its first line; an assignment goes where its decision is."""
@@ -64,7 +97,9 @@ def test_files_outside_are_not_read_and_rows_outside_are_left_out(
     # A clock may be wrong by an hour: a file that ends an hour before is opened to be sure.
     assert "".join(read).startswith(opened)
     assert len(read) <= len(opened) + 1
-    assert [row.values["decision_id"] for row in kept] == [f"d{day}" for day in days for _ in range(2)]
+    assert [row.values["decision_id"] for row in kept] == [
+        f"d{day}" for day in days for _ in range(2)
+    ]
 
 
 def test_a_file_whose_age_is_not_told_is_read() -> None:
@@ -78,9 +113,16 @@ def test_a_file_whose_age_is_not_told_is_read() -> None:
     assert Period(until=DAY - timedelta(days=9)).files([file]) == []
 
 
-@pytest.mark.parametrize(("since", "until"), [
-    ("yesterday", None), (None, "2026-13-01"), ("2026-11-02", "1d2"), ("2026-11-02", "2026-11-01"),
-    ("2026-11-01", "2026-11-01")])
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        ("yesterday", None),
+        (None, "2026-13-01"),
+        ("2026-11-02", "1d2"),
+        ("2026-11-02", "2026-11-01"),
+        ("2026-11-01", "2026-11-01"),
+    ],
+)
 def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None:
     """With the option's name."""
     with pytest.raises(ConfigError, match=r"--since|--until"):
@@ -91,4 +133,9 @@ def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> Non
     """So that two periods side by side hold each moment once."""
     period = Period(DAY, NOW)
     moment = timedelta(milliseconds=1)
-    assert [period.holds(at) for at in (DAY - moment, DAY, NOW - moment, NOW)] == [False, True, True, False]
+    assert [period.holds(at) for at in (DAY - moment, DAY, NOW - moment, NOW)] == [
+        False,
+        True,
+        True,
+        False,
+    ]

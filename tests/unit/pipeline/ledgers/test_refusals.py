@@ -77,13 +77,25 @@ def decided(name: str, ts: int) -> Row:
 
 def owned(decision: str, partition: int) -> Row:
     """An active placement of its member."""
-    values: dict[str, Any] = {"group_id": "g", "decision_id": decision, "topic": "t", "partition": partition}
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "decision_id": decision,
+        "topic": "t",
+        "partition": partition,
+    }
     return Row("assignment", {**values, "role": "active", "member_id": "m"})
 
 
 def test_the_newest_decision_is_the_current_one_and_its_rows_alone_count() -> None:
     """In whatever order the files are read; of two at one moment the greater id."""
-    rows = [decided("b", 1), decided("a", 2), decided("c", 2), owned("a", 1), owned("c", 2), owned("b", 3)]
+    rows = [
+        decided("b", 1),
+        decided("a", 2),
+        decided("c", 2),
+        owned("a", 1),
+        owned("c", 2),
+        owned("b", 3),
+    ]
     for order in (rows, rows[::-1]):
         (current,) = current_here(order)
         assert current.decision_id == "c"
@@ -112,8 +124,16 @@ def test_a_stream_never_steps_back_behind_what_it_read(monkeypatch: pytest.Monke
 
 def test_each_row_stands_at_its_own_lines_place() -> None:
     """Tables, refusals and tombstones mixed: a struct, a reason or nothing, at the line's place."""
-    lines = [good(DECISION).data, b"{oops", None, good(SAMPLE).data, good({**DECISION, "policy": "q"}).data]
-    messages = pa.RecordBatch.from_pydict({"file": ["t/0"] * 5, "pos": [7, 8, 9, 10, 11], "value": lines})
+    lines = [
+        good(DECISION).data,
+        b"{oops",
+        None,
+        good(SAMPLE).data,
+        good({**DECISION, "policy": "q"}).data,
+    ]
+    messages = pa.RecordBatch.from_pydict(
+        {"file": ["t/0"] * 5, "pos": [7, 8, 9, 10, 11], "value": lines}
+    )
     rows = pa.Table.from_batches(parse_messages([messages])).to_pylist()
     told = [(row["pos"], row["decision"] and row["decision"]["policy"], bool(row["partition_sample"]),
              bool(row["reason"])) for row in rows]  # fmt: skip

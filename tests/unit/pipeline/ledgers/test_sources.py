@@ -60,8 +60,14 @@ def test_packing_that_is_not_read_is_an_error_and_no_silence() -> None:
         find_files(["memory://packed"])
 
 
-@pytest.mark.parametrize(("name", "pack"), [
-    ("a.jsonl.gz", gzip.compress), ("a.jsonl.3.bz2", bz2.compress), ("a.jsonl.1.xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("a.jsonl.gz", gzip.compress),
+        ("a.jsonl.3.bz2", bz2.compress),
+        ("a.jsonl.1.xz", lzma.compress),
+    ],
+)
 def test_packed_file_gives_its_lines(tmp_path: Path, name: str, pack: Any) -> None:
     """In one chunk, however large it is; positions are those of the lines."""
     path = tmp_path / name
@@ -72,7 +78,9 @@ def test_packed_file_gives_its_lines(tmp_path: Path, name: str, pack: Any) -> No
 
 
 @pytest.mark.parametrize("cut_at", [-40, 5])
-def test_torn_packed_file_gives_the_lines_before_and_one_refusal(tmp_path: Path, cut_at: int) -> None:
+def test_torn_packed_file_gives_the_lines_before_and_one_refusal(
+    tmp_path: Path, cut_at: int
+) -> None:
     """A copy that was not finished, or bytes that are something else."""
     path = tmp_path / "a.jsonl.gz"
     row = json.dumps(DECISION).encode()
@@ -80,7 +88,9 @@ def test_torn_packed_file_gives_the_lines_before_and_one_refusal(tmp_path: Path,
     whole = b"".join(row[:-1] + b', "n": %d}\n' % draw.getrandbits(64) for _ in range(9000))
     path.write_bytes(gzip.compress(whole)[:cut_at])
     (batch, *more) = parse_chunks(cut(str(path), 0, path.stat().st_size))
-    reasons = [reason for each in (batch, *more) for reason in each.column("reason").to_pylist() if reason]
+    reasons = [
+        reason for each in (batch, *more) for reason in each.column("reason").to_pylist() if reason
+    ]
     assert "not read further" in reasons[-1]
     assert len(reasons) <= 2  # and perhaps the line that was torn
     taken = sum(each.column("decision").null_count < len(each) for each in (batch, *more))
@@ -103,7 +113,9 @@ def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
     assert not reader.partitions(second, reader.latestOffset(second, None))
 
 
-def test_file_reached_in_many_ways_is_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_reached_in_many_ways_is_found_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By folder, glob, link, relative and absolute path."""
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "a.jsonl")

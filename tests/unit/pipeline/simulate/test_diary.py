@@ -26,16 +26,26 @@ SESSION_S = 30.0
 def decided(at_s: float, trigger: str, *members: str | tuple[str, str]) -> dict[str, Any]:
     """A decision; a member is a member id, or (member id, instance id)."""
     named = [member if isinstance(member, tuple) else (member, None) for member in members]
-    return {"group_id": "shop", "decision_id": f"d{float(at_s)}", "ts": MONDAY + timedelta(seconds=at_s),
-            "trigger": trigger, "session_timeout_s": SESSION_S,
-            "members": [{"member_id": name, "rack": None, "capacity": 1.0, "epoch": 1,
-                         "instance_id": instance} for name, instance in named]}
+    return {
+        "group_id": "shop",
+        "decision_id": f"d{float(at_s)}",
+        "ts": MONDAY + timedelta(seconds=at_s),
+        "trigger": trigger,
+        "session_timeout_s": SESSION_S,
+        "members": [
+            {"member_id": name, "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": instance}
+            for name, instance in named
+        ],
+    }
 
 
 def told(*decisions: dict[str, Any], **seen: Sequence[tuple[str, float]]) -> tuple[Event, ...]:
     """The events; ``seen`` is by decision id: members and when they were last sampled."""
-    last_seen = {("shop", f"d{float(name[1:])}", member): MONDAY + timedelta(seconds=at)
-                 for name, moments in seen.items() for member, at in moments}
+    last_seen = {
+        ("shop", f"d{float(name[1:])}", member): MONDAY + timedelta(seconds=at)
+        for name, moments in seen.items()
+        for member, at in moments
+    }
     return Diary(decisions, last_seen).events()
 
 
@@ -48,8 +58,11 @@ def test_a_static_member_died_a_session_before_it_was_missed() -> None:
 def test_a_static_member_that_returns_is_the_same_worker_however_late() -> None:
     """Under a new member id and hours after; down since a session before it was missed."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
-    events = told(start, decided(100, "leave", ("m2", "w2")),
-                  decided(9_100, "join", ("m2", "w2"), ("m9", "w1")))
+    events = told(
+        start,
+        decided(100, "leave", ("m2", "w2")),
+        decided(9_100, "join", ("m2", "w2"), ("m9", "w1")),
+    )
     assert events == (Event(70.0, Kind.BOUNCE, "w1", 9_030.0),)
 
 
@@ -57,14 +70,16 @@ def test_a_static_member_under_a_new_id_was_restarted_within_its_session() -> No
     """Nobody missed it: no join, no crash."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     assert told(start, decided(100, "join+leave", ("m9", "w1"), ("m2", "w2"))) == (
-        Event(100.0 - BRIEF_S, Kind.RESTART, "w1", BRIEF_S),)
+        Event(100.0 - BRIEF_S, Kind.RESTART, "w1", BRIEF_S),
+    )
 
 
 def test_a_new_instance_is_a_join() -> None:
     """Not somebody else's return."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
-    events = told(start, decided(100, "leave", ("m2", "w2")),
-                  decided(110, "join", ("m2", "w2"), ("m3", "w3")))
+    events = told(
+        start, decided(100, "leave", ("m2", "w2")), decided(110, "join", ("m2", "w2"), ("m3", "w3"))
+    )
     assert events == (Event(70.0, Kind.CRASH, "w1"), Event(110.0, Kind.JOIN, "w3"))
 
 
@@ -81,19 +96,63 @@ def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
     """From lines to the last word of each member before the next decision."""
     lines = []
     for number, (at, members) in enumerate([(0, "ab"), (100, "b")]):
-        lines.append(encode("decision", {
-            "group_id": "shop", "decision_id": f"d{number}", "ts": MONDAY.timestamp() + at,
-            "generation": number, "trigger": "leave", "policy": "ours", "config": {}, "solve_ms": 1.0,
-            "session_timeout_s": SESSION_S,
-            "members": [{"member_id": m, "rack": None, "capacity": 1.0, "epoch": 1} for m in members]}))
-        lines += [encode("assignment", {
-            "group_id": "shop", "decision_id": f"d{number}", "topic": "t", "partition": p,
-            "role": "active", "member_id": members[p % len(members)], "prev_member_id": None, "moved": False,
-            "standby_hit": False, "cold": False}) for p in range(2)]
-    lines += [encode("partition_sample", {
-        "group_id": "shop", "ts": MONDAY.timestamp() + at, "topic": "t", "partition": p, "end_offset": 1,
-        "committed_offset": 1, "bytes_in": 1, "records_in": 1, "cpu_ms": 0.0, "state_bytes": 0})
-        for at in range(10, 130, 10) for p in range(2) if p == 1 or not 60 < at < 100]
+        lines.append(
+            encode(
+                "decision",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "ts": MONDAY.timestamp() + at,
+                    "generation": number,
+                    "trigger": "leave",
+                    "policy": "ours",
+                    "config": {},
+                    "solve_ms": 1.0,
+                    "session_timeout_s": SESSION_S,
+                    "members": [
+                        {"member_id": m, "rack": None, "capacity": 1.0, "epoch": 1} for m in members
+                    ],
+                },
+            )
+        )
+        lines += [
+            encode(
+                "assignment",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "topic": "t",
+                    "partition": p,
+                    "role": "active",
+                    "member_id": members[p % len(members)],
+                    "prev_member_id": None,
+                    "moved": False,
+                    "standby_hit": False,
+                    "cold": False,
+                },
+            )
+            for p in range(2)
+        ]
+    lines += [
+        encode(
+            "partition_sample",
+            {
+                "group_id": "shop",
+                "ts": MONDAY.timestamp() + at,
+                "topic": "t",
+                "partition": p,
+                "end_offset": 1,
+                "committed_offset": 1,
+                "bytes_in": 1,
+                "records_in": 1,
+                "cpu_ms": 0.0,
+                "state_bytes": 0,
+            },
+        )
+        for at in range(10, 130, 10)
+        for p in range(2)
+        if p == 1 or not 60 < at < 100
+    ]
     (tmp_path / "w.jsonl").write_bytes(b"".join(lines))
     facts = facts_of(accepted_rows([str(tmp_path)]))
     seen = {key[1:]: (at - MONDAY).total_seconds() for key, at in facts.last_seen.items()}
@@ -103,10 +162,14 @@ def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
 
 def test_costs_are_the_ledgers_own_where_it_measured_enough() -> None:
     """Replay from cold recoveries, takeover from warm ones, the session from the newest decision."""
-    found = [RecoveryFact("shop", "d1", "a", 2.0, 9_000, True),
-             RecoveryFact("shop", "d2", "b", 3.0, 11_000, True),
-             *(RecoveryFact("shop", f"d{n}", "c", seconds, 10, False) for n, seconds in
-               enumerate((0.5, 0.25, 4.0), 3))]
+    found = [
+        RecoveryFact("shop", "d1", "a", 2.0, 9_000, True),
+        RecoveryFact("shop", "d2", "b", 3.0, 11_000, True),
+        *(
+            RecoveryFact("shop", f"d{n}", "c", seconds, 10, False)
+            for n, seconds in enumerate((0.5, 0.25, 4.0), 3)
+        ),
+    ]
     costs, measured = calibrated(Costs(), found, [decided(0, "first", "a")])
     assert (costs.replay_records_per_s, costs.warm_takeover_s) == (4_000.0, 0.5)
     assert costs.session_timeout_s == 30.0
@@ -119,17 +182,38 @@ def test_costs_are_the_ledgers_own_where_it_measured_enough() -> None:
 def test_remove_takes_an_instance_id_and_names_who_there_is(tmp_path: Path, name: str) -> None:
     """What a person knows is the name of the worker, not Kafka's id."""
     decision = decided(0, "first", ("m1", "worker-1"), ("m2", "worker-2"))
-    row = {**decision, "ts": MONDAY.timestamp(), "generation": 1, "policy": "ours", "config": {},
-           "solve_ms": 1.0}
-    placed = [encode("assignment", {
-        "group_id": "shop", "decision_id": "d0.0", "topic": "t", "partition": p, "role": "active",
-        "member_id": f"m{p + 1}", "prev_member_id": None, "moved": False, "standby_hit": False,
-        "cold": False})
-        for p in range(2)]
+    row = {
+        **decision,
+        "ts": MONDAY.timestamp(),
+        "generation": 1,
+        "policy": "ours",
+        "config": {},
+        "solve_ms": 1.0,
+    }
+    placed = [
+        encode(
+            "assignment",
+            {
+                "group_id": "shop",
+                "decision_id": "d0.0",
+                "topic": "t",
+                "partition": p,
+                "role": "active",
+                "member_id": f"m{p + 1}",
+                "prev_member_id": None,
+                "moved": False,
+                "standby_hit": False,
+                "cold": False,
+            },
+        )
+        for p in range(2)
+    ]
     (tmp_path / "w.jsonl").write_bytes(encode("decision", row) + b"".join(placed))
     asked = ["simulate", "--ledger", str(tmp_path), "--replicas", "1", "--json", "--remove"]
     done = CliRunner().invoke(main, [*asked, name])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["what_if"][0]["members"] == 1
     unknown = CliRunner().invoke(main, [*asked, "worker-3"])
-    assert (unknown.exit_code, "there are: worker-1, worker-2" in unknown.output) == (2, True), unknown.output
+    assert (unknown.exit_code, "there are: worker-1, worker-2" in unknown.output) == (2, True), (
+        unknown.output
+    )

@@ -37,7 +37,9 @@ def recovered(group: str) -> Row:
     """A recovery of a second."""
     values = {"group_id": group, "decision_id": "d", "member_id": "m", "topic": "t", "partition": 0}
     ended = START + timedelta(seconds=1)
-    return Row("recovery", {**values, "source": "replay", "started": START, "ended": ended, "records": 5})
+    return Row(
+        "recovery", {**values, "source": "replay", "started": START, "ended": ended, "records": 5}
+    )
 
 
 def test_a_decision_stands_from_its_very_moment_on() -> None:
@@ -45,12 +47,22 @@ def test_a_decision_stands_from_its_very_moment_on() -> None:
     moments = [START, START + timedelta(seconds=10)]
     times = (moments, ["a", "b"])
     seconds = (-1, 0, 9, 10, 11)
-    assert [decision_at(times, START + timedelta(seconds=s)) for s in seconds] == ["", "a", "a", "b", "b"]
+    assert [decision_at(times, START + timedelta(seconds=s)) for s in seconds] == [
+        "",
+        "a",
+        "a",
+        "b",
+        "b",
+    ]
 
 
 def test_topics_that_weigh_nothing_are_no_tasks_of_a_recorded_week() -> None:
     """As the decisions' config says; the others stay."""
-    rows = [decided("g", "d", config={"weightless": "idle other"}), placed("g", "t"), placed("g", "idle")]
+    rows = [
+        decided("g", "d", config={"weightless": "idle other"}),
+        placed("g", "t"),
+        placed("g", "idle"),
+    ]
     (recording,) = week(facts_of(rows)).recordings
     assert list(recording.partitions) == ["t"]
 
@@ -111,9 +123,17 @@ def test_differences_are_taken_scenario_by_scenario() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "calmer"),
-    [(None, "even"), ((-1.0, 1.0), "even"), ((0.0, 1.0), "even"), ((-2.0, -1.0), "p"), ((1.0, 2.0), "q")],
+    [
+        (None, "even"),
+        ((-1.0, 1.0), "even"),
+        ((0.0, 1.0), "even"),
+        ((-2.0, -1.0), "p"),
+        ((1.0, 2.0), "q"),
+    ],
 )
-def test_a_difference_that_may_be_chance_is_even(interval: tuple[float, float] | None, calmer: str) -> None:
+def test_a_difference_that_may_be_chance_is_even(
+    interval: tuple[float, float] | None, calmer: str
+) -> None:
     """Who stops less is said only where the interval leaves out zero."""
     assert _calmer("p", "q", interval) == calmer
 

@@ -28,9 +28,16 @@ def test_a_generated_scenario_keeps_to_its_shape(scenario_id: int) -> None:
 
     assert 3 <= len(scenario.start) <= 6
     assert 12 <= scenario.tasks <= 36
-    assert len(scenario.rates) == len(scenario.records) == len(scenario.learned_weights) == scenario.tasks
+    assert (
+        len(scenario.rates)
+        == len(scenario.records)
+        == len(scenario.learned_weights)
+        == scenario.tasks
+    )
     assert (scenario.records[~scenario.stateful] == 0).all()
-    assert [event.at_s for event in scenario.events] == sorted(event.at_s for event in scenario.events)
+    assert [event.at_s for event in scenario.events] == sorted(
+        event.at_s for event in scenario.events
+    )
     alive = set(scenario.start)
     for event in scenario.events:
         assert (event.member_id in alive) == (event.kind is not Kind.JOIN), event
@@ -46,19 +53,36 @@ def test_all_kinds_of_incident_are_generated() -> None:
     scenarios = [generate(Shape(), number, scenario_seed(1, number)) for number in range(200)]
     kinds = Counter(event.kind for scenario in scenarios for event in scenario.events)
     assert set(kinds) == set(Kind)
-    assert {len({worker.rack_id for worker in scenario.workers}) for scenario in scenarios} >= {1, 3}
+    assert {len({worker.rack_id for worker in scenario.workers}) for scenario in scenarios} >= {
+        1,
+        3,
+    }
 
 
 def test_the_same_seed_gives_the_same_scenario_in_another_process() -> None:
     """No hash order, no global randomness: a fresh interpreter draws the same numbers."""
-    program = ("from faust_assigner.pipeline.simulate.scenarios import *; import json;"
-               "s = generate(Shape(), 7, scenario_seed(3, 7));"
-               "print(json.dumps([s.rates.tolist(), s.records.tolist(), [repr(e) for e in s.events]]))")
-    seen = {subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, check=True,
-                           capture_output=True, text=True).stdout for seed in ("1", "2")}
+    program = (
+        "from faust_assigner.pipeline.simulate.scenarios import *; import json;"
+        "s = generate(Shape(), 7, scenario_seed(3, 7));"
+        "print(json.dumps([s.rates.tolist(), s.records.tolist(), [repr(e) for e in s.events]]))"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
     here = generate(Shape(), 7, scenario_seed(3, 7))
-    assert seen == {json.dumps([here.rates.tolist(), here.records.tolist(),
-                                [repr(event) for event in here.events]]) + "\n"}
+    assert seen == {
+        json.dumps(
+            [here.rates.tolist(), here.records.tolist(), [repr(event) for event in here.events]]
+        )
+        + "\n"
+    }
 
 
 def test_zipf_shares_follow_the_law() -> None:
@@ -69,27 +93,61 @@ def test_zipf_shares_follow_the_law() -> None:
 
 def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
     """A decision of group ``shop`` so many seconds into the week."""
-    return encode("decision", {
-        "group_id": "shop", "decision_id": f"d{number}", "ts": MONDAY + at_s, "generation": number,
-        "trigger": trigger, "policy": "ours", "config": {"weightless": "lead"}, "solve_ms": 1.0,
-        "members": [{"member_id": name, "rack": None, "capacity": 1.0, "epoch": number} for name in members],
-    })
+    return encode(
+        "decision",
+        {
+            "group_id": "shop",
+            "decision_id": f"d{number}",
+            "ts": MONDAY + at_s,
+            "generation": number,
+            "trigger": trigger,
+            "policy": "ours",
+            "config": {"weightless": "lead"},
+            "solve_ms": 1.0,
+            "members": [
+                {"member_id": name, "rack": None, "capacity": 1.0, "epoch": number}
+                for name in members
+            ],
+        },
+    )
 
 
 def placement(topic: str, partition: int, role: str, member: str) -> bytes:
     """A placement of the first decision."""
-    return encode("assignment", {
-        "group_id": "shop", "decision_id": "d0", "topic": topic, "partition": partition, "role": role,
-        "member_id": member, "prev_member_id": None, "moved": False, "standby_hit": False, "cold": False})
+    return encode(
+        "assignment",
+        {
+            "group_id": "shop",
+            "decision_id": "d0",
+            "topic": topic,
+            "partition": partition,
+            "role": role,
+            "member_id": member,
+            "prev_member_id": None,
+            "moved": False,
+            "standby_hit": False,
+            "cold": False,
+        },
+    )
 
 
 def sample(topic: str, partition: int, at_s: float, records: int, end_offset: int = 0) -> bytes:
     """A sample: 50 bytes a record; of a changelog, its end."""
-    return encode("partition_sample", {
-        "group_id": "shop", "ts": MONDAY + at_s, "topic": topic, "partition": partition,
-        "end_offset": end_offset, "committed_offset": 1, "bytes_in": records * 50, "records_in": records,
-        "cpu_ms": 0.0,
-        "state_bytes": 77 * end_offset})
+    return encode(
+        "partition_sample",
+        {
+            "group_id": "shop",
+            "ts": MONDAY + at_s,
+            "topic": topic,
+            "partition": partition,
+            "end_offset": end_offset,
+            "committed_offset": 1,
+            "bytes_in": records * 50,
+            "records_in": records,
+            "cpu_ms": 0.0,
+            "state_bytes": 77 * end_offset,
+        },
+    )
 
 
 @pytest.fixture
@@ -97,8 +155,11 @@ def recorded_week(tmp_path: Path) -> Path:
     """Two topics of four partitions, two of one, one without work; restart, crash, join, a bad line."""
     lines = [decision(0, 0, "first join", "a", "b")]
     lines += [placement("orders", number, "active", "ab"[number % 2]) for number in range(4)]
-    lines += [placement("shop-totals-changelog", number, role, "ab"[(number + (role == "standby")) % 2])
-              for number in range(4) for role in ("active", "standby")]
+    lines += [
+        placement("shop-totals-changelog", number, role, "ab"[(number + (role == "standby")) % 2])
+        for number in range(4)
+        for role in ("active", "standby")
+    ]
     lines += [placement("events", 0, "active", "a"), placement("lead", 0, "active", "b")]
     lines += [decision(1, 100, "member left", "a"), decision(2, 110, "member joined", "a", "b2")]
     lines += [decision(3, 500, "session expired", "b2"), decision(4, 9_000, "join", "b2", "c")]
@@ -117,14 +178,21 @@ def test_a_recorded_week_is_read_as_it_happened(recorded_week: Path) -> None:
     assert refused.lines == 1
     assert (scenario.group_id, scenario.dt, scenario.start) == ("shop", "2026-11-16", ("a", "b"))
     assert scenario.events == (
-        Event(100.0, Kind.RESTART, "b", 10.0), Event(500.0, Kind.CRASH, "a"), Event(9_000.0, Kind.JOIN, "c"))
+        Event(100.0, Kind.RESTART, "b", 10.0),
+        Event(500.0, Kind.CRASH, "a"),
+        Event(9_000.0, Kind.JOIN, "c"),
+    )
     assert [(group.topic, group.partitions, group.changelog) for group in scenario.groups] == [
-        ("events", 1, None), ("orders", 4, "shop-totals-changelog")]
+        ("events", 1, None),
+        ("orders", 4, "shop-totals-changelog"),
+    ]
     assert scenario.rates[1:3].tolist() == [100.0, 10.0]
     assert scenario.records.tolist() == [0.0, 7_500.0, 10_000.0, 10_000.0, 10_000.0]
 
 
-def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(recorded_week: Path) -> None:
+def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(
+    recorded_week: Path,
+) -> None:
     """The kinds and their order stay; over some variations somebody else crashes, and other times."""
     source = week(facts_of(accepted_rows([str(recorded_week)])))
     variations = [source.scenario(number, scenario_seed(1, number)) for number in range(1, 30)]

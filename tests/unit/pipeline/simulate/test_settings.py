@@ -20,14 +20,31 @@ from faust_assigner.pipeline.simulate.run import Run, SimRow, play, play_here
 from faust_assigner.pipeline.simulate.settings import recommend, summarise
 
 
-def row(scenario: int, policy: str, standbys: int, stopped: float, worst_load: float = 1.0,
-        **more: Any) -> SimRow:
+def row(
+    scenario: int, policy: str, standbys: int, stopped: float, worst_load: float = 1.0, **more: Any
+) -> SimRow:
     """A result nobody computed."""
     values: dict[str, Any] = {
-        "group_id": "g", "dt": dt.date(2000, 1, 1), "scenario_id": f"{scenario:06d}", "seed": 1, "members": 3,
-        "partitions": 10, "standbys": standbys, "policy": policy, "moved": 4, "imbalance": 1.0,
-        "unavailable_s": stopped, "cold_moves": 1, "worst_load": worst_load, "worst_gap_s": 1.0,
-        "restored": 0.0, "rebalances": 2, "idle_members": 0, "racks": 1, "state": "small"}
+        "group_id": "g",
+        "dt": dt.date(2000, 1, 1),
+        "scenario_id": f"{scenario:06d}",
+        "seed": 1,
+        "members": 3,
+        "partitions": 10,
+        "standbys": standbys,
+        "policy": policy,
+        "moved": 4,
+        "imbalance": 1.0,
+        "unavailable_s": stopped,
+        "cold_moves": 1,
+        "worst_load": worst_load,
+        "worst_gap_s": 1.0,
+        "restored": 0.0,
+        "rebalances": 2,
+        "idle_members": 0,
+        "racks": 1,
+        "state": "small",
+    }
     return SimRow(**{**values, **more})
 
 
@@ -41,18 +58,27 @@ def test_percentiles_are_exact_and_linear() -> None:
 
 def test_the_fewest_standbys_among_settings_that_are_as_calm_win() -> None:
     """Two standbys are 5% calmer than one: one is taken; none is 50% worse: not taken."""
-    rows = [row(number, "ours", standbys, stopped) for number in range(5)
-            for standbys, stopped in ((0, 150.0), (1, 105.0), (2, 100.0))]
+    rows = [
+        row(number, "ours", standbys, stopped)
+        for number in range(5)
+        for standbys, stopped in ((0, 150.0), (1, 105.0), (2, 100.0))
+    ]
     rows += [row(number, "stock", 1, 130.0) for number in range(5)]
     line = recommend(summarise(rows), policy="ours")[0]
     assert (line.policy, line.standbys) == ("ours", 1)
-    assert (line.instead_of, line.its_unavailable_s_per_partition_p90) == ("stock, standbys 1", 13.0)
+    assert (line.instead_of, line.its_unavailable_s_per_partition_p90) == (
+        "stock, standbys 1",
+        13.0,
+    )
 
 
 def test_of_equally_calm_settings_the_even_ones_are_kept() -> None:
     """A switch that lightens the heaviest member by a fifth is worth having."""
-    rows = [row(number, policy, 1, 100.0, load) for number in range(5)
-            for policy, load in (("ours", 2.0), ("ours+weights", 1.6))]
+    rows = [
+        row(number, policy, 1, 100.0, load)
+        for number in range(5)
+        for policy, load in (("ours", 2.0), ("ours+weights", 1.6))
+    ]
     assert recommend(summarise(rows), policy="ours")[0].policy == "ours+weights"
 
 
@@ -61,7 +87,10 @@ def test_the_table_has_a_line_per_class_of_fleet() -> None:
     rows = [row(0, "ours", 1, 1.0), row(1, "ours", 1, 1.0, state="large", racks=3)]
     lines = recommend(summarise(rows), policy="ours")
     assert [(line.state, line.racks) for line in lines] == [
-        ("all", "all"), ("small", "one"), ("large", "several")]
+        ("all", "all"),
+        ("small", "one"),
+        ("large", "several"),
+    ]
     assert lines[0].its_unavailable_s_per_partition_p90 is None
 
 
@@ -69,27 +98,48 @@ def test_arms_are_policies_with_switches_and_standbys() -> None:
     """aiokafka's strategies know no standbys: one arm each."""
     found = arms(["ours+static+weights", "aiokafka-sticky"], [0, 2])
     assert [(arm.label, arm.replicas) for arm in found] == [
-        ("ours+static+weights", 0), ("ours+static+weights", 2), ("aiokafka-sticky", 0)]
+        ("ours+static+weights", 0),
+        ("ours+static+weights", 2),
+        ("aiokafka-sticky", 0),
+    ]
     assert (found[0].static, found[0].weighted, found[2].claims_files) == (True, True, False)
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("best", "unknown policy 'best'"), ("ours+fast", "unknown switch 'fast'"),
-    ("nowhere.at.all:plan", "cannot be loaded"), ("json:nothing", "cannot be loaded")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("best", "unknown policy 'best'"),
+        ("ours+fast", "unknown switch 'fast'"),
+        ("nowhere.at.all:plan", "cannot be loaded"),
+        ("json:nothing", "cannot be loaded"),
+    ],
+)
 def test_an_unknown_policy_is_refused_before_anything_runs(name: str, said: str) -> None:
     """The message names what is wrong."""
     with pytest.raises(ConfigError, match=said):
         arms([name])
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("os:sep", "takes no calls"), (":plan", "no module"), ("json:", "no callable"), (".here:plan", "Error"),
-    ("os:getcwd", "TypeError"), ("builtins:dict", "TypeError"), ("builtins:exit", "TypeError"),
-    (f"{__name__}:answers_nothing", "AttributeError"), (f"{__name__}:answers_text", "'ab'"),
-    (f"{__name__}:leaves", "SystemExit")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("os:sep", "takes no calls"),
+        (":plan", "no module"),
+        ("json:", "no callable"),
+        (".here:plan", "Error"),
+        ("os:getcwd", "TypeError"),
+        ("builtins:dict", "TypeError"),
+        ("builtins:exit", "TypeError"),
+        (f"{__name__}:answers_nothing", "AttributeError"),
+        (f"{__name__}:answers_text", "'ab'"),
+        (f"{__name__}:leaves", "SystemExit"),
+    ],
+)
 def test_what_is_no_policy_is_refused_in_one_line(name: str, said: str) -> None:
     """Whatever a path names, the command ends with 2 and says which and why; nothing is played."""
-    found = CliRunner().invoke(main, ["simulate", "--no-spark", "--out", "unused", "--policies", name])
+    found = CliRunner().invoke(
+        main, ["simulate", "--no-spark", "--out", "unused", "--policies", name]
+    )
     assert found.exit_code == 2
     assert found.stderr.count("\n") == 1
     assert f"policy {name!r}" in found.stderr
@@ -125,8 +175,14 @@ def test_processes_and_a_loop_give_identical_rows() -> None:
 
 def test_every_built_in_policy_plays_every_scenario() -> None:
     """Numbers are finite, moves are whole, and stock never claims files."""
-    names = ["ours", "ours+static+weights", "stock", "stock+static", "aiokafka-roundrobin",
-             "aiokafka-sticky"]
+    names = [
+        "ours",
+        "ours+static+weights",
+        "stock",
+        "stock+static",
+        "aiokafka-roundrobin",
+        "aiokafka-sticky",
+    ]
     rows = play_here(Run(11, arms=arms(names, [0, 1])), 5)
     assert len(rows) == 5 * (4 * 2 + 2)
     for found in rows:
@@ -142,17 +198,45 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
 
     seen = []
     for _ in range(2):
-        done = CliRunner().invoke(main, [
-            "simulate", "--scenarios", "4", "--seed", "2", "--out", str(tmp_path), "--no-spark",
-            "--jobs", "1",            "--replicas", "0,1", "--policies", "ours,stock"])
+        done = CliRunner().invoke(
+            main,
+            [
+                "simulate",
+                "--scenarios",
+                "4",
+                "--seed",
+                "2",
+                "--out",
+                str(tmp_path),
+                "--no-spark",
+                "--jobs",
+                "1",
+                "--replicas",
+                "0,1",
+                "--policies",
+                "ours,stock",
+            ],
+        )
         assert done.exit_code == 0, done.output
-        seen.append({file.name: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()})
+        seen.append(
+            {file.name: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+        )
     assert seen[0] == seen[1]
     assert "Settings: " in done.output
     table = pq.read_table(tmp_path / "sim_result")
     assert table.column_names[:11] == [
-        "group_id", "dt", "scenario_id", "seed", "members", "partitions", "standbys", "policy", "moved",
-        "imbalance", "unavailable_s"]
+        "group_id",
+        "dt",
+        "scenario_id",
+        "seed",
+        "members",
+        "partitions",
+        "standbys",
+        "policy",
+        "moved",
+        "imbalance",
+        "unavailable_s",
+    ]
     assert table.num_rows == 16
     report = json.loads((tmp_path / "report.json").read_text())
     assert set(report) == {"options", "sim_summary", "sim_settings"}
@@ -160,53 +244,97 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
 
 def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> None:
     """The base install: the same rows as JSON lines."""
-    program = ("import sys\n"
-               "for name in ('pyspark', 'pandas', 'pyarrow', 'fsspec'): sys.modules[name] = None\n"
-               "from faust_assigner.cli import main; main()")
-    subprocess.run([sys.executable, "-c", program, "simulate", "--no-spark", "--jobs", "1",
-                    "--scenarios", "2", "--policies", "ours", "--replicas", "1", "--out", str(tmp_path)],
-                   check=True, capture_output=True)
+    program = (
+        "import sys\n"
+        "for name in ('pyspark', 'pandas', 'pyarrow', 'fsspec'): sys.modules[name] = None\n"
+        "from faust_assigner.cli import main; main()"
+    )
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program,
+            "simulate",
+            "--no-spark",
+            "--jobs",
+            "1",
+            "--scenarios",
+            "2",
+            "--policies",
+            "ours",
+            "--replicas",
+            "1",
+            "--out",
+            str(tmp_path),
+        ],
+        check=True,
+        capture_output=True,
+    )
     lines = (tmp_path / "sim_result" / "part-00000.jsonl").read_text().splitlines()
     expected = play_here(Run(1, arms=arms(["ours"], [1])), 2)
     assert [json.loads(line) for line in lines] == [
-        {**found._asdict(), "dt": found.dt.isoformat()} for found in expected]
+        {**found._asdict(), "dt": found.dt.isoformat()} for found in expected
+    ]
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--replicas", "one"], ["--seed", "-1"], ["--ledger", "kafka://127.0.0.1:1/ledger"],
-    ["--members", "8:3"], ["--members", "0:3"], ["--policies", "nobody"],
-    ["--ledger", "/nowhere/at/all"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--replicas", "one"],
+        ["--seed", "-1"],
+        ["--ledger", "kafka://127.0.0.1:1/ledger"],
+        ["--members", "8:3"],
+        ["--members", "0:3"],
+        ["--policies", "nobody"],
+        ["--ledger", "/nowhere/at/all"],
+    ],
+)
 def test_impossible_options_are_said_with_exit_code_2(arguments: list[str], tmp_path: Path) -> None:
     """Nothing is written, nothing is a traceback."""
-    done = CliRunner().invoke(main, ["simulate", "--no-spark", "--out", str(tmp_path / "out"), *arguments])
+    done = CliRunner().invoke(
+        main, ["simulate", "--no-spark", "--out", str(tmp_path / "out"), *arguments]
+    )
     assert done.exit_code == 2, done.output
     assert not (tmp_path / "out").exists()
 
 
 def test_the_other_policy_stands_beside_ours_under_the_same_conditions() -> None:
     """Static beside static, as many standbys: dynamic stock would lose for what static members alone save."""
-    stopped = {("ours+static", 1): 50.0, ("stock", 1): 200.0, ("stock+static", 1): 60.0,
-               ("stock+static", 2): 40.0}
-    rows = [row(number, policy, standbys, seconds + number) for number in range(5)
-            for (policy, standbys), seconds in stopped.items()]
+    stopped = {
+        ("ours+static", 1): 50.0,
+        ("stock", 1): 200.0,
+        ("stock+static", 1): 60.0,
+        ("stock+static", 2): 40.0,
+    }
+    rows = [
+        row(number, policy, standbys, seconds + number)
+        for number in range(5)
+        for (policy, standbys), seconds in stopped.items()
+    ]
     line = recommend(summarise(rows), policy="ours")[0]
     assert (line.policy, line.instead_of) == ("ours+static", "stock+static, standbys 1")
     assert line.difference_s == pytest.approx(-1.0)
     assert line.calmer == "ours+static"
 
 
-@pytest.mark.parametrize(("theirs", "calmer"), [
-    (40.0, "stock+static"), (60.0, "ours+static"), (50.0, "even")])
+@pytest.mark.parametrize(
+    ("theirs", "calmer"), [(40.0, "stock+static"), (60.0, "ours+static"), (50.0, "even")]
+)
 def test_where_the_other_policy_stops_less_it_is_said(theirs: float, calmer: str) -> None:
     """Who is calmer is told scenario by scenario; a difference that may be chance is none."""
-    rows = [row(number, policy, 1, seconds + 10 * number + (number * 7 % 3) * (policy == "ours+static"))
-            for number in range(40) for policy, seconds in (("ours+static", 49.0), ("stock+static", theirs))]
+    rows = [
+        row(number, policy, 1, seconds + 10 * number + (number * 7 % 3) * (policy == "ours+static"))
+        for number in range(40)
+        for policy, seconds in (("ours+static", 49.0), ("stock+static", theirs))
+    ]
     line = recommend(summarise(rows), policy="ours")[0]
     assert line.calmer == calmer
     assert line.difference_interval is not None
     low, high = line.difference_interval
     assert low < line.difference_s < high  # type: ignore[operator]
-    assert high - low < 0.1  # the scenarios differ by 39 seconds a partition, the pairs by parts of one
+    assert (
+        high - low < 0.1
+    )  # the scenarios differ by 39 seconds a partition, the pairs by parts of one
 
 
 def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:
@@ -215,8 +343,12 @@ def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:
     line = recommend(summarise(rows), policy="ours")[0]
     low, high = line.intervals["unavailable_s_per_partition_p90"]
     assert (low, high) == (pytest.approx(8.4), pytest.approx(9.6))
-    assert set(line.intervals) == {"unavailable_s_per_partition_p90", "worst_load_p90", "cold_moves_p90",
-                                   "moved_p90"}
+    assert set(line.intervals) == {
+        "unavailable_s_per_partition_p90",
+        "worst_load_p90",
+        "cold_moves_p90",
+        "moved_p90",
+    }
     few = recommend(summarise(rows[:5]), policy="ours")[0]
     assert few.intervals["unavailable_s_per_partition_p90"][1] == 0.4
     one = recommend(summarise([rows[0], row(0, "stock", 1, 1.0)]), policy="ours")[0]

@@ -19,22 +19,32 @@ from faust_assigner.simulation.fleet import Costs
 
 COSTS = Costs(rebalance_pause_s=0.5, warm_takeover_s=1.0, replay_records_per_s=1_000.0)
 #: 4 tasks of 10,000 records and 1 MB; records arrive at 100/s.
-LOAD = Load({("t", number): 100.0 for number in range(4)}, {("c", number): 1e4 for number in range(4)},
-            {("c", number): 1e6 for number in range(4)})
+LOAD = Load(
+    {("t", number): 100.0 for number in range(4)},
+    {("c", number): 1e4 for number in range(4)},
+    {("c", number): 1e6 for number in range(4)},
+)
 
 
 def group(standbys: bool = True) -> Current:
     """a and b in two racks own two tasks each, and stand by for each other."""
     members = tuple(
-        Member(name, ["c", "t"], actives={"t": mine, "c": mine}, standbys={"c": others} if standbys else {},
-               generation=1, rack_id=f"rack-{name}")
-        for name, mine, others in (("a", [0, 1], [2, 3]), ("b", [2, 3], [0, 1])))
+        Member(
+            name,
+            ["c", "t"],
+            actives={"t": mine, "c": mine},
+            standbys={"c": others} if standbys else {},
+            generation=1,
+            rack_id=f"rack-{name}",
+        )
+        for name, mine, others in (("a", [0, 1], [2, 3]), ("b", [2, 3], [0, 1]))
+    )
     return Current("shop", "d", members, {"c": 4, "t": 4}, ("c",))
 
 
 def one(change: Change, current: Current | None = None, replicas: int = 1) -> dict[str, Any]:
     """The row of one number of standbys."""
-    row, = what_if(current or group(), change, LOAD, replicas=[replicas], costs=COSTS)
+    (row,) = what_if(current or group(), change, LOAD, replicas=[replicas], costs=COSTS)
     return row
 
 
@@ -67,9 +77,14 @@ def test_pairs_in_one_rack_are_counted() -> None:
     assert one(Change(lose_rack="rack-b", add=1))["colocated_pairs"] == 4
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (Change(lose_rack="az-9"), "no member stands in rack 'az-9'"), (Change(remove=("x",)), "'x'"),
-    (Change(remove=("a", "b")), "nobody would be left")])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (Change(lose_rack="az-9"), "no member stands in rack 'az-9'"),
+        (Change(remove=("x",)), "'x'"),
+        (Change(remove=("a", "b")), "nobody would be left"),
+    ],
+)
 def test_an_impossible_change_is_refused(change: Change, said: str) -> None:
     """The message names what is wrong."""
     with pytest.raises(ConfigError, match=said):
@@ -78,8 +93,19 @@ def test_an_impossible_change_is_refused(change: Change, said: str) -> None:
 
 def test_the_command_answers_without_spark_and_writes_when_asked(tmp_path: Path) -> None:
     """``simulate --add 2`` on a generated fleet: a table, and what_if.json under --out."""
-    arguments = ["simulate", "--members", "4", "--partitions", "24", "--seed", "3", "--add", "2",
-                 "--out", str(tmp_path)]
+    arguments = [
+        "simulate",
+        "--members",
+        "4",
+        "--partitions",
+        "24",
+        "--seed",
+        "3",
+        "--add",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0, shown.output
     assert "4 members, then 6" in shown.output
@@ -95,41 +121,93 @@ def ledger(tmp_path: Path) -> Path:
     at = 1.7e9
     lines = []
     for number, members in enumerate((["a"], ["a", "b"])):
-        lines.append(encode("decision", {
-            "group_id": "shop", "decision_id": f"d{number}", "ts": at + number, "generation": number,
-            "trigger": "join", "policy": "ours", "config": {}, "solve_ms": 1.0,
-            "members": [{"member_id": name, "rack": f"rack-{name}", "capacity": 1.0, "epoch": number}
-                        for name in members]}))
+        lines.append(
+            encode(
+                "decision",
+                {
+                    "group_id": "shop",
+                    "decision_id": f"d{number}",
+                    "ts": at + number,
+                    "generation": number,
+                    "trigger": "join",
+                    "policy": "ours",
+                    "config": {},
+                    "solve_ms": 1.0,
+                    "members": [
+                        {
+                            "member_id": name,
+                            "rack": f"rack-{name}",
+                            "capacity": 1.0,
+                            "epoch": number,
+                        }
+                        for name in members
+                    ],
+                },
+            )
+        )
         for partition in range(4):
             owner, other = members[partition // 2 % len(members)], members[partition // 2 - 1]
             rows = [("t", "active", owner), ("c", "active", owner)]
             rows += [("c", "standby", other)] if other != owner else []
-            lines += [encode("assignment", {
-                "group_id": "shop", "decision_id": f"d{number}", "topic": topic, "partition": partition,
-                "role": role, "member_id": member, "prev_member_id": None, "moved": False,
-                "standby_hit": False, "cold": False}) for topic, role, member in rows]
-    lines += [encode("partition_sample", {
-        "group_id": "shop", "ts": at + second, "topic": topic, "partition": partition, "end_offset": 1,
-        "committed_offset": 1, "bytes_in": 600_000, "records_in": 6_000, "cpu_ms": 1.0,
-        "state_bytes": 1_000_000 if topic == "c" else 0})
-        for second in (0, 60) for topic in ("t", "c") for partition in range(4)]
+            lines += [
+                encode(
+                    "assignment",
+                    {
+                        "group_id": "shop",
+                        "decision_id": f"d{number}",
+                        "topic": topic,
+                        "partition": partition,
+                        "role": role,
+                        "member_id": member,
+                        "prev_member_id": None,
+                        "moved": False,
+                        "standby_hit": False,
+                        "cold": False,
+                    },
+                )
+                for topic, role, member in rows
+            ]
+    lines += [
+        encode(
+            "partition_sample",
+            {
+                "group_id": "shop",
+                "ts": at + second,
+                "topic": topic,
+                "partition": partition,
+                "end_offset": 1,
+                "committed_offset": 1,
+                "bytes_in": 600_000,
+                "records_in": 6_000,
+                "cpu_ms": 1.0,
+                "state_bytes": 1_000_000 if topic == "c" else 0,
+            },
+        )
+        for second in (0, 60)
+        for topic in ("t", "c")
+        for partition in range(4)
+    ]
     (tmp_path / "shop.jsonl").write_bytes(b"".join(reversed(lines)))
     return tmp_path
 
 
 def test_the_newest_decision_of_a_ledger_is_where_the_change_starts(ledger: Path) -> None:
     """Line order does not matter; the loads are those of the samples."""
-    done = CliRunner().invoke(main, ["simulate", "--ledger", str(ledger), "--lose-rack", "rack-b",
-                                     "--replicas", "1", "--json"])
+    done = CliRunner().invoke(
+        main,
+        ["simulate", "--ledger", str(ledger), "--lose-rack", "rack-b", "--replicas", "1", "--json"],
+    )
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
-    row, = report["what_if"]
+    (row,) = report["what_if"]
     assert (report["group_id"], report["decision_id"], report["members"]) == ("shop", "d1", 2)
     assert (row["moves"], row["cold"], row["peak_lag"]) == (2, 0, 170)  # 1.7 s of 100 records/s
 
 
 def test_a_group_the_ledger_does_not_know_is_said(ledger: Path) -> None:
     """Exit code 2 with the groups there are."""
-    done = CliRunner().invoke(main, ["simulate", "--ledger", str(ledger), "--add", "1", "--group", "bank"])
+    done = CliRunner().invoke(
+        main, ["simulate", "--ledger", str(ledger), "--add", "1", "--group", "bank"]
+    )
     assert done.exit_code == 2
     assert "one group expected" in done.output

@@ -58,14 +58,21 @@ def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> 
     for wrong in (parts[:1], [*parts, parts[0]]):
         with pytest.raises(SnapshotError):
             publish(given, wrong)
-    assert [(each.partition, each.topic_id) for each in publish(given, parts)] == [(0, "id-1"), (1, "id-1")]
+    assert [(each.partition, each.topic_id) for each in publish(given, parts)] == [
+        (0, "id-1"),
+        (1, "id-1"),
+    ]
 
 
 def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
     """The next older one that is; none where none is."""
     judge: Any = SimpleNamespace(log=SimpleNamespace(topic="t"))
     manifests = [SimpleNamespace(snapshot_id=number) for number in range(3)]
-    judge.verdicts = lambda _: [(manifests[0], "too old"), (manifests[1], None), (manifests[2], None)]
+    judge.verdicts = lambda _: [
+        (manifests[0], "too old"),
+        (manifests[1], None),
+        (manifests[2], None),
+    ]
     assert spans._base(judge, 0) is manifests[1]
     judge.verdicts = lambda _: [(manifests[0], "too old")]
     assert spans._base(judge, 0) is None

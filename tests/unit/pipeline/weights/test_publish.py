@@ -30,7 +30,9 @@ def learned(*rates: PartitionRate) -> Learned:
     return Learned(rates or (rate(0), rate(1)), (), 0)
 
 
-def test_a_reader_finds_the_old_file_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_finds_the_old_file_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until the last step the old bytes are there; a write that fails leaves nothing else behind."""
     path = tmp_path / "weights.json"
     write_file(path, b"old")
@@ -86,7 +88,14 @@ def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
 
 def test_of_a_state_its_latest_size_counts() -> None:
     """In whatever order samples are read; what came in is summed."""
-    sample = {"group_id": "g", "topic": "t", "partition": 0, "records_in": 1, "bytes_in": 1, "cpu_ms": 1.0}
+    sample = {
+        "group_id": "g",
+        "topic": "t",
+        "partition": 0,
+        "records_in": 1,
+        "bytes_in": 1,
+        "cpu_ms": 1.0,
+    }
     samples = [{**sample, "ts": NOW + timedelta(minutes=minute), "state_bytes": size, "end_offset": size}
                for minute, size in ((2, 20), (0, 500), (1, 90))]  # fmt: skip
     (found,) = rates_of(samples)

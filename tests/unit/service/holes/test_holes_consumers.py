@@ -54,13 +54,16 @@ async def _phase(kept: MemoryStore) -> str | None:
 
 
 @pytest.mark.parametrize(("kind", "harm"), [(Acks, False), (_NaiveAcks, True)])
-@pytest.mark.parametrize(("phase", "answer", "expected"), [
-    (Phase.COMPLETE, "late ready", "Complete"),  # a second Ready takes Complete back
-    (Phase.WARMING, "ready of another", "Warming"),
-    (Phase.WARMING, "ready of an older one", "Warming"),
-    (Phase.WARMING, "released too early", "Warming"),
-    (Phase.COMPLETE, "released by another", "Complete"),
-])
+@pytest.mark.parametrize(
+    ("phase", "answer", "expected"),
+    [
+        (Phase.COMPLETE, "late ready", "Complete"),  # a second Ready takes Complete back
+        (Phase.WARMING, "ready of another", "Warming"),
+        (Phase.WARMING, "ready of an older one", "Warming"),
+        (Phase.WARMING, "released too early", "Warming"),
+        (Phase.COMPLETE, "released by another", "Complete"),
+    ],
+)
 def test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase(
     kind: type[Acks], harm: bool, phase: Phase, answer: str, expected: str
 ) -> None:
@@ -103,8 +106,13 @@ def test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted(
 
     async def story() -> None:
         kept = _Interrupted(clock=LoopClock())
-        await kept.txn([], [Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old"))),
-                            Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF))])
+        await kept.txn(
+            [],
+            [
+                Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old"))),
+                Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF)),
+            ],
+        )
         with contextlib.suppress(ServiceRefused):
             await kind(kept, ALL, LoopClock()).ready("new", AT, None)
         assert bool((await kept.list("/g/handoffs/")).items) is resurrects
@@ -143,12 +151,21 @@ class _NaiveRegistry(Registry):
         return self._streams.pop(stream.consumer_name, None) is not None
 
 
-def _stream(session: str, limit: int = 100, snapshot: Callable[[], Sequence[Command]] = tuple) -> Stream:
+def _stream(
+    session: str, limit: int = 100, snapshot: Callable[[], Sequence[Command]] = tuple
+) -> Stream:
     async def closed(stream: Stream) -> None:
         """Nothing to do."""
 
-    return Stream("c", session, limit=limit, lives=lambda: 1.0, snapshot=snapshot, overflowed=lambda: None,
-                  closed=closed)
+    return Stream(
+        "c",
+        session,
+        limit=limit,
+        lives=lambda: 1.0,
+        snapshot=snapshot,
+        overflowed=lambda: None,
+        closed=closed,
+    )
 
 
 @pytest.mark.parametrize(("kind", "lost"), [(Registry, False), (_NaiveRegistry, True)])
@@ -189,8 +206,15 @@ def test_9_what_happens_between_the_snapshot_and_the_registration_is_told(
 
     async def story() -> None:
         owned: list[Owned] = []
-        stream = kind("c", "1", limit=100, lives=lambda: 1.0, overflowed=lambda: None, closed=_ignore,
-                      snapshot=lambda: [Assignment(tuple(owned), full=True)])
+        stream = kind(
+            "c",
+            "1",
+            limit=100,
+            lives=lambda: 1.0,
+            overflowed=lambda: None,
+            closed=_ignore,
+            snapshot=lambda: [Assignment(tuple(owned), full=True)],
+        )
         owned.append(Owned(AT, 5))  # before the registry knows the stream
         first = await anext(stream)
         assert (first == Assignment((Owned(AT, 5),), full=True)) is complete
@@ -203,13 +227,22 @@ async def _ignore(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize(("kind", "complete"), [(Stream, True), (_NaiveStream, False)])
-def test_9_a_stream_that_overflows_gets_a_fresh_snapshot(kind: type[Stream], complete: bool) -> None:
+def test_9_a_stream_that_overflows_gets_a_fresh_snapshot(
+    kind: type[Stream], complete: bool
+) -> None:
     """And loses nothing."""
 
     async def story() -> None:
         owned: dict[TopicPartition, Owned] = {}
-        stream = kind("c", "1", limit=3, lives=lambda: 1.0, overflowed=lambda: None, closed=_ignore,
-                      snapshot=lambda: [Assignment(tuple(owned.values()), full=True)])
+        stream = kind(
+            "c",
+            "1",
+            limit=3,
+            lives=lambda: 1.0,
+            overflowed=lambda: None,
+            closed=_ignore,
+            snapshot=lambda: [Assignment(tuple(owned.values()), full=True)],
+        )
         await anext(stream)
         for number in range(10):
             at = TopicPartition("t", number)

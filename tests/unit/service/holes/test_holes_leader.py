@@ -77,17 +77,23 @@ def _all_at_once(bundles: Sequence[moves.Bundle], limit: int) -> list[list[moves
 
 
 @pytest.mark.parametrize(("cut", "works"), [(chunks, True), (_all_at_once, False)])
-def test_4_what_is_more_than_a_transaction_takes_is_written_in_several(cut: Any, works: bool) -> None:
+def test_4_what_is_more_than_a_transaction_takes_is_written_in_several(
+    cut: Any, works: bool
+) -> None:
     """500 partitions for one consumer; the store refuses 129 operations."""
 
     async def story() -> None:
         kept = store()
         view = view_of(Consumer(name="c"), topics={"t": 500})
-        bundles = list(moves.rebalance(view, choose(view, view.ready(), replicas=0, now=0.0), SETTINGS, 0.0))
+        bundles = list(
+            moves.rebalance(view, choose(view, view.ready(), replicas=0, now=0.0), SETTINGS, 0.0)
+        )
         refused = contextlib.nullcontext() if works else pytest.raises(TooManyOperations)
         with refused:
             for chunk in cut(bundles, MAX_OPERATIONS - 1):
-                await kept.txn([c for b in chunk for c in b.compares], [w for b in chunk for w in b.writes])
+                await kept.txn(
+                    [c for b in chunk for c in b.compares], [w for b in chunk for w in b.writes]
+                )
         assert len((await kept.list("/g/assignments/")).items) == (500 if works else 0)
 
     virtually(story)
@@ -105,7 +111,9 @@ class _BusyStore(MemoryStore):
         listing = await super().list(prefix)
         if not self.listed:
             self.listed = True
-            await self.txn([], [Put(ALL.consumer("late"), codec.dump_consumer(Consumer(name="late")))])
+            await self.txn(
+                [], [Put(ALL.consumer("late"), codec.dump_consumer(Consumer(name="late")))]
+            )
         return listing
 
 
@@ -148,7 +156,9 @@ def test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_differen
         following = asyncio.create_task(mirror.follow())
         await asyncio.sleep(1.0)
         assert {(c.name, c.before is None, c.after is None) for c in told} == {
-            ("came", True, False), ("gone", False, True)}
+            ("came", True, False),
+            ("gone", False, True),
+        }
         following.cancel()
 
     virtually(story)
@@ -228,8 +238,11 @@ class _ByEvents(Rebalancer):
         await super().lead(term)
 
     def _decide(self) -> list[moves.Bundle]:
-        return [b for b in super()._decide()
-                if any(b.story.startswith(f"{at}:") for at in self.heard_of) or "at once" in b.story]
+        return [
+            b
+            for b in super()._decide()
+            if any(b.story.startswith(f"{at}:") for at in self.heard_of) or "at once" in b.story
+        ]
 
 
 @pytest.mark.parametrize(("kind", "completed"), [(Rebalancer, True), (_ByEvents, False)])
@@ -245,8 +258,11 @@ def test_6_a_handoff_that_became_ready_while_nobody_led_is_completed_at_the_take
             await put(kept, ALL.consumer(name), codec.dump_consumer(Consumer(name=name)))
         await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
         now = asyncio.get_running_loop().time()
-        await put(kept, ALL.handoff(AT),
-                  codec.dump_handoff(replace(HANDOFF, phase=Phase.READY, started_at=now)))
+        await put(
+            kept,
+            ALL.handoff(AT),
+            codec.dump_handoff(replace(HANDOFF, phase=Phase.READY, started_at=now)),
+        )
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 1})
             await asyncio.sleep(10.0)
@@ -267,7 +283,8 @@ def _nothing_while_something_is_open(
 
 
 @pytest.mark.parametrize(
-    ("rule", "waits"), [(moves.rebalance, False), (_nothing_while_something_is_open, True)])
+    ("rule", "waits"), [(moves.rebalance, False), (_nothing_while_something_is_open, True)]
+)
 def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
     rule: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

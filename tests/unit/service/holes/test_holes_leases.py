@@ -94,7 +94,9 @@ class _NaiveTerm(Leadership):
 
 
 @pytest.mark.parametrize(("kind", "lands"), [(Leadership, False), (_NaiveTerm, True)])
-def test_2_every_write_of_a_leader_compares_the_leaders_key(kind: type[Leadership], lands: bool) -> None:
+def test_2_every_write_of_a_leader_compares_the_leaders_key(
+    kind: type[Leadership], lands: bool
+) -> None:
     """Another one leads by now: the naive write lands all the same."""
 
     async def story() -> None:
@@ -103,7 +105,9 @@ def test_2_every_write_of_a_leader_compares_the_leaders_key(kind: type[Leadershi
         mine = await put(kept, ALL.leader, codec.dump_leader(Leader("a", 1)))
         term = kind(kept, ALL, lease, mine.mod_revision)
         await put(kept, ALL.leader, codec.dump_leader(Leader("b", 2)))
-        done = await term.commit([], [Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "x")))])
+        done = await term.commit(
+            [], [Put(ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "x")))]
+        )
         assert done.succeeded is lands
         assert (await kept.get(ALL.assignment(AT)) is not None) is lands
         await kept.close()

@@ -93,8 +93,10 @@ class _Lost(MemoryStore):
 async def _roles(health: Health) -> list[bool]:
     """Whether it is well as what serves consumers, and as the leader."""
     await health.look()
-    found = [await health.servicer.Check(health_pb2.HealthCheckRequest(service=role), None)
-             for role in (SERVES, LEADS)]
+    found = [
+        await health.servicer.Check(health_pb2.HealthCheckRequest(service=role), None)
+        for role in (SERVES, LEADS)
+    ]
     return [one.status == health_pb2.HealthCheckResponse.SERVING for one in found]
 
 
@@ -142,7 +144,7 @@ def test_12_what_it_does_is_counted(sees: bool) -> None:
             assert (_scraped(scraped, "streams") == 2.0) is sees
             await b.settles(1, 1)
             await asyncio.sleep(1.0)
-            assert (_scraped(scraped, "handoffs", phase="Warming") == 0.0)
+            assert _scraped(scraped, "handoffs", phase="Warming") == 0.0
             assert (_scraped(scraped, "rebalances_total") >= 2.0) is sees
             assert (_scraped(scraped, "handoff_seconds_count", outcome="handed") == 1.0) is sees
         assert _scraped(scraped, "leader") == 0.0

@@ -43,7 +43,9 @@ def test_11_two_hundred_topics_of_one_partition_are_spread(chooser: Any, even: b
 
 def test_11_topics_travel_together_where_a_consumer_declares_it() -> None:
     """And only those."""
-    consumers = [Consumer(name=f"c{i}", co_partitioned=(("a", "b"),) if i == 0 else ()) for i in range(3)]
+    consumers = [
+        Consumer(name=f"c{i}", co_partitioned=(("a", "b"),) if i == 0 else ()) for i in range(3)
+    ]
     view = view_of(*consumers, topics={"a": 6, "b": 6, "c": 6})
     owner = choose(view, consumers, replicas=0, now=0.0).owner
     assert all(owner[TopicPartition("a", n)] == owner[TopicPartition("b", n)] for n in range(6))
@@ -76,7 +78,9 @@ def test_11_weights_and_capacities_count() -> None:
 def test_11_a_warm_replica_is_the_preferred_new_owner() -> None:
     """Of a partition whose owner is gone."""
     consumers = [Consumer(name="a"), Consumer(name="b", holds={"t": (2, 3)})]
-    view = view_of(*consumers, topics={"t": 4}, owners={TopicPartition("t", n): "a" for n in (0, 1)})
+    view = view_of(
+        *consumers, topics={"t": 4}, owners={TopicPartition("t", n): "a" for n in (0, 1)}
+    )
     owner = choose(view, consumers, replicas=0, now=0.0).owner
     assert [owner[TopicPartition("t", n)] for n in range(4)] == ["a", "a", "b", "b"]
 
@@ -101,7 +105,9 @@ def test_11_replicas_are_given_to_those_that_keep_them_on_another_rack() -> None
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all(fails: bool) -> None:
+def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all(
+    fails: bool,
+) -> None:
     """At no moment is one of a pair here and the other there; where one cannot be warmed, neither moves."""
 
     async def story() -> None:
@@ -117,8 +123,11 @@ def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_a
 
             def look(changes: object) -> None:
                 owners = b.owners()
-                split.extend(n for n in range(4)
-                             if owners[TopicPartition("a", n)] != owners[TopicPartition("b", n)])
+                split.extend(
+                    n
+                    for n in range(4)
+                    if owners[TopicPartition("a", n)] != owners[TopicPartition("b", n)]
+                )
 
             node._mirror.listeners.append(look)
             for warm in new.of(Warm):
