@@ -54,6 +54,7 @@ class Fixup(FaustFixup):  # type: ignore[misc]
         if not chose_our_assignor(app):
             return
         try:
+            settings.check_names(app)
             with kept_until_start(app):
                 for part in parts_that_fit(app):
                     import_module(INSTALLERS[part]).install(app)

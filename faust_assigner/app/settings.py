@@ -9,6 +9,7 @@ from mode import get_logger
 
 from faust_assigner.errors import ConfigError, MetadataRefused
 from faust_assigner.settings import schema
+from faust_assigner.settings.known import check_environment, check_keywords
 from faust_assigner.settings.schema import Setting
 from faust_assigner.wire.bounded import read_label
 
@@ -24,21 +25,35 @@ def read(app: Any, setting: Setting[T]) -> T:
     said = next(
         (value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), ""
     )
-    # Faust's settings drop keywords they do not know; the app keeps them.
-    keywords: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
+    given = keywords(app)
     argument = next(
         (
             value
             for value in (
                 getattr(conf, setting.keyword, None),
-                keywords.get(setting.keyword),
-                keywords.get(name),
+                given.get(setting.keyword),
+                given.get(name),
             )
             if value is not None
         ),
         None,
     )
     return schema.read(setting, argument=argument, environment={name: said})
+
+
+def keywords(app: Any) -> Mapping[str, Any]:
+    """The keywords of the app and of its configuration source. Faust drops those that it does not know."""
+    given: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
+    source = getattr(app, "_config_source", None)
+    if not source:
+        return given
+    return {**given, **app._load_settings_from_source(source, silent=True)}
+
+
+def check_names(app: Any) -> None:
+    """Raise ConfigError where a keyword or a variable has the prefix of our settings and is none of them."""
+    check_keywords({*keywords(app), *vars(app.conf)})
+    check_environment(app.conf.env, env_prefix=app.conf.env_prefix)
 
 
 def read_or_default(app: Any, setting: Setting[T]) -> T:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import click
 
 from faust_assigner import __version__
 from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.settings.known import check_environment
 
 #: Command -> the module of this package that defines it under the command's name.
 COMMANDS = {
@@ -36,8 +38,12 @@ class _Lazy(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; a package that is missing may be so for its options already."""
+        """Run it; a package that is missing may be so for its options already.
+
+        Raises SystemExit with 2 where the environment has a misspelled setting.
+        """
         with spoken_errors():
+            check_environment(os.environ)
             return super().invoke(ctx)
 
 

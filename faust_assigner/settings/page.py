@@ -24,6 +24,12 @@ list of workers no request is forwarded. Set what is said of warm-ups and follow
 workers: any of them may lead, and the leader's word counts.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 
+A variable that begins with `FAUST_ASSIGNER_`, in any letter case, must be a setting of this page, an option
+of [the service](service.md) or a variable that Kubernetes sets beside a Service whose name begins with
+`faust-assigner`. Any other is an error at start that names the nearest setting, and so is an unknown keyword
+of `faust.App` that begins with `faust_assigner_`. With Faust's `env_prefix` the names that have that prefix
+are checked as well, and go before the names without it.
+
 The commands that speak to Kafka take its own client properties besides: `--config FILE`, the file that
 `FAUST_ASSIGNER_KAFKA_CONFIG` names, and before both `FAUST_ASSIGNER_KAFKA_X_Y` for the property `x.y`
 (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).

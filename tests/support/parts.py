@@ -30,7 +30,7 @@ PARTS = {
     "spark": (spark_jars.POM, spark_jars.CACHE_NAME),
     "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}"),
 }
-COUNTING = "FAUST_ASSIGNER_COUNT_TESTS"
+COUNTING = "COUNT_TESTS_OF_FAUST_ASSIGNER"
 
 
 def why_not(part: str) -> str | None:

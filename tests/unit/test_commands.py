@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -23,3 +24,15 @@ def test_a_package_that_is_missing_is_one_line_with_its_extra(said: tuple[str, .
         ended.stderr
         == "faust-assigner: grpc is not installed: pip install 'faust-assigner[service]'\n"
     )
+
+
+def test_a_misspelled_variable_ends_a_command_with_the_nearest_name() -> None:
+    """It was ignored; ``serve`` ran with its default."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "faust_assigner.cli", "serve"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "FAUST_ASSIGNER_BINDS": "127.0.0.1:x"},
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "FAUST_ASSIGNER_BINDS: did you mean FAUST_ASSIGNER_BIND?" in ended.stderr

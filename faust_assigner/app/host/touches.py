@@ -70,6 +70,20 @@ _APP: Final = rows_of(
         _SAYS + "rack_and_capacity_come_from_keywords_and_environment",
     ),
     (
+        "_config_source",
+        "class attribute",
+        "assignor",
+        "what app.config_from_object was given: our settings may be in it",
+        _FIXUP + "settings_of_a_configuration_source_are_read",
+    ),
+    (
+        "_load_settings_from_source",
+        "(self, source, *, silent=)",
+        "assignor",
+        "the configuration source as a mapping",
+        _FIXUP + "settings_of_a_configuration_source_are_read",
+    ),
+    (
         "_consumer",
         "class attribute",
         "assignor repairs driver_assignor",

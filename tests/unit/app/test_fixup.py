@@ -12,8 +12,11 @@ import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
+from faust_assigner.app import settings
 from faust_assigner.app.fixup import Fixup
 from faust_assigner.app.repairs import driver_assignor, router
+from faust_assigner.errors import ConfigError
+from faust_assigner.settings.table import RACK
 from tests.support.faust_group import make_app
 
 OURS = "faust_assigner:PartitionAssignor"
@@ -108,3 +111,57 @@ async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert app.consumer is not None
     driver_assignor.install(app)
     assert "Too late" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"faust_assigner_stale_read": 5}, "faust_assigner_stale_reads"),
+        ({"env": {"FAUST_ASSIGNER_LEGER": "x"}}, "FAUST_ASSIGNER_LEDGER"),
+        (
+            {"env": {"SHOP_FAUST_ASSIGNER_RAK": "x"}, "env_prefix": "SHOP"},
+            "SHOP_FAUST_ASSIGNER_RACK",
+        ),
+    ],
+)
+def test_a_misspelled_setting_keeps_the_app_from_starting(
+    options: dict[str, Any], message: str
+) -> None:
+    """It was ignored without a word. Another assignor's app is left alone."""
+    app_of(StockAssignor, **options)
+    with pytest.raises(ConfigError, match=rf"did you mean {message}\?"):
+        app_of(OURS, **options)
+
+
+def test_settings_of_a_configuration_source_are_read() -> None:
+    """Faust drops from ``config_from_object`` what it does not know: our keywords were ignored."""
+
+    class Source:
+        faust_assigner_rack = "r7"
+
+    app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
+    app.config_from_object(Source)
+    app.finalize()
+    assert settings.read(app, RACK) == "r7"
+
+
+def test_misspelled_settings_of_a_configuration_source_are_refused() -> None:
+    """They are keywords as well."""
+
+    class Source:
+        faust_assigner_rak = "r7"
+
+    app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
+    app.config_from_object(Source)
+    with pytest.raises(ConfigError, match=r"faust_assigner_rak: did you mean faust_assigner_rack"):
+        app.finalize()
+
+
+def test_the_variable_with_fausts_prefix_goes_before_the_bare_one() -> None:
+    """Several apps share an environment; the prefix makes a name one app's own."""
+    environment = {"FAUST_ASSIGNER_RACK": "everyone", "SHOP_FAUST_ASSIGNER_RACK": "shop"}
+    app = app_of(OURS, env=environment, env_prefix="SHOP")
+    assert settings.read(app, RACK) == "shop"
+    assert settings.read(app_of(OURS, env=environment), RACK) == "everyone"
+    del environment["SHOP_FAUST_ASSIGNER_RACK"]
+    assert settings.read(app_of(OURS, env=environment, env_prefix="SHOP"), RACK) == "everyone"

@@ -1,0 +1,111 @@
+"""Refuse names that have the prefix of our settings but belong to no setting: they are misspelled."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.settings.table import SETTINGS
+
+PREFIX: Final = "FAUST_ASSIGNER_"
+#: Settings of ``faust-assigner serve`` and of the operator's commands. A worker may share their environment.
+OF_THE_SERVICE: Final = frozenset(
+    PREFIX + name
+    for name in (
+        "ADMINS",
+        "AT",
+        "BIND",
+        "CHANNEL",
+        "CONSUMER_KEEPALIVE",
+        "CONSUMER_TTL",
+        "COOLDOWN",
+        "DEBOUNCE",
+        "ELECTION_RETRY",
+        "ETCD",
+        "ETCD_CA",
+        "ETCD_CERT",
+        "ETCD_KEY",
+        "ETCD_PASSWORD",
+        "ETCD_USER",
+        "HANDOFF_TIMEOUT",
+        "INSECURE",
+        "KAFKA",
+        "LEADER_KEEPALIVE",
+        "LEADER_TTL",
+        "MAX_CALLS",
+        "MAX_HANDOFFS",
+        "MAX_HANDOFFS_PER_CONSUMER",
+        "METRICS",
+        "NODE",
+        "PREFIX",
+        "REPLICAS",
+        "STRICT",
+        "TLS_CERT",
+        "TLS_CLIENT_CA",
+        "TLS_KEY",
+        "TOKEN",
+        "TOKENS",
+        "TOPIC",
+    )
+)
+IN_THE_ENVIRONMENT: Final = OF_THE_SERVICE | {setting.name for setting in SETTINGS}
+KEYWORDS: Final = frozenset(setting.keyword for setting in SETTINGS if setting.is_keyword)
+#: Any property of Kafka's clients may follow (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).
+_KAFKA: Final = PREFIX + "KAFKA_"
+#: Kubernetes sets these in every pod beside a Service whose name begins with ``faust-assigner``.
+_KUBERNETES: Final = re.compile(
+    r"FAUST_ASSIGNER_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|"
+    r"PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+def check_environment(names: Iterable[str], *, env_prefix: str | None = None) -> None:
+    """Raise ConfigError that names each variable of ours that is no setting, with the nearest one.
+
+    ``env_prefix`` is Faust's: ``SHOP`` makes ``SHOP_FAUST_ASSIGNER_RACK`` a setting, too.
+    """
+    before = f"{env_prefix.rstrip('_')}_" if env_prefix else ""
+    wrong = []
+    for name in sorted(names):
+        for prefix in dict.fromkeys((before, "")):
+            if name.upper().startswith((prefix + PREFIX).upper()):
+                if not (name.startswith(prefix) and _is_variable(name.removeprefix(prefix))):
+                    wrong.append(
+                        f"{name}: {_nearest(name[len(prefix) :], IN_THE_ENVIRONMENT, prefix)}"
+                    )
+                break
+    _refuse("Unknown settings in the environment", wrong)
+
+
+def check_keywords(names: Iterable[str]) -> None:
+    """Raise ConfigError that names each keyword of ``faust.App`` of ours that is no setting."""
+    taken = KEYWORDS | {keyword.upper() for keyword in KEYWORDS}
+    wrong = [
+        f"{name}: {_nearest(name, KEYWORDS)}"
+        for name in sorted(names)
+        if name.upper().startswith(PREFIX) and name not in taken
+    ]
+    _refuse("Unknown keywords of faust.App", wrong)
+
+
+def _is_variable(name: str) -> bool:
+    return (
+        name in IN_THE_ENVIRONMENT
+        or (name.startswith(_KAFKA) and name != _KAFKA)
+        or _KUBERNETES.fullmatch(name) is not None
+    )
+
+
+def _nearest(name: str, known: Iterable[str], before: str = "") -> str:
+    """The sentence that names the nearest of ``known``, compared without their common prefix."""
+    short = {other[len(PREFIX) :].upper(): other for other in sorted(known)}
+    found = difflib.get_close_matches(name[len(PREFIX) :].upper(), short, n=1)
+    return f"did you mean {before}{short[found[0]]}?" if found else "no setting has a similar name"
+
+
+def _refuse(what: str, wrong: list[str]) -> None:
+    if wrong:
+        raise ConfigError(f"{what}: {'; '.join(wrong)} (docs/reference/settings.md lists them all)")
