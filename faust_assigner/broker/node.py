@@ -42,10 +42,14 @@ FORMAT_VERSION = b"1"
 T = TypeVar("T")
 
 
-def steady_clock() -> Callable[[], int]:
-    """Milliseconds since 1970 that never step back while the process lives."""
-    offset = time.time() - time.monotonic()
-    return lambda: int((time.monotonic() + offset) * 1000)
+def wall_ms() -> int:
+    """Milliseconds since 1970, as the machine says now: stamps records, offsets and retention."""
+    return int(time.time() * 1000)
+
+
+def timer_ms() -> int:
+    """Milliseconds that only ever pass: what sessions and rebalances are timed by."""
+    return int(time.monotonic() * 1000)
 
 
 class Node:
@@ -59,9 +63,12 @@ class Node:
         clock: Callable[[], int] | None = None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open the store; ``progress`` is called all the while and ends it by raising."""
+        """Open the store; ``progress`` is called all the while and ends it by raising.
+
+        A ``clock`` (ms) takes the place of the wall clock and of the timers' clock.
+        """
         self.settings = settings
-        self.clock = clock or steady_clock()
+        self.clock, self.timer = clock or wall_ms, clock or timer_ms
         self.counters: Counter[str] = Counter()
         self.store = open_store(folder)
         self.host, self.port = "127.0.0.1", 0
@@ -79,7 +86,7 @@ class Node:
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
         self._cached_bytes = 0
-        self.alarms = Alarms(self.clock, lambda group_id: self.groups.tick(group_id))
+        self.alarms = Alarms(self.timer, lambda group_id: self.groups.tick(group_id))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._next_producer_id, self._producer_ids_end = 0, 0
@@ -104,6 +111,7 @@ class Node:
             self.store,
             _group_limits(settings),
             self.clock,
+            timer=self.timer,
             max_record_bytes=settings.message_max_bytes,
             alarm=self.alarms.set,
             counters=self.counters,

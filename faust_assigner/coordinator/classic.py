@@ -54,9 +54,9 @@ class ClassicGroup(ClassicChange):
     static member is replaced, or the leader assigns. Never raises on what a client sends.
     """
 
-    def step(self, event: Event, now_ms: int) -> tuple[fx.Effect, ...]:
+    def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
         """Apply one event at time ``now_ms``; return what must be done, in order."""
-        self._now = now_ms
+        self._now, self._wall = now_ms, now_ms if wall_ms is None else wall_ms
         self._out = []
         RULES[(self.state, type(event))](self, event)
         return tuple(self._out)

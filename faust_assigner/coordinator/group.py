@@ -2,7 +2,7 @@
 
 The surroundings (the broker) keep one machine per group id and do four things:
 
-1. Put events to it: ``effects = group.step(event, now_ms)``, and carry the effects out in order.
+1. Put events to it: ``effects = group.step(event, now_ms, wall_ms)``, and carry the effects out in order.
 2. ``SaveRecords(records, save_id)``: write all or none of them, and put ``Saved(save_id, error)`` to the
    same machine before any other event. What depends on the record comes back from that step.
 3. ``ReplaceMachine(group)``: from now on that machine is the group (online migration). Its records are
@@ -82,11 +82,13 @@ class Group(Protocol):
     """One group, fulfilled by ``ClassicGroup`` and ``ConsumerGroup``."""
 
     group_id: str
-    #: When the state last changed, ms.
-    state_since_ms: int
 
-    def step(self, event: Event, now_ms: int) -> tuple[fx.Effect, ...]:
-        """Apply one event; what must be done, in order. Never raises on what a client sends."""
+    def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
+        """Apply one event; what must be done, in order. Never raises on what a client sends.
+
+        ``now_ms`` drives the timers and never steps; ``wall_ms`` is ms since 1970 and stamps the state (None:
+        the same clock).
+        """
 
     @property
     def next_deadline_ms(self) -> int | None:

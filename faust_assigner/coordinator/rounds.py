@@ -32,6 +32,7 @@ class GroupRounds:
         limits: GroupLimits,
         now_ms: int,
         *,
+        wall_ms: int | None = None,
         consumer: ConsumerLimits | None = None,
         catalogue: Catalogue | None = None,
     ) -> None:
@@ -42,7 +43,8 @@ class GroupRounds:
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         #: Moves by ``NEXT`` alone. Stable: every assignment is from this generation's leader.
         self.state = State.EMPTY
-        self.state_since_ms = now_ms
+        #: In wall-clock time: the age of offsets counts from it, over restarts too.
+        self.state_since_ms = now_ms if wall_ms is None else wall_ms
         #: Never falls, also over a restart: it is saved before anybody is told of it.
         self.generation = 0
         #: The type is the first member's and stays until the group is empty; the name is one that all members
@@ -67,8 +69,8 @@ class GroupRounds:
         #: What to do once a record is on disk, by a number that is used once.
         self._saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
-        #: The time of the last event.
-        self._now = now_ms
+        #: The time of the last event: for timers, and on the wall clock.
+        self._now, self._wall = now_ms, self.state_since_ms
         #: The effects of that event so far, in order; each event begins with none.
         self._out: list[fx.Effect] = []
 
@@ -87,7 +89,12 @@ class GroupRounds:
         Empty, Stable, or (not settled) PreparingRebalance: its members are told to join again.
         """
         group = cls(
-            record.group_id, limits, record.state_since_ms, consumer=consumer, catalogue=catalogue
+            record.group_id,
+            limits,
+            now_ms,
+            wall_ms=record.state_since_ms,
+            consumer=consumer,
+            catalogue=catalogue,
         )
         group.generation = record.generation
         group.protocol_type, group.protocol_name = record.protocol_type, record.protocol_name
@@ -278,7 +285,7 @@ class GroupRounds:
             )
         self._say("state", detail=f"{self.state.value} -> {following.value}: {cause.value}")
         self.state = following
-        self.state_since_ms = self._now
+        self.state_since_ms = self._wall
 
     def _check_member(self, member_id: str, instance_id: str | None) -> Code:
         if instance_id is not None:

@@ -232,15 +232,11 @@ MUTANTS = (
     Mutant(
         "a heartbeat to a group that is gone is calm",
         _GROUPS,
-        (
-            "        (reply,) = (\n"
-            "            (self._unknown(group_id, event),) if group is None else group.step(event, self._clock())\n"
-            "        )"
-        ),
+        "        (reply,) = (self._unknown(group_id, event),) if group is None else self._step(group, event)\n",
         (
             "        if group is None:\n"
             "            return Code.NONE\n"
-            "        (reply,) = group.step(event, self._clock())"
+            "        (reply,) = self._step(group, event)\n"
         ),
         (f"{_AT_CONNECTION}a_request_that_differs_by_one_letter_is_read",),
     ),

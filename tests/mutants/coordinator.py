@@ -408,7 +408,7 @@ _PHASES = (
     bug(
         _ROUNDS,
         "when a group became empty is not noted",
-        "        self.state_since_ms = self._now\n",
+        "        self.state_since_ms = self._wall\n",
         "",
         f"{_UNIT}offsets.py::test_offsets_of_an_empty_group_expire_counted_from_when_it_became_empty",
     ),

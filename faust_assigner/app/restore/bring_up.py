@@ -299,7 +299,7 @@ def from_snapshot(
     stop: Callable[[], bool],
 ) -> Restored | None:
     """Ingest the newest acceptable snapshot into an empty database; None if there is none. Never raises."""
-    started = time.time()
+    started, began = time.time(), time.monotonic()
     try:
         with scratch_folder(settings) as folder:
             found = None if stop() else finder.fetch(cold.tp, Path(folder))
@@ -321,7 +321,7 @@ def from_snapshot(
         manifest.snapshot_id,
         manifest.keys,
         manifest.bytes,
-        time.time() - started,
+        time.monotonic() - began,
     )
     return Restored(
         cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1, manifest.bytes

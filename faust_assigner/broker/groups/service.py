@@ -76,6 +76,7 @@ class GroupService(GroupBooks):
         group_limits: GroupLimits,
         clock: Callable[[], int],
         *,
+        timer: Callable[[], int] | None = None,
         max_record_bytes: int,
         alarm: Alarm,
         counters: Counter[str],
@@ -85,6 +86,7 @@ class GroupService(GroupBooks):
         journal: Journal | None = None,
     ) -> None:
         super().__init__(store, clock, counters)
+        self._timer = timer if timer is not None else clock
         self._limits = group_limits
         self._consumer_limits = consumer_limits
         self._catalogue = catalogue
@@ -111,7 +113,7 @@ class GroupService(GroupBooks):
                 classic=self._limits,
                 consumer=self._consumer_limits(group_id),
                 catalogue=self._tell(group_id),
-                now_ms=self._clock(),
+                now_ms=self._timer(),
             )
             self._founders.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
             self._set_alarm(group_id)
@@ -168,9 +170,7 @@ class GroupService(GroupBooks):
             self.ask(group_id, lambda token: replace(event, token=token), replies.append)
             return replies[0].error
         # In a classic group it stores nothing, and only ever moves a deadline back.
-        (reply,) = (
-            (self._unknown(group_id, event),) if group is None else group.step(event, self._clock())
-        )
+        (reply,) = (self._unknown(group_id, event),) if group is None else self._step(group, event)
         error = cast(fx.HeartbeatReply, reply).error
         if error in FENCING:
             self._fenced(group_id, event, error)
@@ -179,7 +179,7 @@ class GroupService(GroupBooks):
     def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> Group | None:
         if not _founds(event) or self._refusal_code(group_id, event, founder) is not None:
             return None
-        now, consumer, topics = self._clock(), self._consumer_limits(group_id), self._tell(group_id)
+        now, consumer, topics = self._timer(), self._consumer_limits(group_id), self._tell(group_id)
         group: Group
         if isinstance(event, ConsumerGroupHeartbeat):
             group = ConsumerGroup(group_id, consumer, topics, now, classic_limits=self._limits)
@@ -269,7 +269,7 @@ class GroupService(GroupBooks):
         """Carry out the effects in order; the outcome of a save goes back to the machine in place then."""
         group_id = group.group_id
         reason = ""
-        for effect in group.step(event, self._clock()):
+        for effect in self._step(group, event):
             match effect:
                 case fx.SaveGroup(record, save_id):
                     error = self._save_group(record)
@@ -294,10 +294,13 @@ class GroupService(GroupBooks):
                     self._answer(effect)
         self._watch(group_id, reason or type(event).__name__)
 
+    def _step(self, group: Group, event: Event) -> tuple[fx.Effect, ...]:
+        return group.step(event, self._timer(), self._clock())
+
     def _watch(self, group_id: str, reason: str) -> None:
         group = self._groups.get(group_id)
         if group is not None:
-            self.meter.state_seen(group_id, group.state_name, self._clock(), reason)
+            self.meter.state_seen(group_id, group.state_name, self._timer(), reason)
 
     def _outcome(self, group_id: str, request_id: int) -> Outcome:
         return lambda target, why: self._put(group_id, TargetComputed(request_id, target, why))
@@ -314,7 +317,7 @@ class GroupService(GroupBooks):
     def _fenced(self, group_id: str, event: Request, error: Code) -> None:
         self.meter.fenced[error.name] += 1
         refusal = Refusal(group_id, self._groups.get(group_id), event, error)
-        self._journal.say(error.name, self._clock() / 1000, "%s", refusal)
+        self._journal.say(error.name, self._timer() / 1000, "%s", refusal)
 
     def _set_alarm(self, group_id: str) -> None:
         group = self._groups.get(group_id)

@@ -38,7 +38,6 @@ class GroupCore:
         self.limits = limits
         self.classic_limits = classic_limits if classic_limits is not None else GroupLimits()
         self.catalogue = catalogue
-        self.state_since_ms = now_ms
         self.book = Book(group_id)
         self.timers = Timers()
         #: Set when the group has been dropped: from then on every request hears that it is gone.
@@ -55,7 +54,8 @@ class GroupCore:
         self._rang: set[str] = set()
         #: Who is the group once the save has succeeded, and the first event it then gets.
         self._successor: tuple[Group, JoinGroup | None] | None = None
-        self._now = now_ms
+        #: The time of the last event: for timers, and on the wall clock (for the record of a classic group).
+        self._now = self._wall = now_ms
         self._out: list[fx.Effect] = []
 
     # -- records ---------------------------------------------------------------------------------

@@ -178,9 +178,9 @@ class ConsumerGroup(Migration):
 
     # -- events ----------------------------------------------------------------------------------
 
-    def step(self, event: Event, now_ms: int) -> tuple[fx.Effect, ...]:
+    def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
         """Apply one event at time ``now_ms``; return what must be done, in order."""
-        self._now = now_ms
+        self._now, self._wall = now_ms, now_ms if wall_ms is None else wall_ms
         self._out = []
         if isinstance(event, Saved):
             self._saved(event)
@@ -230,14 +230,13 @@ class ConsumerGroup(Migration):
         group, then = successor
         self._out += [fx.ReplaceMachine(group), *held]
         if then is not None:
-            self._out += group.step(then, self._now)
+            self._out += group.step(then, self._now, self._wall)
 
     def _note_state(self) -> None:
         name = self.state_name
         if name != self._shown_state:
             self._say("state", detail=f"{self._shown_state} -> {name}")
             self._shown_state = name
-            self.state_since_ms = self._now
 
     # -- time and topics -------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class Migration(ClassicFace):
         if error is not Code.NONE:
             self._emit(fx.JoinReply(event.token, error, event.member_id))
             return
-        record = fx.GroupRecord(self.group_id, self.book.epoch, None, None, None, self._now, ())
+        record = fx.GroupRecord(self.group_id, self.book.epoch, None, None, None, self._wall, ())
         self._succeed(record, self._classic(record), event)
 
     def _remove(self, gone: list[str]) -> None:
@@ -52,7 +52,7 @@ class Migration(ClassicFace):
             self._say(
                 "downgraded", detail=f"{', '.join(gone)} left, all others are classic members"
             )
-            record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._now)
+            record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._wall)
             group = self._classic(record)
             group.ask_all_to_rejoin()
             self._succeed(replace(record, settled=False), group)
@@ -70,7 +70,7 @@ class Migration(ClassicFace):
         super()._replace_by_classic(event, said, old_id, new_id)
         if not downgrades:
             return
-        record = downgraded_record(self.book, frozenset(), self.catalogue, self._now)
+        record = downgraded_record(self.book, frozenset(), self.catalogue, self._wall)
         is_due = target_epoch < self.book.epoch
         if is_due:
             # The members assign themselves now. All others stand at the epoch before this join: as their
@@ -110,7 +110,7 @@ class Migration(ClassicFace):
 
 
 def downgraded_record(
-    book: Book, gone: frozenset[str], catalogue: Catalogue, now_ms: int
+    book: Book, gone: frozenset[str], catalogue: Catalogue, wall_ms: int
 ) -> fx.GroupRecord:
     """A consumer group whose remaining members are all classic, as a classic group: stable, with the targets
     as its assignments, and the group epoch as its generation."""
@@ -124,7 +124,7 @@ def downgraded_record(
         CONSUMER_PROTOCOL_TYPE,
         roster.select_protocol(),
         roster.leader,
-        now_ms,
+        wall_ms,
         tuple(member.record() for member in roster),
     )
 

@@ -131,10 +131,10 @@ class Rebalancer:
             return None
 
     def _ages(self, now: float, wall: float) -> dict[TopicPartition, float]:
-        """How long each hand-off has been under way: by our own clock since we saw it first, or by its date.
+        """Seconds that each hand-off has been under way, by hand-off.
 
-        A leader's clock may be wrong, and leaders change: the longer of the two ends a hand-off that nobody
-        else would end.
+        Its date gives its age when this instance sees it first, because leaders change. From then on the
+        monotonic clock counts: a step of the wall clock ends no hand-off.
         """
         found: dict[TopicPartition, float] = {}
         handoffs = self._mirror.view.handoffs
@@ -144,8 +144,9 @@ class Rebalancer:
             if at in handoffs and handoffs[at].kv.create_revision == seen[0]
         }
         for at, entry in handoffs.items():
-            _, since = self._seen.setdefault(at, (entry.kv.create_revision, now))
-            found[at] = max(now - since, wall - entry.value.started_at)
+            began = now - max(wall - entry.value.started_at, 0.0)
+            _, since = self._seen.setdefault(at, (entry.kv.create_revision, began))
+            found[at] = now - since
         phases: dict[str, int] = {}
         for entry in handoffs.values():
             name = entry.value.phase.value

@@ -88,7 +88,7 @@ def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> 
 
     async def story(hall: Hall) -> list[list[str]]:
         now = [10_000]
-        hall.node.groups._clock = hall.node.alarms._clock = lambda: now[0]
+        hall.node.groups._timer = hall.node.alarms._clock = lambda: now[0]
         settle(hall)
         hall.node.alarms.start(asyncio.get_running_loop())
         group = hall.node.groups.get("g")
@@ -170,7 +170,7 @@ def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
 
     async def story(hall: Hall) -> list[int]:
         now = [10_000]
-        hall.node.groups._clock = lambda: now[0]
+        hall.node.groups._timer = lambda: now[0]
         settle(hall)
         member, _ = hall.connect("a")
         beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))

@@ -35,14 +35,16 @@ LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 class Desk:
     """A group service with a clock in hand; answers by order of asking."""
 
-    def __init__(self, store: Store, *, max_record_bytes: int = 10**6) -> None:
+    def __init__(self, store: Store, *, max_record_bytes: int = 10**6, timer: int = 1_000) -> None:
         self.now = 1_000
+        self.timer = timer
         self.alarms: list[tuple[str, int]] = []
         self.counters: Counter[str] = Counter()
         self.service = GroupService(
             store,
             LIMITS,
             lambda: self.now,
+            timer=lambda: self.timer,
             max_record_bytes=max_record_bytes,
             alarm=lambda group, when: self.alarms.append((group, when)),
             counters=self.counters,
@@ -154,6 +156,30 @@ def test_an_expired_group_is_gone_from_disk_too() -> None:
     assert sum(desk.service.expire_offsets(500)) == 1
     assert desk.service.get("g") is None
     assert list(store.scan(b"")) == []
+
+
+def test_the_age_of_an_empty_group_is_kept_over_a_start_with_another_timer() -> None:
+    """Its offsets expire by the wall clock since it became empty; the timers' clock begins anew."""
+    store = MemoryStore()
+    desk = Desk(store, timer=5_000_000)
+    desk.stable()
+    desk.service.commit("g", {("t", 0): Committed(5, committed_at_ms=1_000)})
+    desk.now = 20_000
+    desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
+    desk.service.tick("g")
+    again = Desk(store, timer=3)
+    again.now = 29_999
+    assert sum(again.service.expire_offsets(10_000)) == 0
+    again.now = 30_000
+    assert sum(again.service.expire_offsets(10_000)) == 1
+
+
+def test_sessions_of_a_restored_group_run_by_the_timers_clock() -> None:
+    """The first alarm after a start is one session of 45 s ahead of the new life's timer."""
+    store = MemoryStore()
+    Desk(store).stable()
+    again = Desk(store, timer=3)
+    assert again.alarms == [("g", 3 + 45_000)]
 
 
 def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:

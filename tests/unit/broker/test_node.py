@@ -190,6 +190,26 @@ def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
     assert asyncio.run(story()) == [["g"], ["g"]]
 
 
+def test_an_alarm_rings_by_the_timers_clock() -> None:
+    """Of two alarms that are set by it, the one of this moment rings and the one of next hour does not."""
+
+    async def story() -> list[str]:
+        node = Node(Settings.parse({}))
+        rung: list[str] = []
+        node.groups.tick = rung.append  # type: ignore[method-assign]
+        node.start(asyncio.get_running_loop())
+        node.alarms.set("next hour", node.timer() + 3_600_000)
+        node.alarms.set("now", node.timer() + 20)
+        for _ in range(200):
+            if "now" in rung:
+                break
+            await asyncio.sleep(0.01)
+        node.close()
+        return rung
+
+    assert asyncio.run(story()) == ["now"]
+
+
 def test_a_port_that_is_taken_leaves_the_data_to_the_next_broker(tmp_path: Path) -> None:
     """Nothing holds the store after a start that failed."""
     with socket.socket() as other:

@@ -22,6 +22,7 @@ from faust_assigner.service.leading.election import Leadership
 from faust_assigner.service.leading.moves import chunks
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.metrics import NoMetrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.settings import ServiceSettings
@@ -269,6 +270,34 @@ def test_6_a_handoff_that_became_ready_while_nobody_led_is_completed_at_the_take
             owner = node._mirror.view.assignments[AT].value.owner
             assert (owner == "new") is completed
         await kept.close()
+
+    virtually(story)
+
+
+class _SteppedClock(LoopClock):
+    """Its wall clock is set while the process runs."""
+
+    ahead_s = 0.0
+
+    def wall(self) -> float:
+        return super().wall() + self.ahead_s
+
+
+@pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
+def test_6_a_step_of_the_wall_clock_changes_no_age_of_a_handoff(ahead_s: float) -> None:
+    """Its date says 30 s when it is seen first; ten seconds later it is 40 s old."""
+
+    async def story() -> None:
+        kept, clock = store(), _SteppedClock()
+        dated = replace(HANDOFF, started_at=clock.wall() - 30.0)
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(dated))
+        mirror = Mirror(kept, ALL, clock, reconcile_s=5.0)
+        await mirror.load()
+        leader = Rebalancer(mirror, SETTINGS, clock, NoMetrics())
+        assert leader._ages(clock.monotonic(), clock.wall()) == {AT: pytest.approx(30.0)}
+        await asyncio.sleep(10.0)
+        clock.ahead_s = ahead_s
+        assert leader._ages(clock.monotonic(), clock.wall()) == {AT: pytest.approx(40.0)}
 
     virtually(story)
 
