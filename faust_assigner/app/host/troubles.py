@@ -36,6 +36,9 @@ _FORMER = (
     + "test_membership.py::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
 )
 _ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was_asked_for"
+_ASKED_FOR = (
+    _REPAIRS + "test_produced_topics.py::test_a_batch_outlives_the_first_send_to_an_unknown_topic"
+)
 _LOOKED = (
     _REPAIRS
     + "test_membership.py::test_a_request_that_waited_for_its_connection_is_looked_at_again"
@@ -330,6 +333,33 @@ TROUBLES: Final[tuple[Touch, ...]] = (
         ("flush", "async (self)", "repairs", "replaced: the last one has a few seconds", _GOODBYE),
         ("on_stop", "async (self)", "repairs", "replaced: has a few seconds", _GOODBYE),
         ("_producer", "set in on_start", "repairs", "the AIOKafkaProducer, to be closed", _GOODBYE),
+        (
+            "_new_producer",
+            "(self, transactional_id=)",
+            "repairs",
+            "wrapped: what it creates asks for all topics that it has sent to",
+            _ASKED_FOR,
+        ),
+    ),
+    *rows_of(
+        "faust.transport.drivers.aiokafka:ThreadedProducer",
+        (
+            "_new_producer",
+            "(self, transactional_id=)",
+            "repairs",
+            "wrapped: what it creates asks for all topics that it has sent to",
+            _ASKED_FOR,
+        ),
+    ),
+    *rows_of(
+        "faust.transport.producer:Producer",
+        (
+            "threaded_producer",
+            "class attribute",
+            "repairs",
+            "the producer in a thread of its own, if there is one",
+            _ASKED_FOR,
+        ),
     ),
     *rows_of(
         "faust.app.base:App",
@@ -423,6 +453,14 @@ TROUBLES: Final[tuple[Touch, ...]] = (
             "connects; a client that is ready writes at once",
             _LOOKED,
         ),
+        (
+            "_wait_on_metadata",
+            "async (self, topic)",
+            "repairs",
+            "wrapped: notes each topic that is sent to",
+            _ASKED_FOR,
+        ),
+        ("_topics", "set in __init__", "repairs", "the topics to ask for", _ASKED_FOR),
     ),
     *rows_of(
         "aiokafka.protocol.produce:ProduceRequest",

@@ -15,6 +15,7 @@ from mode import get_logger
 
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.overlay.consumer import Lands
+from faust_assigner.app.repairs import produced_topics
 from faust_assigner.app.repairs.batches import BatchesInTime, OwnedBatches
 from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, Unrepaired, mixed
@@ -90,4 +91,6 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
             "Faust's aiokafka driver, the only one repaired",
             transport.url,
         )
-    return create()
+    consumer = create()
+    produced_topics.install(app.producer)
+    return consumer

@@ -1,0 +1,102 @@
+"""A producer keeps the leaders of every topic it sends to; otherwise ``flush()`` never returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from tests.support.faust_group import PartitionAssignor, make_app
+
+pytestmark = pytest.mark.timeout(60)
+
+#: Seconds that a batch waits for more records: the send to the unknown topic falls into them.
+LINGER_S = 0.3
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker that has one topic and creates others at the first request for them."""
+    with EmbeddedBroker() as broker:
+        broker.call(lambda node: node.catalogue.create("known", 1, {}))
+        yield broker
+
+
+def worker(broker: EmbeddedBroker, **options: Any) -> Any:
+    """A repaired app whose consumer exists and has not started."""
+    app = make_app(
+        "http://w",
+        assignor=PartitionAssignor,
+        broker=f"kafka://{broker.bootstrap}",
+        producer_linger=LINGER_S,
+        **options,
+    )
+    app.finalize()
+    assert app.consumer is not None
+    return app
+
+
+async def test_a_batch_outlives_the_first_send_to_an_unknown_topic(broker: EmbeddedBroker) -> None:
+    """As a changelog's last change and the first output of an agent: ``flush()`` waits for both batches."""
+    app = worker(broker)
+    await app.producer.start()
+    try:
+        # As Faust does after it has created a topic.
+        await app.producer._producer.client.force_metadata_update()
+        change = await app.producer.send("known", None, b"change", 0, None, None)
+        await app.producer.send("unknown", None, b"output", None, None, None)
+        await asyncio.wait_for(app.producer.flush(), 10 * LINGER_S)
+        assert (await change).offset == 0
+    finally:
+        await abandon(app.producer._producer)
+        app.producer._producer = None
+        await app.producer.stop()
+
+
+@pytest.mark.parametrize("kind", ["transactional", "in a thread of its own"])
+async def test_every_kind_of_producer_asks_for_all_topics_it_sent_to(
+    broker: EmbeddedBroker, kind: str
+) -> None:
+    """Of the client alone: the embedded broker has no transactions."""
+    app = worker(broker, producer_threaded=kind != "transactional")
+
+    async def topics_known_after_two_sends() -> set[str]:
+        if kind == "transactional":
+            producer = app.producer._new_producer("transactional.id")
+        else:
+            producer = app.producer.threaded_producer._new_producer()
+        try:
+            await producer.client.bootstrap()
+            await producer.client.force_metadata_update()
+            for topic in ("known", "unknown"):
+                await producer.client._wait_on_metadata(topic)
+            return set(producer.client.cluster.topics())
+        finally:
+            await abandon(producer)
+
+    threaded = app.producer.threaded_producer
+    if threaded is None:
+        assert await topics_known_after_two_sends() == {"known", "unknown"}
+    else:
+        found = await asyncio.to_thread(
+            run_and_close, threaded.thread_loop, topics_known_after_two_sends()
+        )
+        assert found == {"known", "unknown"}
+
+
+def run_and_close(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:
+    """``work``'s result, in the loop of a thread that was never started."""
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+async def abandon(producer: Any) -> None:
+    """Close ``producer`` without waiting for its batches."""
+    producer._closed = True
+    await producer._sender.close()
+    await producer.client.close()
