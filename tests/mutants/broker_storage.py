@@ -236,8 +236,8 @@ MUTANTS = (
     Mutant(
         "a kill is taken for a power loss",
         _WITNESS,
-        "self.same_boot = writes, synced, boot == self._boot",
-        "self.same_boot = writes, synced, False",
+        "self.same_boot = boot == self._boot != UNKNOWN_BOOT",
+        "self.same_boot = False",
         (f"{_AT_STORE}writes_and_ends_are_what_the_last_run_said",),
     ),
     Mutant(
@@ -251,11 +251,8 @@ MUTANTS = (
     Mutant(
         "ends beyond the first 64 KiB are not kept",
         _WITNESS,
-        "            try:\n"
-        "                os.posix_fallocate(self._file, len(self._map), GROW_BYTES)\n",
-        "            return None\n"
-        "            try:\n"
-        "                os.posix_fallocate(self._file, len(self._map), GROW_BYTES)\n",
+        "            try:\n                self._grow()\n",
+        "            return None\n            try:\n                self._grow()\n",
         (f"{_AT_STORE}writes_and_ends_are_what_the_last_run_said",),
     ),
     Mutant(

@@ -29,14 +29,15 @@ FIRST_ENTRY: Final = HEAD_BYTES * COPIES
 ENTRY: Final = struct.Struct(">20sqI")  # topic id and partition, end offset, checksum of both
 GROW_BYTES: Final = 64 * 1024
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+UNKNOWN_BOOT: Final = bytes(16)  # not on Linux: the machine may have been restarted
 
 
 def boot_id() -> bytes:
-    """Which run of this machine it is; empty where the system does not say."""
+    """Which run of this machine it is; zeros where the system does not say."""
     try:
         return bytes.fromhex(BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):
-        return bytes(16)
+        return UNKNOWN_BOOT
 
 
 class Witness:
@@ -54,7 +55,7 @@ class Witness:
         self.same_boot = True
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         if os.fstat(self._file).st_size < FIRST_ENTRY:
-            os.posix_fallocate(self._file, 0, GROW_BYTES)
+            self._reserve(os.fstat(self._file).st_size, GROW_BYTES)
         self._map = mmap.mmap(self._file, 0)
         self._read()
 
@@ -69,7 +70,8 @@ class Witness:
             start = copy * HEAD_BYTES
             sound = magic == MAGIC and crc32c(self._map[start : start + HEAD.size - 4]) == checksum
             if sound and (self.writes is None or writes >= self.writes):
-                self.writes, self.synced, self.same_boot = writes, synced, boot == self._boot
+                self.writes, self.synced = writes, synced
+                self.same_boot = boot == self._boot != UNKNOWN_BOOT
         position = FIRST_ENTRY
         while position + ENTRY.size <= len(self._map):
             place, end, checksum = ENTRY.unpack_from(self._map, position)
@@ -115,12 +117,27 @@ class Witness:
         position = self._next
         if position + ENTRY.size > len(self._map):
             try:
-                os.posix_fallocate(self._file, len(self._map), GROW_BYTES)
-                self._map.resize(len(self._map) + GROW_BYTES)
+                self._grow()
             except OSError:
                 return None
         self._next = position + ENTRY.size
         return position
+
+    def _grow(self) -> None:
+        """Map a longer file. The new map is made before the old one is closed: a failure changes nothing."""
+        size = len(self._map)
+        self._reserve(size, size + GROW_BYTES)
+        grown = mmap.mmap(self._file, size + GROW_BYTES)
+        self._map.close()
+        self._map = grown
+
+    def _reserve(self, start: int, end: int) -> None:
+        """Write zeros from ``start`` to ``end``, so that the disk has room for what the map will hold.
+
+        Every platform can do this; posix_fallocate and mmap.resize do not exist on macOS.
+        """
+        while start < end:
+            start += os.pwrite(self._file, bytes(end - start), start)
 
     def restart(self, writes: int, ends: Mapping[bytes, int]) -> None:
         """Begin this run's account: what the store holds now is what it must hold at the next start."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import logging
+import mmap
+import os
 import struct
 from pathlib import Path
 
@@ -59,6 +61,87 @@ def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
     again = Witness(tmp_path)
     assert (again.writes, again.same_boot, again.lacks(7), again.lacks(5)) == (7, True, 0, 2)
     assert again.ends == {place(n): 50 if n == 3 else n + 1 for n in range(count)}
+    again.close()
+
+
+class _MapWithoutResize(mmap.mmap):
+    """A map as macOS has it."""
+
+    def resize(self, size: int) -> None:
+        """As CPython does where the system has no mremap."""
+        raise SystemError("mmap: resizing not available--no mremap()")
+
+
+@pytest.fixture
+def as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what Linux alone has: posix_fallocate, mremap, the boot id in /proc."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    monkeypatch.setattr(mmap, "mmap", _MapWithoutResize)
+    monkeypatch.setattr(witness, "BOOT_ID", Path("/nowhere/boot_id"))
+
+
+@pytest.mark.usefixtures("as_on_macos")
+def test_the_witness_grows_where_linux_calls_are_missing(tmp_path: Path) -> None:
+    """Ends of more partitions than 64 KiB have room for, written and read by another life."""
+    ends = {place(n): n + 1 for n in range(5_000)}
+    first = Witness(tmp_path)
+    for at, end in ends.items():
+        first.note_end(at, end)
+    first.close()
+    again = Witness(tmp_path)
+    assert again.ends == ends
+    again.close()
+
+
+@pytest.mark.usefixtures("as_on_macos")
+def test_a_store_on_disk_comes_back_where_linux_calls_are_missing(tmp_path: Path) -> None:
+    """Records written by one life of the node are read by the next."""
+    node = Node(Settings.parse({}), tmp_path)
+    log = node.catalogue.create("t", 1, {}).partitions[0]
+    append(log, 1)
+    node.close()
+    again = Node(Settings.parse({}), tmp_path)
+    found = again.catalogue.get("t")
+    assert found is not None
+    assert found.partitions[0].end_offset == 1
+    assert found.partitions[0].read(0, 1_000, at_least_one=True)
+    again.close()
+
+
+@pytest.mark.usefixtures("as_on_macos")
+def test_without_a_boot_id_only_synced_writes_must_be_there(tmp_path: Path) -> None:
+    """The machine may have lost power since: a tail that was never synced may be missing."""
+    first = Witness(tmp_path)
+    first.note_synced(5)
+    first.note(7)
+    first.close()
+    again = Witness(tmp_path)
+    assert [again.lacks(writes) for writes in (7, 5, 4)] == [0, 0, 1]
+    again.close()
+
+
+def test_room_for_the_witness_is_written_before_it_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk without room leaves a partition unwatched; a map over a hole would end the process."""
+    first = Witness(tmp_path)
+    fits = (witness.GROW_BYTES - witness.FIRST_ENTRY) // witness.ENTRY.size
+    for number in range(fits):
+        first.note_end(place(number), 1)
+
+    def full(*arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    first.note_end(place(fits), 1)
+    first.note_end(place(0), 9)
+    monkeypatch.undo()
+    first.close()
+    again = Witness(tmp_path)
+    assert len(again.ends) == fits
+    assert again.ends[place(0)] == 9
+    assert os.stat(tmp_path / witness.NAME).st_blocks * 512 >= witness.GROW_BYTES
     again.close()
 
 
