@@ -73,6 +73,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.holds = False  # whether what is owned is processed while the next round goes on
         self.stops_nobody = False  # whether it was so in the last one
         self.leaves = False  # whether it is to be given away in it
+        self.is_unheard = False  # whether the leader knows another capacity or rack of this member
         self.cooperative = False  # whether such rounds are offered to the others
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
@@ -171,6 +172,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             )
             answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
             memory = self._remember(answer, given)
+        self.is_unheard = self._came_back_with_other_offers(memory)
         own_url = str(self.app.conf.canonical_url)
         if answer.url and answer.url != own_url:
             self.counters["foreign_urls"] += 1
@@ -193,11 +195,26 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         except Exception:
             logger.exception("The assignment could not be reported")
 
+    def _offers(self) -> dict[str, Any]:
+        said = self._claimed
+        return {} if said is None else {"capacity": said.capacity, "rack": said.rack_id}
+
+    def _came_back_with_other_offers(self, memory: Memory) -> bool:
+        """Whether a static member rejoined without a round (KIP-345), so that no leader read its metadata."""
+        former = self._memory_file.former()
+        return (
+            self._memory.answer is None
+            and memory.generation == former.generation
+            and bool(former.offers)
+            and former.offers != self._offers()
+        )
+
     def _keep(self, memory: Memory) -> None:
         # A worker that ends may be in one more round, while others end too: what it is given there for a
         # moment is not what it owned.
         if not self.app.should_stop:
-            self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)))
+            known = self._memory_file.former().offers if self.is_unheard else self._offers()
+            self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)), known)
 
     def _remember(self, answer: Answer, given: Mapping[str, list[int]]) -> Memory:
         return remember(answer, given, kafkas=kafka_generation(self.app), before=self._memory)

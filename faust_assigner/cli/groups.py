@@ -1,4 +1,4 @@
-"""``faust-assigner groups list``, ``describe`` and ``rolls``: against any Kafka."""
+"""``faust-assigner groups list``, ``describe``, ``rolls`` and ``retire``: against any Kafka."""
 
 from __future__ import annotations
 
@@ -100,6 +100,45 @@ def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: boo
             table.add_row(worker.member_id, worker.client_id, worker.host, worker.kind)
         _show(table)
         click.echo("\n".join((f"the last round: {found.chosen}", *found.advice)))
+
+
+@groups.command()
+@click.argument("group_id")
+@click.option(
+    "--instance-id",
+    "instance_ids",
+    multiple=True,
+    required=True,
+    help="The static member's group.instance.id (consumer_group_instance_id); may be repeated.",
+)
+@bootstrap_option
+@config_option
+@json_option
+def retire(
+    group_id: str,
+    instance_ids: tuple[str, ...],
+    bootstrap: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Remove static members that have stopped and will not come back.
+
+    Their partitions move at once instead of after the session timeout. A member whose process still runs
+    joins again: to hand over before it stops, see docs/how-to/adopt.md.
+    """
+    with spoken_errors():
+        from faust_assigner.clients.groups import retire as retire_members
+
+        found = asyncio.run(
+            retire_members(cluster(bootstrap, config).connection(), group_id, instance_ids)
+        )
+        if as_json:
+            click.echo(json.dumps({name: error or None for name, error in found.items()}))
+        else:
+            for name, error in found.items():
+                click.echo(f"{name}: {f'not removed, {error}' if error else 'removed'}")
+        if any(found.values()):
+            raise SystemExit(1)
 
 
 def _print(group: GroupView) -> None:

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import IncompatibleBrokerVersion, for_code
+from kio.schema.leave_group.v4.request import MemberIdentity
 
 from faust_assigner.clients.kio_request import KioRequest
 from faust_assigner.errors import FaustAssignerError, TryAgain
@@ -20,7 +21,7 @@ Owned = frozenset[tuple[str, int]]
 CONSUMER_TYPE = (
     "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
 )
-_LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS = 16, 15, 69, 9
+_LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 _NOT_FOUND = 69  # also what a group of the other protocol answers
 _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
 
@@ -148,6 +149,29 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
     if view.state == "Dead" and not committed:
         raise GroupNotFound(f"no group {group_id!r}")
     return GroupView(**{**vars(view), "partitions": await _partitions(connection, view, committed)})
+
+
+async def retire(
+    connection: Mapping[str, Any], group_id: str, instance_ids: Sequence[str]
+) -> Mapping[str, str]:
+    """Remove static members from a group at once (KIP-345); error names by instance id, "" where removed.
+
+    A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator starts,
+    aiokafka's ``KafkaConnectionError``, :class:`FaustAssignerError` where the request is refused.
+    """
+    members = tuple(
+        MemberIdentity(member_id="", group_instance_id=name) for name in dict.fromkeys(instance_ids)
+    )
+    async with client_of(connection) as client:
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
+        answer = await client.send(
+            node, KioRequest(_LEAVE, 4, 4, group_id=group_id, members=members)
+        )
+    _refuse(answer.error_code, f"group {group_id!r}")
+    return {
+        str(row.group_instance_id): for_code(row.error_code).__name__ if row.error_code else ""
+        for row in answer.members
+    }
 
 
 async def _consumer_group(

@@ -122,7 +122,7 @@ def _places(said: Any) -> tuple[str, ...]:
     return patterns
 
 
-def _folder(said: Any) -> Path:
+def _path(said: Any) -> Path:
     return Path(said)
 
 
@@ -138,6 +138,7 @@ _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
 SWITCH = Kind("1, yes, on, true or 0, no, off, false", _switch)
 TEXT = Kind("a text", str)
 LABEL = Kind("a text of up to 255 characters without blanks", _label)
-FOLDER = Kind("a folder", _folder)
+FOLDER = Kind("a folder", _path)
+FILE = Kind("a file", _path)
 PLACES = Kind("hosts, host:port or networks like 10.0.0.0/8, with commas between", _places)
 SPAN = Kind("LOWEST:HIGHEST around 1, like 0.25:4", _span)

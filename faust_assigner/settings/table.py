@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from faust_assigner.settings.schema import (
+    FILE,
     FOLDER,
     LABEL,
     PLACES,
@@ -186,8 +187,18 @@ LEAVE_S: Final = Setting(
     8.0,
     "seconds",
     "how long a worker that is stopped waits for others to take over what it has, while it goes on "
-    "processing it; 0 leaves at once. A static member leaves nothing: it is expected back",
+    "processing it; 0 leaves at once. A static member hands nothing over: it is expected back",
     "app/cooperative/leave.py",
+)
+RETIRE_FILE: Final = Setting[Path | None](
+    "FAUST_ASSIGNER_RETIRE_FILE",
+    FILE,
+    None,
+    "",
+    "if this file exists when a static member is stopped, the member hands its partitions over and leaves "
+    "the group for good, as a dynamic member does; the file is removed",
+    "app/cooperative/leave.py",
+    "`retire` in the app's data directory (`DATADIR/v1/retire`)",
 )
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS",
@@ -325,6 +336,7 @@ SETTINGS: Final[tuple[Setting[Any], ...]] = (
     OVERLAY,
     OVERLAY_BYTES,
     LEAVE_S,
+    RETIRE_FILE,
     SNAPSHOTS,
     BATCHED_REPLAY,
     RESTORE_SHARE,

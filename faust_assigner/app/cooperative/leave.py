@@ -2,7 +2,8 @@
 
 It says so in a round of its own; what it has is given to the others, copies first. Then it lets go, leaves,
 and the second round hands everything over: partitions stand still for that moment, not for as long as it
-takes the others to notice.
+takes the others to notice. A static member is expected back and does none of this, unless an operator
+retires it: the file of the setting ``RETIRE_FILE`` exists when it is stopped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -17,12 +19,14 @@ from mode import get_logger
 
 from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator
 from faust_assigner.app.settings import read_or_default
-from faust_assigner.settings.table import LEAVE_S
+from faust_assigner.settings.table import LEAVE_S, RETIRE_FILE
 from faust_assigner.wire.join import COOPERATIVE
 
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_leave"
+#: The file's name in the app's data directory, where no other is set.
+RETIRE = "retire"
 
 
 def install(app: Any) -> None:
@@ -34,17 +38,49 @@ def install(app: Any) -> None:
 
 async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
     """Hand over if that is possible, for a few seconds; then stop as Faust does."""
+    retires = is_to_retire(app)
     try:
-        await hand_over(app, read_or_default(app, LEAVE_S))
+        await hand_over(app, read_or_default(app, LEAVE_S), retires=retires)
     except Exception:
         logger.exception(
             "Partitions are not handed over, the others take them when this worker is gone"
         )
+    if retires:
+        _leave_for_good(app)  # also where nobody took over in time
     await stop_consumer()
 
 
-async def hand_over(app: Any, seconds: float) -> bool:
-    """Whether everything was given away within ``seconds``."""
+def is_to_retire(app: Any) -> bool:
+    """Whether an operator retires this static member; the file that says so is removed."""
+    if not app.conf.consumer_group_instance_id:
+        return False
+    path = read_or_default(app, RETIRE_FILE) or Path(app.conf.appdir) / RETIRE
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        logger.warning("%s could not be removed: %s", path, error)
+        if not path.is_file():
+            return False
+    logger.info(
+        "Static member %s retires, as %s asks: it hands its partitions over and leaves the group",
+        app.conf.consumer_group_instance_id,
+        path,
+    )
+    return True
+
+
+def _leave_for_good(app: Any) -> None:
+    """Have the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
+    thread = getattr(app._consumer, "_thread", None)
+    coordinator = getattr(getattr(thread, "_consumer", None), "_coordinator", None)
+    if coordinator is not None:
+        coordinator._group_instance_id = None
+
+
+async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
+    """Whether everything was given away within ``seconds``. ``retires``: a static member does so, too."""
     consumer = app._consumer
     if (
         seconds <= 0
@@ -56,13 +92,15 @@ async def hand_over(app: Any, seconds: float) -> bool:
     if thread.should_stop or not app.tables.recovery.is_flowing or app._crash_reason is not None:
         return False
     began = monotonic()
-    if not await thread.call_thread(_ask, app, thread._consumer):
+    if not await thread.call_thread(_ask, app, thread._consumer, retires):
         return False
     try:
         async with asyncio.timeout(seconds):
             await consumer.left.wait()
         if app.assignor.assigned_actives():
             return False
+        if retires:
+            _leave_for_good(app)
         await consumer.leave_group()
     except TimeoutError:
         logger.warning(
@@ -75,12 +113,11 @@ async def hand_over(app: Any, seconds: float) -> bool:
     return True
 
 
-async def _ask(app: Any, consumer: Any) -> bool:
+async def _ask(app: Any, consumer: Any, retires: bool) -> bool:
     """On the consumer's thread: ask for the round that gives everything away; False where there is none."""
     coordinator = consumer._coordinator
-    if (
-        not isinstance(coordinator, CooperativeCoordinator)
-        or coordinator._group_instance_id is not None
+    if not isinstance(coordinator, CooperativeCoordinator) or (
+        coordinator._group_instance_id is not None and not retires
     ):
         return False
     member = coordinator.membership

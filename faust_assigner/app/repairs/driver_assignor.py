@@ -17,6 +17,7 @@ from mode import get_logger
 
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.leader_guard import guard_leader
+from faust_assigner.app.restore.disk import in_memory
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -71,6 +72,12 @@ def install(app: Any) -> None:
 
 
 def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+    if tables := in_memory(app):
+        logger.warning(
+            "Tables kept in memory: %s. Each of their partitions is replayed from its changelog whenever it "
+            "moves and after each restart; set store='rocksdb://' to keep files and move partitions warm",
+            ", ".join(tables),
+        )
     transport = app.transport
     if not issubclass(transport.Consumer, (AsksOurs, NeverAsks)):
         asks = issubclass(transport.Consumer, driver.Consumer)

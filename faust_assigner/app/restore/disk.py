@@ -48,6 +48,15 @@ def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[in
     return {topic: sorted(numbers) for topic, numbers in found.items()}
 
 
+def in_memory(app: Any) -> list[str]:
+    """Names of the tables whose rows no file keeps."""
+    return sorted(
+        table.name
+        for table in app.tables._changelogs.values()
+        if URL(str(table._store or app.conf.store)).scheme == "memory"
+    )
+
+
 def _path_of(app: Any, table: Any) -> Path | None:
     """Where the table's databases lie, without their ``-<p>.db``; None when it is not kept in RocksDB."""
     url = URL(str(table._store or app.conf.store))

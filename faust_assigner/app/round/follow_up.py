@@ -116,6 +116,9 @@ class FollowUp(Service):  # type: ignore[misc]
         awaited: Awaited = self.app.assignor.awaited
         if awaited.follows:
             return
+        if self.app.assignor.is_unheard and self._at_rest():
+            await self._ask_to_be_heard(awaited.generation)
+            return
         if awaited is not self._seen:
             self._begin(awaited, now)
         waited, cool_down_s = now - self._since, self._cool_down_s() * self._slower
@@ -238,6 +241,17 @@ class FollowUp(Service):  # type: ignore[misc]
             _known(ask, thread._consumer, tps), thread.thread_loop
         )
         return await asyncio.wrap_future(asked)
+
+    async def _ask_to_be_heard(self, generation: int) -> None:
+        """A static member came back with another capacity or rack, and without a round nobody knows it."""
+        thread = self.app.consumer._thread
+        if await thread.call_thread(_rejoin, self.app, generation, {}):
+            self.app.assignor.is_unheard = False
+            logger.info(
+                "Asked for a round after generation %d: this static member restarted with another "
+                "capacity or rack, which the leader reads in a round only",
+                generation,
+            )
 
     async def _ask(self, awaited: Awaited, done: Mapping[TP, int], late: frozenset[TP]) -> bool:
         if late:

@@ -3,7 +3,8 @@
 A stop of everybody leaves no living owner. What each member remembers lets the leader put every task back;
 see ``Member.former_actives``. The file lies in the app's data directory beside its tables:
 
-    {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...}}
+    {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...},
+     "offers": {"capacity": 1.0, "rack": null}}
 
 It may be lost, old, torn or someone else's: then it counts as not there. Nothing here raises.
 """
@@ -37,10 +38,14 @@ MOST_BYTES = UNPACKED_BYTES
 
 @dataclass(frozen=True)
 class Former:
-    """What a member owned in ``generation``, before its process ended; -1 and nothing where it cannot say."""
+    """What a member owned in ``generation``, before its process ended; -1 and nothing where it cannot say.
+
+    ``offers`` are the capacity and the rack that the leader knew of it; empty where that is not known.
+    """
 
     generation: int = -1
     actives: Mapping[str, Runs] = field(default_factory=dict)
+    offers: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MemoryFile:
@@ -65,7 +70,9 @@ class MemoryFile:
                 self._former = Former()
         return self._former
 
-    def keep(self, generation: int, actives: Claims) -> None:
+    def keep(
+        self, generation: int, actives: Claims, offers: Mapping[str, Any] | None = None
+    ) -> None:
         """Replace the file; trouble is counted each time, and said when it begins.
 
         An app whose folder is not there was never started as a worker, and has nothing to remember.
@@ -74,7 +81,7 @@ class MemoryFile:
             path = self._path()
             if not path.parent.is_dir():
                 return
-            write(path, str(self._app.conf.id), generation, actives)
+            write(path, str(self._app.conf.id), generation, actives, offers or {})
             self._failing = False
         except Exception as exc:
             self._counters["memory_failures"] += 1
@@ -105,14 +112,23 @@ def read(path: Path, app_id: str) -> Former:
     if type(generation) is not int or not 0 <= generation < LARGEST_INT:
         raise MetadataRefused(f"{path} has no generation")
     actives, _ = read_stock_claims({"actives": said.get("actives"), "standbys": {}})
-    return Former(generation, actives)
+    offers = said.get("offers")
+    return Former(generation, actives, offers if isinstance(offers, dict) else {})
 
 
-def write(path: Path, app_id: str, generation: int, actives: Claims) -> None:
+def write(
+    path: Path, app_id: str, generation: int, actives: Claims, offers: Mapping[str, Any]
+) -> None:
     """Replace ``path`` in one step: after a crash it is the old file or the new one. Raises on failure."""
     owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}
     text = json.dumps(
-        {"version": VERSION, "app": app_id, "generation": generation, "actives": owned},
+        {
+            "version": VERSION,
+            "app": app_id,
+            "generation": generation,
+            "actives": owned,
+            "offers": dict(offers),
+        },
         separators=(",", ":"),
     ).encode()
     if len(text) > MOST_BYTES:

@@ -160,3 +160,32 @@ def test_a_cluster_that_is_not_there_may_be_asked_again() -> None:
     done = CliRunner().invoke(main, ["groups", "list", "--bootstrap", "127.0.0.1:1"])
     assert done.exit_code == 75
     assert done.output.count("\n") <= 2
+
+
+def test_a_static_member_that_stopped_is_retired(
+    bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer]
+) -> None:
+    """The group forgets it at once instead of after its session; a name it never had is an error."""
+    group = f"g-{uuid.uuid4().hex[:8]}"
+    one = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.instance.id": "w1",
+            "session.timeout.ms": 60_000,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    one.subscribe([topic])
+    read_all(one)
+    one.close()
+    describe = ("describe", group, "--bootstrap", bootstrap, "--json")
+    (member,) = json.loads(groups(*describe).stdout)["members"]
+    assert member["instance_id"] == "w1"
+    retired = groups("retire", group, "--instance-id", "w1", "--bootstrap", bootstrap)
+    assert retired.stdout == "w1: removed\n"
+    assert json.loads(groups(*describe).stdout)["members"] == []
+    again = CliRunner().invoke(
+        main, ["groups", "retire", group, "--instance-id", "w1", "--bootstrap", bootstrap]
+    )
+    assert (again.exit_code, again.stdout) == (1, "w1: not removed, UnknownMemberIdError\n")

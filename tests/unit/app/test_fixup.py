@@ -165,3 +165,23 @@ def test_the_variable_with_fausts_prefix_goes_before_the_bare_one() -> None:
     assert settings.read(app_of(OURS, env=environment), RACK) == "everyone"
     del environment["SHOP_FAUST_ASSIGNER_RACK"]
     assert settings.read(app_of(OURS, env=environment, env_prefix="SHOP"), RACK) == "everyone"
+
+
+@pytest.mark.parametrize(
+    ("store", "named"), [("memory://", ["totals"]), ("rocksdb://", []), ("rocksdb://rows", [])]
+)
+async def test_tables_in_memory_are_named_when_the_worker_starts(
+    caplog: pytest.LogCaptureFixture, store: str, named: list[str]
+) -> None:
+    """Once, with the remedy: warm-ups and files do not apply to them."""
+    app = make_app(
+        "http://w", assignor=OURS, broker="kafka://127.0.0.1:1", store=store, tables=["totals"]
+    )
+    app.Table("counts", store="rocksdb://here/counts")
+    app.finalize()
+    assert "in memory" not in caplog.text
+    assert app.consumer is not None
+    found = [message for message in caplog.messages if "in memory" in message]
+    assert [message.partition(".")[0] for message in found] == [
+        f"Tables kept in memory: {name}" for name in named
+    ]

@@ -81,3 +81,39 @@ def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None
         fleet.drain(sum(load.sent))
         verdict = judge(load, fleet.orders(), fleet.totals())
         assert (verdict.lost, verdict.wrong_rows) == (0, ())
+
+
+@pytest.mark.slow
+def test_a_static_member_that_retires_hands_over_before_it_leaves(tmp_path: Path) -> None:
+    """The file that an operator made: as a dynamic member, and the group forgets its name at once."""
+    with two_workers(tmp_path, static=True) as (fleet, load):
+        generation = fleet.generation()
+        (retire,) = (fleet.workers["w2"].folder / "data").glob("v1")
+        (retire / "retire").touch()
+        fleet.terminate("w2")
+        fleet.settle(workers=1, after=generation, quiet_s=0.3, timeout_s=8.0)  # below the session
+        load.stop()
+        fleet.drain(sum(load.sent))
+        log = (fleet.workers["w2"].folder / "log").read_text()
+        assert log.index("Handed everything over") > log.index("LeaveGroup request succeeded") > 0
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        assert (verdict.lost, verdict.repeated, verdict.wrong_rows) == (0, 0, ())
+
+
+@pytest.mark.slow
+def test_a_static_member_with_the_least_capacity_is_drained(tmp_path: Path) -> None:
+    """It comes back without a round, so that no leader read its capacity: it kept all it had."""
+    with two_workers(tmp_path, static=True) as (fleet, load):
+        generation = fleet.generation()
+        fleet.terminate("w2")
+        fleet.settings = {**fleet.settings, "faust_assigner_capacity": 1e-6}
+        fleet.start("w2")
+        deadline = time.monotonic() + 60
+        while fleet.workers["w2"].actives or fleet.generation() == generation:
+            assert time.monotonic() < deadline, fleet.workers["w2"].actives
+            time.sleep(0.1)
+            fleet.living()
+        load.stop()
+        fleet.drain(sum(load.sent))
+        verdict = judge(load, fleet.orders(), fleet.totals())
+        assert (verdict.lost, verdict.wrong_rows) == (0, ())

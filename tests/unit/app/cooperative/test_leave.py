@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +33,14 @@ class Coordinator(CooperativeCoordinator):
 class Stopped:
     """A worker that was told to stop; ``answer()`` is the group's to its round."""
 
-    def __init__(self, *, instance_id: str | None = None, chosen: str = COOPERATIVE) -> None:
+    def __init__(
+        self,
+        *,
+        instance_id: str | None = None,
+        chosen: str = COOPERATIVE,
+        folder: Path = Path("nowhere"),
+        settings: dict[str, Any] | None = None,
+    ) -> None:
         self.actives: set[Any] = {"some"}
         self.acts: list[str] = []
         self.assignor = SimpleNamespace(leaves=False, assigned_actives=lambda: self.actives)
@@ -47,14 +55,23 @@ class Stopped:
             _crash_reason=None,
             assignor=self.assignor,
             tables=SimpleNamespace(recovery=SimpleNamespace(is_flowing=True)),
-            _default_options={},
+            _default_options=("shop", settings or {}),
+            conf=SimpleNamespace(
+                consumer_group_instance_id=instance_id,
+                appdir=folder,
+                getenv=lambda name: None,
+                env={},
+            ),
         )
 
     async def _call(self, function: Any, *args: Any) -> Any:
         return await function(*args)
 
     async def _leave(self) -> None:
-        self.acts.append("leave")
+        static = self.coordinator._group_instance_id is not None
+        self.acts.append(
+            "close" if static else "leave"
+        )  # aiokafka sends LeaveGroup of no static one
 
     async def stop_consumer(self) -> None:
         """As Faust does."""
@@ -119,3 +136,60 @@ async def test_no_time_is_no_hand_over() -> None:
     it = Stopped()
     assert not await hand_over(it.app, 0.0)
     assert it.coordinator.asked == 0
+
+
+async def answered(it: Stopped) -> None:
+    """The group answers the worker's round, if there is one, while it stops."""
+    stopping = asyncio.ensure_future(stop(it.app, it.stop_consumer))
+    await asyncio.sleep(0.01)
+    it.answer()
+    async with asyncio.timeout(20.0):
+        await stopping
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["default", "setting"])
+async def test_a_static_member_that_retires_hands_over_and_leaves(
+    tmp_path: Path, named: bool
+) -> None:
+    """The operator's file says so; it is used up."""
+    file = tmp_path / ("scale-in" if named else "retire")
+    file.touch()
+    settings = {"faust_assigner_retire_file": str(file)} if named else {}
+    it = Stopped(instance_id="one", folder=tmp_path, settings=settings)
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (1, ["leave", "stop"])
+    assert not file.exists()
+
+
+async def test_a_static_member_without_that_file_is_expected_back(tmp_path: Path) -> None:
+    """No round, and no LeaveGroup when its consumer stops."""
+    it = Stopped(instance_id="one", folder=tmp_path)
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (0, ["stop"])
+    assert it.coordinator._group_instance_id == "one"
+
+
+@pytest.mark.parametrize("trouble", ["eager", "nobody answers"])
+async def test_a_static_member_that_retires_leaves_all_the_same(
+    tmp_path: Path, trouble: str
+) -> None:
+    """Where it cannot hand over, its consumer still sends LeaveGroup when it stops."""
+    (tmp_path / "retire").touch()
+    it = Stopped(
+        instance_id="one",
+        folder=tmp_path,
+        chosen=EAGER if trouble == "eager" else COOPERATIVE,
+        settings={"faust_assigner_leave_s": 0.01},
+    )
+    async with asyncio.timeout(20.0):
+        await stop(it.app, it.stop_consumer)
+    assert it.acts == ["stop"]
+    assert it.coordinator._group_instance_id is None
+
+
+async def test_the_file_says_nothing_to_a_dynamic_member(tmp_path: Path) -> None:
+    """It leaves in any case; the file stays for whom it is meant."""
+    (tmp_path / "retire").touch()
+    it = Stopped(folder=tmp_path)
+    await answered(it)
+    assert (it.acts, (tmp_path / "retire").exists()) == (["leave", "stop"], True)

@@ -58,6 +58,7 @@ class App:
             awaited=Awaited(GENERATION, frozenset(ends)),
             counters=Counter(),
             stops_nobody=False,
+            is_unheard=False,
             read_to={},
         )
 
@@ -488,3 +489,15 @@ async def test_what_the_leader_never_believes_is_given_up() -> None:
         app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
     assert app.assignor.overdue == {A}
     assert 900 <= now < 1_800
+
+
+async def test_a_static_member_with_another_capacity_asks_for_one_round() -> None:
+    """It came back without a round, so that no leader knows; at rest, once, and without a cool-down."""
+    app = App({}, {})
+    watch = service(app)
+    assert await looks(watch, 0.0, 100.0) == 0
+    app.assignor.is_unheard = True
+    app.rebalancing = True
+    assert await looks(watch, 101.0) == 0
+    app.rebalancing = False
+    assert await looks(watch, 102.0, 103.0, 200.0) == 1

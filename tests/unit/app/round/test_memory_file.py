@@ -193,3 +193,15 @@ def test_a_file_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
     file.keep(7, {"orders": range(0, 2_000_000, 2)})
     assert counters(file) == {"memory_failures": 1}
     assert file_of(tmp_path).former().generation == 6
+
+
+def test_the_next_process_is_told_what_the_leader_knew_of_the_last_one(tmp_path: Path) -> None:
+    """Capacity and rack; a file without them, or with other things in their place, tells nothing."""
+    offers = {"capacity": 2.0, "rack": "r1"}
+    file_of(tmp_path).keep(7, OWNED, offers)
+    assert file_of(tmp_path).former().offers == offers
+    for wrong in ([], 7, "x"):
+        (tmp_path / NAME).write_text(json.dumps({**GOOD, "offers": wrong}))
+        assert file_of(tmp_path).former().offers == {}
+    (tmp_path / NAME).write_text(json.dumps(GOOD))
+    assert file_of(tmp_path).former() == Former(7, file_of(tmp_path).former().actives)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
 
 from faust_assigner.app.assignor import kafka_generation
@@ -180,3 +182,51 @@ def test_a_large_member_leaves_out_the_copy_for_stock_leaders() -> None:
     found.rebalance()
     assert all(len(raw) < 2_000 for raw in found.joined.values())
     assert found.actives("orders") == before
+
+
+def static_app(folder: Path, **options: Any) -> Any:
+    """A process of the static member w1 with its data directory; the folder was made at its start."""
+    app = make_app(
+        "http://w1",
+        tables=["totals"],
+        datadir=str(folder),
+        consumer_group_instance_id="w1",
+        **options,
+    )
+    Path(app.conf.appdir).mkdir(parents=True, exist_ok=True)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("options", "unheard"),
+    [
+        ({}, False),
+        ({"faust_assigner_capacity": 1e-6}, True),
+        ({"faust_assigner_rack": "r2"}, True),
+    ],
+)
+def test_a_static_member_knows_whether_the_leader_knows_its_capacity_and_rack(
+    tmp_path: Path, options: dict[str, Any], unheard: bool
+) -> None:
+    """The broker gives its former assignment to one that is back within its session; no leader reads a word.
+
+    Until a round has been, each further restart says so, too.
+    """
+    found = WireGroup(TOPICS)
+    found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
+    found.add("m1", static_app(tmp_path / "1"), TOPICS)
+    found.rebalance("m0")
+    found.rebalance("m0")
+    assert not found.apps["m1"].assignor.is_unheard
+    for _ in range(2):
+        back = static_app(tmp_path / "1", **options)
+        back.assignor.metadata(TOPICS)
+        back.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
+        assert back.assignor.is_unheard is unheard
+    found.add("m1", back, TOPICS)
+    found.rebalance("m0")
+    assert not back.assignor.is_unheard
+    again = static_app(tmp_path / "1", **options)
+    again.assignor.metadata(TOPICS)
+    again.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
+    assert not again.assignor.is_unheard
