@@ -79,9 +79,7 @@ def plan(
     if progress is None or waiting is None:
         standby, onward = place_standbys(layout, previous, owner, target, replicas), None
     else:
-        standby, onward = _warm(
-            progress, owner, target, waiting, promoted & (weighed is None), replicas
-        )
+        standby, onward = _warm(progress, owner, target, waiting, promoted, weighed, replicas)
     return Plan(
         layout=layout,
         previous=previous,
@@ -110,19 +108,27 @@ def _targets(
 
 
 def _warm(
-    progress: Progress, owner: Ints, target: Ints, far: Bools, lost: Bools, replicas: int
+    progress: Progress,
+    owner: Ints,
+    target: Ints,
+    far: Bools,
+    promoted: Bools,
+    weighed: Weighed | None,
+    replicas: int,
 ) -> tuple[Ints, Onward]:
     """The standbys, and what comes after this round.
 
-    Tasks that ``lost`` their owner have another one by then, and need perhaps not move at all: where some
-    are off target, the next target is asked for (not with weights, where it would be another guess). Who is
-    too ``far`` behind gets a replica beyond the standbys; who could take its task at once is wished for as
-    one of them.
+    The next plan starts from this round's owners. With counts its target is this one, unless tasks were
+    ``promoted`` away from it; with weights (a heuristic) it may always be another. So where tasks are off
+    target, the next target is computed here, and only its moves are awaited. A member that is too ``far``
+    behind gets a replica beyond the standbys; a member that could take its task at once is preferred as one
+    of them.
     """
     layout, claimed, disbelieved = progress.layout, progress.previous, progress.disbelieved()
-    if (lost & (owner != target)).any():
+    off = owner != target
+    if off.any() if weighed is not None else (promoted & off).any():
         progress = progress.after(owner)
-        _, target = _targets(layout, progress.previous, None, progress)
+        _, target = _targets(layout, progress.previous, weighed, progress)
         target = place_followers(layout, target, progress.previous)
         far = progress.far(owner, target)
     standby = place_standbys(layout, claimed, owner, np.where(far, owner, target), replicas)

@@ -1,8 +1,10 @@
 """Weighted balance: the heaviest member as light as a few moves make it, and how far that is from ideal.
 
-Least makespan is NP-hard, so this is a heuristic with a bound beside it: everything stays where it was,
-what has no owner is placed heaviest first on the lightest member (Graham's LPT), then tasks are moved or
-swapped away from the heaviest member while that helps. Counts may come out uneven: load overrides them.
+Least makespan is NP-hard, so this is a heuristic with a bound beside it. Tasks stay with their owners. Tasks
+without an owner are placed heaviest first on the member that is lightest with them (LPT for machines of
+unequal speed). Then tasks are moved or swapped away from the heaviest member while that helps. Where the
+counted target has a lighter heaviest member, the search starts from the counted target instead. Counts may
+come out uneven: load overrides them. "Light" is always weight / capacity.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,8 @@ _GOOD = 1.03
 _MOVES_OF_COUNTED, _MOVES_OF_ALL = 1.2, 0.05
 #: How many of the lightest members are tried as receivers, and how many tasks in a swap.
 _RECEIVERS, _SWAPPED = 8, 48
+#: Up to so many different capacities, a heap for each is faster than a look at every member.
+_HEAPS = 16
 
 
 def weigh(layout: Layout, weights: Any) -> Weighed | None:
@@ -69,6 +74,10 @@ class Weighed:
         )
         return load.astype(np.float64)
 
+    def heaviest(self, owner: Ints) -> float:
+        """The load / capacity of the heaviest member."""
+        return float((self.load(owner) / self.layout.capacity).max(initial=0.0))
+
     def bound(self) -> float:
         """No plan's heaviest member, in weight / capacity, is lighter than this."""
         capacity = np.sort(self.layout.capacity)[::-1]
@@ -86,7 +95,7 @@ class Weighed:
     def figures(self, owner: Ints) -> dict[str, float]:
         """The heaviest member, the bound, and the gap between them."""
         counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
-        top = float((self.load(counted) / self.layout.capacity).max(initial=0.0))
+        top = self.heaviest(counted)
         bound = self.bound()
         return {
             "weight_max": top,
@@ -97,60 +106,87 @@ class Weighed:
     def balance(self, layout: Layout, previous: Previous, counted: Ints) -> Ints:
         """int64[T]: the weighted target; ``counted`` is the exact target without weights.
 
-        Cost: O(T log M), and O(M + tasks of one member) for each task moved.
+        Its heaviest member is never heavier than the one of ``counted``, unless that target breaks a move
+        that the last round announced (``previous.awaited``) and this one does not. Cost: O(T log M), or
+        O(T M) where subscriptions differ or more than 16 capacities occur; and O(M + tasks of one member)
+        for each task moved.
         """
         ordinary = layout.per_task(lambda group: group.adds_load)
-        shift = _Shift(self, previous, ordinary, _budget(previous, counted, ordinary))
-        shift.place_orphans()
+        counted = np.where(ordinary, counted, NOBODY)
+        needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
+        budget = max(
+            int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary))
+        )
+        home = np.where(ordinary, previous.last_owner, NOBODY)
+        shift = _Shift(self, home, home, budget)
+        shift.place(np.flatnonzero(ordinary & (home == NOBODY)))
         shift.lighten()
-        return np.where(ordinary, shift.owner, NOBODY)
+        waits = np.flatnonzero(ordinary & (previous.awaited != NOBODY))
+        best = (_broken(shift.owner, previous.awaited, waits), self.heaviest(shift.owner))
+        if best[0] or self.heaviest(counted) < best[1] * (1 - 1e-9):
+            other = _Shift(self, home, counted, budget)
+            other.lighten()
+            found = (_broken(other.owner, previous.awaited, waits), self.heaviest(other.owner))
+            shift = other if found < best else shift
+        return shift.owner
 
 
-def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
-    needed = int(
-        np.count_nonzero(ordinary & (previous.owner != NOBODY) & (previous.owner != counted))
-    )
-    return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
+def _broken(owner: Ints, awaited: Ints, waits: Ints) -> int:
+    """How many of the tasks ``waits`` that the last round announced for a member go elsewhere."""
+    return int(np.count_nonzero(owner[waits] != awaited[waits]))
 
 
 class _Shift:
     """The owners while they change: loads, and how many moves from living owners are left."""
 
-    def __init__(self, weighed: Weighed, previous: Previous, ordinary: Bools, budget: int) -> None:
+    def __init__(self, weighed: Weighed, home: Ints, start: Ints, budget: int) -> None:
         layout = weighed.layout
         self.weight, self.capacity = weighed.weight, layout.capacity
-        self.home = np.where(ordinary, previous.last_owner, NOBODY)
-        self.owner = self.home.copy()
-        self.open = np.flatnonzero(ordinary & (self.owner == NOBODY))
+        self.home, self.owner = home, start.copy()
+        self.budget = budget - int(np.count_nonzero((home != NOBODY) & (start != home)))
         self.load = weighed.load(self.owner)
         self.group = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
         self.allowed = np.zeros((len(layout.groups), len(layout.member_ids)), dtype=np.bool_)
         for g, group in enumerate(layout.groups):
             self.allowed[g, group.members] = True
-        self.budget = budget
 
     # Placing ---------------------------------------------------------------------------------------
 
-    def place_orphans(self) -> None:
-        """Heaviest first, each on the member that stays lightest."""
-        order = self.open[np.lexsort((self.open, -self.weight[self.open]))]
-        used = np.unique(self.group[order])
-        if used.size and (self.allowed[used] == self.allowed[used[0]]).all():
-            self._place_anywhere(order, np.flatnonzero(self.allowed[used[0]]))
+    def place(self, tasks: Ints) -> None:
+        """Heaviest first, each on the member that is lightest with it (ties: the lower member)."""
+        order = tasks[np.lexsort((tasks, -self.weight[tasks]))]
+        used = np.unique(self.group[order]).tolist()
+        who = {g: np.flatnonzero(self.allowed[g]) for g in used}
+        alike = all((self.allowed[g] == self.allowed[used[0]]).all() for g in used)
+        if used and alike and np.unique(self.capacity[who[used[0]]]).size <= _HEAPS:
+            self._place_anywhere(order, who[used[0]])
             return
-        for t in order.tolist():
-            who = np.flatnonzero(self.allowed[self.group[t]])
-            after = (self.load[who] + self.weight[t]) / self.capacity[who]
-            self._give(t, int(who[after.argmin()]))
+        for t, g in zip(order.tolist(), self.group[order].tolist(), strict=True):
+            after = (self.load[who[g]] + self.weight[t]) / self.capacity[who[g]]
+            self._give(t, int(who[g][after.argmin()]))
 
     def _place_anywhere(self, order: Ints, who: Ints) -> None:
-        """The same by a heap, when every member may take every task."""
-        heap = [(float(self.load[m] / self.capacity[m]), m) for m in who.tolist()]
-        heapify(heap)
-        for t in order.tolist():
-            m = heap[0][1]
-            self._give(t, m)
-            heapreplace(heap, (float(self.load[m] / self.capacity[m]), m))
+        """The same by a heap for each capacity, when every member may take every task."""
+        alike: dict[float, list[tuple[float, int]]] = {}
+        for m, capacity, load in zip(
+            who.tolist(), self.capacity[who].tolist(), self.load[who].tolist(), strict=True
+        ):
+            alike.setdefault(capacity, []).append((load, m))
+        heaps = sorted(alike.items())
+        for _, heap in heaps:
+            heapify(heap)
+        lightest, receivers = heaps[0][1], []
+        for weight in self.weight[order].tolist():
+            if len(heaps) > 1:
+                after = [((heap[0][0] + weight) / c, heap[0][1], heap) for c, heap in heaps]
+                lightest = min(after, key=itemgetter(0, 1))[2]
+            load, m = lightest[0]
+            receivers.append(m)
+            heapreplace(lightest, (load + weight, m))
+        self.owner[order] = receivers
+        for _, heap in heaps:
+            for load, m in heap:
+                self.load[m] = load
 
     def _give(self, t: int, m: int) -> None:
         before = int(self.owner[t])
@@ -162,45 +198,44 @@ class _Shift:
     # Moving ----------------------------------------------------------------------------------------
 
     def lighten(self) -> None:
-        """Move and swap away from the heaviest members that can be helped, while moves are left.
-
-        A member whose one task outweighs everything else is beyond help; the next heaviest is not.
-        """
+        """Move and swap away from the heaviest members that can be helped, while moves are left."""
         level = float(self.load.sum() / self.capacity.sum()) if self.load.size else 0.0
-        several = np.bincount(self.owner[self.owner != NOBODY], minlength=self.load.size) > 1
-        if not (several & (self.load > _CALM * level * self.capacity)).any():
-            return
-        stuck = np.zeros(self.load.size, dtype=np.bool_)
+        beyond_help, enough = self._beyond_help(), _CALM
         for _ in range(4 * self.owner.size):
-            ratio = np.where(stuck, 0.0, self.load / self.capacity)
+            ratio = np.where(beyond_help, 0.0, self.load / self.capacity)
             h = int(ratio.argmax())
-            if ratio[h] <= _GOOD * level:
+            if ratio[h] <= enough * level:
                 return
-            if not self._relieve(h, self.load / self.capacity):
-                stuck[h] = True
+            if self._relieve(h, float(ratio[h])):
+                enough = _GOOD
+            else:
+                beyond_help[h] = True
 
-    def _relieve(self, h: int, ratio: Floats) -> bool:
+    def _beyond_help(self) -> Bools:
+        """bool[M]: members with a single task that no member of a greater capacity may take.
+
+        No move and no swap makes the heavier of both members lighter.
+        """
+        placed = np.flatnonzero(self.owner != NOBODY)
+        owner = self.owner[placed]
+        alone = placed[np.bincount(owner, minlength=self.load.size)[owner] == 1]
+        largest = np.where(self.allowed, self.capacity, 0.0).max(axis=1, initial=0.0)
+        beyond = np.zeros(self.load.size, dtype=np.bool_)
+        mine = self.owner[alone]
+        beyond[mine] = largest[self.group[alone]] <= self.capacity[mine]
+        return beyond
+
+    def _relieve(self, h: int, ratio: float) -> bool:
         """The best single move away from ``h``, else the best swap; False when neither helps."""
         mine = np.flatnonzero(self.owner == h)
-        receivers = np.argsort(ratio, kind="stable")[:_RECEIVERS].tolist()
-        best: tuple[float, int, int, int] | None = None
-        for m in receivers:
-            found = self._best_move(h, m, mine)
-            if (
-                found is not None
-                and found[0] < ratio[h] * (1 - 1e-9)
-                and (best is None or found < best)
-            ):
-                best = found
-        if best is None:
-            for m in receivers:
-                found = self._best_swap(h, m, mine)
-                if (
-                    found is not None
-                    and found[0] < ratio[h] * (1 - 1e-9)
-                    and (best is None or found < best)
-                ):
-                    best = found
+        receivers = self._receivers(h, mine)
+        best = None
+        for step in (self._best_move, self._best_swap):
+            found = [step(h, m, mine) for m in receivers]
+            better = [f for f in found if f is not None and f[0] < ratio * (1 - 1e-9)]
+            if better:
+                best = min(better)
+                break
         if best is None:
             return False
         _, m, t, back = best
@@ -210,6 +245,15 @@ class _Shift:
             self._give(back, h)
         return True
 
+    def _receivers(self, h: int, mine: Ints) -> list[int]:
+        """Of the members that may take a task of ``mine``, those that are lightest with an average one."""
+        able: Bools = np.logical_or.reduce(self.allowed[np.unique(self.group[mine])])
+        able[h] = False
+        who = np.flatnonzero(able)
+        after = (self.load[who] + self.weight[mine].mean()) / self.capacity[who]
+        found: list[int] = who[np.argsort(after, kind="stable")[:_RECEIVERS]].tolist()
+        return found
+
     def _cost(self, t: int, giver: int, receiver: int) -> int:
         """Moves from a living owner that handing ``t`` over adds: 1, 0, or -1 when it goes home."""
         return int(self.home[t] == giver) - int(self.home[t] == receiver)
@@ -218,7 +262,7 @@ class _Shift:
         able = mine[self.allowed[self.group[mine], m]]
         if self.budget <= 0:
             able = able[self.home[able] != h]
-        if not able.size or h == m:
+        if not able.size:
             return None
         weight = self.weight[able]
         after = np.maximum(
@@ -231,7 +275,7 @@ class _Shift:
         theirs = np.flatnonzero(self.owner == m)
         give = self._swappable(mine, h, m)
         take = self._swappable(theirs, m, h)
-        if h == m or not give.size or not take.size or self.budget < 2:
+        if not give.size or not take.size or self.budget < 2:
             return None
         change = self.weight[give][:, None] - self.weight[take]
         after = np.maximum(

@@ -240,7 +240,7 @@ MUTANTS = (
     Mutant(
         story="after a death, replicas warm up for a target that the next round does not have",
         file=_PLANNER,
-        old="    if (lost & (owner != target)).any():\n",
+        old="    if off.any() if weighed is not None else (promoted & off).any():\n",
         new="    if False:\n",
         red=(f"{_BOUND}[3-die-6]",),
     ),
