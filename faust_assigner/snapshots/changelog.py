@@ -174,12 +174,14 @@ async def _partitions(
 async def extents_of(
     connection: Connection,
     tps: Sequence[TopicPartition],
+    *,
+    isolation_level: str = "read_committed",
 ) -> dict[TopicPartition, Extent]:
-    """The extents of partitions that are known to exist."""
+    """The extents of partitions that are known to exist, as a reader of that level sees them."""
     tps = [
         TopicPartition(*tp) for tp in tps
     ]  # other named tuples are equal, aiokafka wants its own
-    async with consumer_of(connection) as consumer:
+    async with consumer_of(connection, isolation_level=isolation_level) as consumer:
         starts = await consumer.beginning_offsets(tps)
         ends = await consumer.end_offsets(tps)
     return {tp: Extent(starts[tp], ends[tp]) for tp in tps}

@@ -293,6 +293,7 @@ class ByState(Follows):
     async def _restore_actives(self, pending: set[Any]) -> None:
         """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
         ends, firsts = await self._ends(pending), await self._firsts(pending)
+        await self._refuse_ahead(self.active_offsets, ends, firsts)
         for tp in pending:
             self.active_offsets[tp] = max(known(self.active_offsets[tp]), firsts[tp] - 1)
         alone = frozenset(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from faust_assigner.app.repairs.consistency import begin_anew
 from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.restore.bring_up import MIN_STANDBY_GAP, Stop
 from faust_assigner.app.restore.disk import known
@@ -34,6 +35,7 @@ class Follows(Recovery):
         behind: list[Any] = []
         if fresh:
             firsts, ends = await self._firsts(fresh), await self._ends(fresh)
+            await self._refuse_ahead(self.standby_offsets, ends, firsts)
             for tp in fresh:
                 self.standby_offsets[tp] = max(known(self.standby_offsets[tp]), firsts[tp] - 1)
                 self.standby_highwaters[tp] = ends[tp] - 1
@@ -73,6 +75,14 @@ class Follows(Recovery):
         except Exception as error:
             if not self.app.should_stop:
                 await self.app.crash(error)
+
+    async def _refuse_ahead(
+        self, offsets: Any, ends: Mapping[Any, int], firsts: Mapping[Any, int]
+    ) -> None:
+        """Raise ConsistencyError where tables are ahead of ``ends``; without the check they begin anew."""
+        for tp in await self._ahead(offsets, ends):
+            begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+            offsets[tp] = firsts[tp] - 1
 
     async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:
         return await self._ask("Ends of changelogs", tps, "end_offsets")

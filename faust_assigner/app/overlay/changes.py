@@ -83,6 +83,8 @@ class Overlay:
         self._mixed = False
         #: Whether what is ready may land: not while the file lacks records of others, or is somebody else's.
         self.lands = False
+        #: How many changes had been made when the file was restored last.
+        self._believed = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -160,6 +162,21 @@ class Overlay:
     def is_out_of_order(self) -> bool:
         """Whether its changes are in the changelog in another order than they were made in."""
         return self._mixed
+
+    def beyond(self, offset: int, changes: Iterable[Change]) -> int | None:
+        """The offset of the first of ``changes`` that a file at ``offset`` is beyond for no reason.
+
+        A replay may have brought what had been made before ``believe()``; what came after is behind it.
+        """
+        for change in changes:
+            at = change.offset
+            if change.number > self._believed and at is not None and NO_RECORD < at <= offset:
+                return at
+        return None
+
+    def believe(self) -> None:
+        """The file has been restored: whatever it is beyond of all that was made so far, it has."""
+        self._believed = self._made
 
     def read(self, offset: int) -> None:
         """The file has all of the changelog up to ``offset``: what counts up to there is in it.

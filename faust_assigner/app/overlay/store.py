@@ -178,12 +178,19 @@ class OverlaidStore(Store):
             return
         changes = overlay.ready()
         if changes:
-            self._write(partition, changes)
+            database = self._db_for_partition(partition)
+            before = _offset_in(database, self.offset_key)
+            beyond = overlay.beyond(before, changes)
+            if beyond is not None and self.doubt(partition, beyond):
+                return
+            self._write(database, before, changes)
             overlay.landed(changes)
 
-    def _write(self, partition: int, changes: list[Change]) -> None:
-        database = self._db_for_partition(partition)
-        before = _offset_in(database, self.offset_key)
+    def doubt(self, partition: int, offset: int) -> bool:
+        """Whether the file may not be written: it is beyond ``offset``, which a new change has been given."""
+        return False
+
+    def _write(self, database: Any, before: int, changes: list[Change]) -> None:
         rows, offset = dict[bytes, bytes | None](), before
         for change in changes:
             at = NO_RECORD if change.offset is None else change.offset
@@ -195,7 +202,9 @@ class OverlaidStore(Store):
     def go_on(self, partition: int) -> None:
         """The file has all of its changelog but our own changes: they land from here on."""
         if self.usage is not None:
-            self._overlay_of(partition).lands = True
+            overlay = self._overlay_of(partition)
+            overlay.lands = True
+            overlay.believe()
             self.land(partition)
 
     def hold(self) -> None:

@@ -9,14 +9,17 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from faust.exceptions import ConsistencyError
 from faust.tables.recovery import Recovery, ServiceStopped
 from mode import Service, get_logger
 
 from faust_assigner.app.overlay import tables as overlay
+from faust_assigner.app.repairs.consistency import COMPARE_S, Consistency, begin_anew
 from faust_assigner.app.repairs.fetching import mixed
 from faust_assigner.app.repairs.patience import insist, pause_s
 from faust_assigner.app.repairs.replay_loop import ChangelogQueue, ReplayLoop
 from faust_assigner.app.repairs.watchdog import Watched
+from faust_assigner.app.restore.disk import known
 from faust_assigner.app.restore.table_files import (
     CarefulStore,
     is_storage_error,
@@ -51,6 +54,7 @@ class SteadyRecovery(ReplayLoop):
         self._reopen: frozenset[Any] = frozenset()
         self._troubles, self._last_trouble = 0, 0.0
         super().__init__(*args, **kwargs)
+        self.consistency = Consistency(self.app)
 
     # -- stock's steps, in an order that loses nothing
 
@@ -145,6 +149,8 @@ class SteadyRecovery(ReplayLoop):
             f"Ends of {title} changelogs",
             partial(super()._build_highwaters, consumer, tps, destination, title),
         )
+        if title == "standby":
+            await self._compare(consumer, tps, self.standby_offsets, destination)
 
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
         await insist(
@@ -152,6 +158,67 @@ class SteadyRecovery(ReplayLoop):
             f"Beginnings of {title} changelogs",
             partial(super()._build_offsets, consumer, tps, destination, title),
         )
+        if title == "active":
+            await self._compare(consumer, tps, destination, self.active_highwaters)
+
+    async def _compare(self, consumer: Any, tps: Any, offsets: Any, highwaters: Any) -> None:
+        """Make stock's check before it; who is not behind is at the end, whatever readers see yet."""
+        ends = {tp: known(highwaters[tp]) + 1 for tp in tps}
+        if ahead := await self._ahead(offsets, ends):
+            firsts = await consumer.earliest_offsets(*ahead)
+            for tp in sorted(ahead):
+                begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+                offsets[tp] = firsts[tp] - 1
+        for tp in tps:
+            highwaters[tp] = max(known(highwaters[tp]), known(offsets[tp]))
+
+    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
+        """The partitions whose tables are ahead of their changelogs; raises ConsistencyError for these."""
+        return await insist(
+            self,
+            "Ends of changelogs that tables are ahead of",
+            partial(self.consistency.ahead, self.tp_to_table, offsets, ends),
+        )
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _compare_beside_streams(self) -> None:
+        """What is kept has no recovery that would compare it."""
+        doubt = self.consistency.doubt_is_new
+        while not self.should_stop:
+            await self.wait(doubt, timeout=COMPARE_S)
+            doubt.clear()
+            if self.should_stop or self.in_recovery or self.app.consumer.between_generations:
+                continue
+            try:
+                await self._compare_files()
+            except Exception as error:
+                if isinstance(error, ConsistencyError):
+                    raise
+                if self._said.due("compare"):
+                    logger.warning("Changelogs were not compared with tables: %r", error)
+
+    async def _compare_files(self) -> None:
+        """All files of this worker that are open."""
+        offsets = {
+            tp: table.persisted_offset(tp)
+            for tp, table in self.tp_to_table.items()
+            if tp in self.active_tps | self.standby_tps
+            and tp.partition in getattr(store_of(table), "_dbs", ())
+        }
+        if not offsets:
+            return
+        consumer = self.app.consumer
+        ends = await consumer.highwaters(*offsets)
+        ahead = await self.consistency.ahead(self.tp_to_table, offsets, ends)
+        if not ahead:
+            return
+        firsts = await consumer.earliest_offsets(*ahead)
+        overlay.hold(self.app)
+        for tp in sorted(ahead):
+            begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+            self.consistency.doubted.pop(tp, None)
+        self._reopen |= ahead
+        self.begin_again()
 
     async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
         await insist(

@@ -48,6 +48,7 @@ from faust_assigner.app.restore.progress import Progress
 from faust_assigner.app.restore.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import BATCHED_REPLAY, RESTORE_SHARE, SNAPSHOTS
+from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
@@ -385,22 +386,25 @@ def takes_files(store: Any) -> bool:
     return is_writable(store) and store.rocksdb_options.ttl is None
 
 
-def settings_of(app: Any) -> Settings:
-    """The app's own connection and settings; reads its configuration only."""
-    conf = app.conf
-    transport = app.transport
-    connection = {
+def connection_of(app: Any) -> Connection:
+    """How the app reaches its cluster; reads its configuration only."""
+    conf, transport = app.conf, app.transport
+    return {
         "bootstrap_servers": server_list(transport.url, transport.default_port),
         "client_id": f"{conf.broker_client_id}-restore",
         "request_timeout_ms": int(conf.broker_request_timeout * 1000),
         **credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
     }
-    folder = Path(conf.tabledir)
+
+
+def settings_of(app: Any) -> Settings:
+    """The app's own connection and settings; reads its configuration only."""
+    folder = Path(app.conf.tabledir)
     sweep_scratch(folder)
     return Settings(
         read_or_default(app, SNAPSHOTS),
         read_or_default(app, BATCHED_REPLAY),
-        connection,
+        connection_of(app),
         "read_committed" if app.in_transaction else "read_uncommitted",
         folder,
         unreadable_of(app),

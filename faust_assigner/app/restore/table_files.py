@@ -208,6 +208,14 @@ class CarefulStore(OverlaidStore):
         with self._watched(self._here):
             return bool(super()._contains(key))
 
+    def doubt(self, partition: int, offset: int) -> bool:
+        """Tell the recovery, unless the table's own records are read back while it changes."""
+        consistency = getattr(self.app.tables.recovery, "consistency", None)
+        if consistency is None or self.table.is_global or self.table.recovery_buffer_size == 1:
+            return False
+        consistency.doubt(TP(self.table.changelog_topic.get_topic_name(), partition), offset)
+        return True
+
     def land(self, partition: int) -> None:
         """Write what counts; where that fails the recovery begins again, and it lands after that."""
         try:

@@ -261,12 +261,12 @@ class Worker:
             "broker_commit_interval": 60.0,
             "stream_buffer_maxsize": 4096,
             "datadir": self.folder.name,
+            "store": "memory://",
         } | settings
         self.logs = Logs(partitions)
         self.app = app = faust.App(
             "virtual",
             broker="kafka://virtual",
-            store="memory://",
             web_enabled=False,
             topic_partitions=partitions,
             topic_disable_leader=True,

@@ -70,6 +70,9 @@ class Host:
         """As ours."""
         self._note_end("tables_failed")
 
+    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset()
+
     async def on_stop(self) -> None:
         """As Faust's."""
         self._note_end("on_stop")

@@ -93,6 +93,9 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     async def none(tps: Any) -> dict[TP, int]:
         return dict.fromkeys(tps, 0)
 
+    async def nothing_ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset()
+
     async def insisted(service: Any, what: str, ask: Any) -> Any:
         return await ask()
 
@@ -111,6 +114,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
         tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
         _ends=asked,
         _firsts=none,
+        _ahead=nothing_ahead,
     )
     return made
 

@@ -255,3 +255,44 @@ async def test_a_record_waits_while_too_many_changes_do(
         await consumer.callback(SimpleNamespace(tp=TP("source", 0)))
     assert (len(consumer.delivered), consumer.commits) == (4, 1)
     assert time.monotonic() - began >= 0.05
+
+
+class Doubts:
+    """Of a recovery: what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[TP, int]] = []
+
+    def doubt(self, tp: TP, offset: int) -> None:
+        """A file is beyond a new change."""
+        self.told.append((tp, offset))
+
+
+async def test_a_new_change_below_the_file_lands_nowhere_and_is_told(it: MadeUp) -> None:
+    """Its changelog was made again: the change would pass for one that the file has."""
+    doubts = it.app.tables.recovery.consistency = Doubts()
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    await answer((it.sent[0], 7))
+    counts["a"] = 2
+    counts["b"] = 3
+    await answer((it.sent[1], 0), (it.sent[2], 1))
+    assert (doubts.told, counts["a"], counts["b"]) == ([(LOG, 0)], 2, 3)
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
+
+
+async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> None:
+    """It was made before the file was restored; one made after is behind all of it."""
+    doubts = it.app.tables.recovery.consistency = Doubts()
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    overlay.hold(it.app)
+    counts.data.set_persisted_offset(LOG, 9)
+    overlay.go_on(it.app, {LOG})
+    await answer((it.sent[0], 7))
+    assert (doubts.told, rows(it)) == ([], {OFFSET: b"9"})
+    counts["a"] = 2
+    await answer((it.sent[1], 10))
+    assert (doubts.told, rows(it)) == ([], {b'"a"': b"2", OFFSET: b"10"})
