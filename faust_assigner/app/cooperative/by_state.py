@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
+from faust_assigner.app.cooperative.callbacks import RecoverCallbacks
 from faust_assigner.app.cooperative.databases import close_all, open_for_streams
 from faust_assigner.app.cooperative.following import Follows
 from faust_assigner.app.cooperative.order import chunks, ready_sources
@@ -56,6 +57,7 @@ class ByState(Follows):
         #: Of the last eager round, what was owned and followed before.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
+        self._callbacks = RecoverCallbacks()
         #: Told of each restored partition; None where nobody asks.
         self.meter: Any = None
         super().__init__(*args, **kwargs)
@@ -148,10 +150,13 @@ class ByState(Follows):
             and not self.app.consumer.between_generations
         ):
             self._complete, self._followed, self.is_flowing = set(), set(), True
+            # As in Faust: of every table, whether this worker has a part of it or not.
+            self._callbacks.owe(self.tables.values())
 
     async def on_stop(self) -> None:
         """Let go of the databases before the tables close them."""
         self.stop_taking_on()
+        await self._callbacks.stop()
         await super().on_stop()
 
     async def take_on(
@@ -301,7 +306,9 @@ class ByState(Follows):
             for table in self.tables.values()
             if table.is_global or table.use_partitioner
         )
-        await self._let_flow(pending, alone)
+        self._begin_callbacks(pending)
+        held = self._called_back()
+        await self._let_flow(pending | held, alone)
         highwaters = {tp: ends[tp] - 1 for tp in pending}
         left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
         self.progress.begin(
@@ -317,14 +324,20 @@ class ByState(Follows):
                 self.meter.note_start(chunk, self.restored)
             if self.need_recovery():
                 await self._replay(chunk)
+            # Before they count as restored: whoever is interrupted here restores and tells them again.
+            await self._tell_tables(chunk)
             if self.meter is not None:
                 self.meter.finish(chunk)
             self._complete |= chunk
             overlay.go_on(self.app, chunk)
             pending = pending - chunk
-            await self._tell_tables(chunk, pending)
+            self._begin_callbacks(pending)
+            await self._callbacks.over()
             await self._let_flow(pending, alone)
             stop.renew()
+        await self._callbacks.over()
+        if held:
+            await self._let_flow(pending, alone)
         self.restored = {**before, **self.restored}
 
     async def _brought_up(
@@ -373,16 +386,25 @@ class ByState(Follows):
         self._set_recovery_ended()
         consumer.pause_partitions(chunk)
 
-    async def _tell_tables(self, chunk: Collection[Any], pending: Collection[Any]) -> None:
-        """Of what is restored, copies too: in memory the rest is forgotten; callbacks of whole tables."""
+    async def _tell_tables(self, chunk: Collection[Any]) -> None:
+        """Of what is restored, copies too: in memory the rest is forgotten, sets are taken from their rows."""
         for table in self.tables.values():
-            topics = table.changelog_topic.topics
-            if not any(tp.topic in topics for tp in chunk):
-                continue
-            copies = self.standbys_for_table[table]
-            await table.data.on_recovery_completed(self.actives_for_table[table] | copies, copies)
-            if not any(tp.topic in topics for tp in pending):
-                await table.call_recover_callbacks()
+            if any(tp.topic in table.changelog_topic.topics for tp in chunk):
+                copies = self.standbys_for_table[table]
+                await table.data.on_recovery_completed(
+                    self.actives_for_table[table] | copies, copies
+                )
+                self._callbacks.owe([table])
+
+    def _begin_callbacks(self, pending: Collection[Any]) -> None:
+        """Call back for tables of which nothing is ``pending``."""
+        lacking = {tp.topic for tp in pending}
+        self._callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
+
+    def _called_back(self) -> set[Any]:
+        """Restored partitions of tables whose callbacks run: what waits for them does not flow yet."""
+        of, running = self.tables._changelogs, self._callbacks.running
+        return {tp for tp in self._complete if of[tp.topic] in running}
 
     async def _let_flow(self, pending: Collection[Any], alone: Collection[str]) -> None:
         """Seek what is ready to its committed offsets, asked for at once, and let it flow."""
@@ -400,8 +422,7 @@ class ByState(Follows):
         self.tables.on_actives_ready()
         if not self.standby_tps:
             self.tables.on_standbys_ready()
-        if app.rebalancing:
-            app.on_rebalance_end()
+        if app.consumer.rounds.end():
             logger.info("Worker ready")
 
 

@@ -50,6 +50,12 @@ class Listener(Protocol):
     def is_flowing(self) -> bool:
         """Whether partitions are processed, so that there is something to keep."""
 
+    def joins(self) -> None:
+        """A round begins; nothing is given up for it."""
+
+    async def gives_up(self) -> None:
+        """Everything is about to be revoked."""
+
     async def let_go(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``, which are assigned still."""
 
@@ -144,11 +150,19 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             and member.listener.is_flowing()
         )
         member.assignor.holds = keeps and not member.gave_up
+        if member.assignor.holds:
+            member.listener.joins()
         if member.assignor.holds or (member.gave_up and self._own() is previous_assignment):
             self._group_subscription = None
             return
-        member.gave_up = True
+        await self._give_up(previous_assignment)
+
+    async def _give_up(self, previous_assignment: Any) -> None:
+        """Revoke everything, as aiokafka does before each round."""
+        self.membership.gave_up = True
         await self._told()
+        if previous_assignment is not None:
+            await self.membership.listener.gives_up()
         await super()._on_join_prepare(previous_assignment)
 
     def _own(self) -> Any:
@@ -181,9 +195,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         member.assignor.stops_nobody = protocol == COOPERATIVE
         if member.lost and not member.gave_up:
             # The coordinator was silent for too long before it answered: nothing flows any more.
-            member.gave_up = True
-            await self._told()
-            await super()._on_join_prepare(self._own())
+            await self._give_up(self._own())
         assignment = ConsumerProtocol.ASSIGNMENT.decode(member_assignment_bytes)
         if not member.gave_up:
             await self._take(assignment, generation)

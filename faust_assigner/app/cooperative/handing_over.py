@@ -12,11 +12,16 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from faust.transport.consumer import ensure_TPset
-from mode import get_logger
+from faust.transport.consumer import (
+    CONSUMER_PARTITIONS_ASSIGNED,
+    CONSUMER_PARTITIONS_REVOKED,
+    ensure_TPset,
+)
+from mode import Service, get_logger
 
 from faust_assigner.app.cooperative.coordinator import take_over
 from faust_assigner.app.cooperative.fetcher import PromptFetcher
+from faust_assigner.app.cooperative.rounds import Rounds
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import rest
 from faust_assigner.app.repairs.fetching import seek_committed
@@ -54,6 +59,16 @@ class ThreadListener:
         """Whether partitions are about to be resumed."""
         return bool(self._thread.app.tables.recovery.is_taking_on)
 
+    def joins(self) -> None:
+        """A round begins."""
+        consumer = self._thread.consumer
+        with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+            consumer.loop.call_soon_threadsafe(consumer.rounds.begin)
+
+    async def gives_up(self) -> None:
+        """Everything is about to be revoked: a round under way comes to nothing."""
+        await self._tell(self._thread.consumer.give_up)
+
     async def let_go(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``."""
         await self._tell(self._thread.consumer.let_go, ensure_TPset(revoked))
@@ -80,6 +95,7 @@ class ThreadListener:
         """The round that gives everything away has been answered."""
         consumer = self._thread.consumer
         consumer.loop.call_soon_threadsafe(consumer.left.set)
+        consumer.loop.call_soon_threadsafe(consumer.rounds.end)
 
     async def stand_still(self) -> None:
         """Stop processing."""
@@ -102,6 +118,8 @@ class HandsOver(Consumer):
         #: Set when a worker that leaves need not wait any longer for a round.
         self.left = asyncio.Event()
         super().__init__(*args, **kwargs)
+        #: What the app and its sensors are told of rounds.
+        self.rounds = Rounds(self.app)
         self.callback = partial(self._deliver, self.callback)
         #: The batch whose records are being handed to streams.
         self._in_hand: Mapping[Any, list[Any]] = {}
@@ -183,6 +201,7 @@ class HandsOver(Consumer):
 
     # -- partitions that go
 
+    @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def let_go(self, revoked: set[Any]) -> None:
         """Stop ``revoked``, let the records under way end, commit and flush them, forget the partitions."""
         began = monotonic()
@@ -206,6 +225,7 @@ class HandsOver(Consumer):
             # Of all tables: which of them go with the topics is known with the answer.
             rest(self.app, {tp.partition for tp in revoked})
             self.app.tables.recovery.flush_buffers()
+            await self._send_revoked(revoked)
         finally:
             self._paused_partitions -= revoked
             self._forget(revoked)
@@ -213,6 +233,27 @@ class HandsOver(Consumer):
         logger.info(
             "Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000
         )
+
+    async def _send_revoked(self, revoked: set[Any]) -> None:
+        """Send ``app.on_partitions_revoked`` of what goes, once its records are done and committed.
+
+        As in Faust a handler that raises ends the worker. One that takes too long goes on beside the round.
+        """
+        app = self.app
+        with app._start_span_from_rebalancing("on_partitions_revoked"):
+            sending = asyncio.ensure_future(app.on_partitions_revoked.send(revoked))
+            timeout_s = app.conf.broker_rebalance_timeout * PATIENT_SHARE
+            done, _ = await asyncio.wait({sending}, timeout=timeout_s)
+        if not done:
+            logger.error(
+                "A handler of on_partitions_revoked has not returned after %.0f s; %d partitions are "
+                "given to their next owners while it runs on",
+                timeout_s,
+                len(revoked),
+            )
+            sending.add_done_callback(_log_late)
+        elif (error := sending.exception()) is not None:
+            await app.crash(error)
 
     async def _finish(self, revoked: set[Any]) -> None:
         """Drop what waits in queues; wait for what streams have begun."""
@@ -239,6 +280,7 @@ class HandsOver(Consumer):
 
     # -- partitions that come
 
+    @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
     async def take_on(
         self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any, generation: int
     ) -> None:
@@ -255,16 +297,22 @@ class HandsOver(Consumer):
         app.unassigned = not assigned
         app._update_assignment(assigned)
         try:
-            await app.agents.on_rebalance(revoked, gained)
-            await app.topics.maybe_wait_for_subscriptions()
-            await app.topics.on_partitions_assigned(assigned)
-            if self.in_transaction and gained:
-                # Only what is new begins: an open transaction of a kept partition goes on.
-                await self.transactions.on_rebalance(gained, set(), gained)
-            await recovery.take_on(*roles, revoked)
-            await app.on_partitions_assigned.send(assigned)
+            with app._start_span_from_rebalancing("on_partitions_assigned"):
+                await app.agents.on_rebalance(revoked, gained)
+                await app.topics.maybe_wait_for_subscriptions()
+                await app.topics.on_partitions_assigned(assigned)
+                if self.in_transaction and gained:
+                    # Only what is new begins: an open transaction of a kept partition goes on.
+                    await self.transactions.on_rebalance(gained, set(), gained)
+                await recovery.take_on(*roles, revoked)
+                await app.on_partitions_assigned.send(assigned)
+                self.rounds.answered()
         except Exception as error:
             await app.crash(error)
+
+    async def give_up(self) -> None:
+        """End a round under way, before the eager one begins that takes everything."""
+        self.rounds.end()
 
     async def hold_back(self, changelogs: Collection[Any]) -> None:
         """Pause ``changelogs`` and drop what of them waits; they are read again from where tables stand."""
@@ -303,6 +351,12 @@ class HandsOver(Consumer):
         app.flow_control.suspend()
         self.pause_partitions(self.assignment())
         app.flow_control.clear()
+
+
+def _log_late(sending: asyncio.Future[Any]) -> None:
+    """The handlers came to their end after the round that they were told of."""
+    if not sending.cancelled() and (error := sending.exception()) is not None:
+        logger.error("A handler of on_partitions_revoked failed after its round: %r", error)
 
 
 def drop(queue: Any, tps: Collection[Any]) -> None:

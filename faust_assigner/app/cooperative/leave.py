@@ -47,6 +47,8 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
         )
     if retires:
         _leave_for_good(app)  # also where nobody took over in time
+    if (rounds := getattr(app._consumer, "rounds", None)) is not None:
+        rounds.end()  # Faust's fetcher, stopped during a rebalance, takes that for a crash
     await stop_consumer()
 
 

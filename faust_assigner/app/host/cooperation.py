@@ -34,6 +34,11 @@ _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
 _PAUSED = _FETCHED + "nobody_complains_that_a_paused_partition_is_not_fetched"
 _FULL = _HANDS + "a_full_queue_lets_go_of_what_leaves"
+_SEEN = _HANDS + "a_round_is_seen_by_sensors_and_its_partitions_by_handlers"
+_ADDED = (
+    "tests/unit/app/cooperative/test_rounds.py::"
+    "test_a_topic_added_during_a_round_is_subscribed_to_after_it"
+)
 _LEAVE = (
     "tests/integration/app/cooperative/test_leave.py::"
     "test_a_worker_that_is_stopped_hands_over_before_it_leaves"
@@ -304,6 +309,41 @@ COOPERATION: Final[tuple[Touch, ...]] = (
             "cooperative",
             "wrapped: partitions are handed over first",
             _LEAVE,
+        ),
+        ("on_rebalance_start", "(self)", "cooperative", "sensors hear of a round", _SEEN),
+        ("on_rebalance_return", "(self)", "cooperative", "sensors hear of its answer", _SEEN),
+        ("on_rebalance_end", "(self)", "cooperative", "sensors hear that it is over", _SEEN),
+    ),
+    *rows_of(
+        "faust.transport.conductor:Conductor",
+        (
+            "_subscription_changed",
+            "set in __init__",
+            "cooperative",
+            "topics added during a round are subscribed to after it",
+            _ADDED,
+        ),
+        ("_topic_name_index", "set in __init__", "cooperative", "what is subscribed to", _ADDED),
+    ),
+    *rows_of(
+        "faust.tables.base:Collection",
+        (
+            "call_recover_callbacks",
+            "async (self)",
+            "cooperative",
+            "called by us: a round does not cancel a callback",
+            "tests/integration/app/cooperative/test_kinds_of_tables.py::"
+            "test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets",
+        ),
+    ),
+    *rows_of(
+        "faust.transport.consumer",
+        (
+            "CONSUMER_PARTITIONS_ASSIGNED",
+            "class attribute",
+            "cooperative",
+            "the state that is shown while partitions are taken on",
+            _KEPT,
         ),
     ),
     *rows_of(

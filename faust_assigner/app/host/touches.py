@@ -136,8 +136,8 @@ _APP: Final = rows_of(
         "rebalancing",
         "set in on_rebalance_end",
         "repairs ledger follow_up",
-        "no standby is written to disk while partitions change hands",
-        _LOST + "a_standby_writes_what_it_reads",
+        "whether a rebalance is under way: no follow-up round is asked for meanwhile",
+        _FOLLOW + "never_while_there_is_something_under_way",
     ),
     (
         "in_transaction",

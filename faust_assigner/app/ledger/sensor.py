@@ -65,12 +65,26 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         connect = getattr(self.app.assignor, "on_decision", None)
         if connect is not None:
             connect(self.on_decision)
+        # Of each round, what is kept included: see :meth:`forget_others`.
+        self.app.on_partitions_assigned.connect(self.forget_others)
         self.meter.attach()
         self._cpu_at = time.thread_time()
 
     async def on_stop(self) -> None:
         """Wait a moment for the disk; the consumer is gone by now, what was not sampled yet is lost."""
         await asyncio.get_running_loop().run_in_executor(None, self.files.close)
+
+    async def forget_others(self, app: Any, *_: Any, **__: Any) -> None:
+        """Forget all that was counted of partitions which this worker does not own any more.
+
+        When one comes back, its end has moved by what others wrote.
+        """
+        owned = app.assignor.assigned_actives()
+        for counts in (self._records, self._bytes, self._held_s, self._changelog_ends):
+            for tp in counts.keys() - owned:
+                del counts[tp]
+        for place in self._sent_bytes.keys() - {(tp.topic, tp.partition) for tp in owned}:
+            del self._sent_bytes[place]
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
         """Called by the assignor's own thread after each decision of this leader."""
@@ -135,7 +149,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         actives = sorted(
             consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives())
         )
-        if not actives or app.rebalancing or app.in_recovery:
+        # In a cooperative round what is kept flows on.
+        between = getattr(consumer, "between_generations", app.rebalancing)
+        if not actives or between or app.in_recovery:
             return []
         ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -114,8 +114,9 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(answer)
     async def scoped_answer(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        reading: Reading | None = request.get(KEY)
-        if reading is None:
+        # A view may be called by hand, and with a request of another web server.
+        reading = request.get(KEY) if hasattr(request, "get") else None
+        if not isinstance(reading, Reading):
             return await answer(view, request, *args, **kwargs)
         token = SCOPE.set(reading)
         try:
@@ -124,7 +125,8 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
             return unavailable(view.web, str(error))
         finally:
             SCOPE.reset(token)
-        response.headers.update(reading.headers())
+        if isinstance(headers := getattr(response, "headers", None), MutableMapping):
+            headers.update(reading.headers())
         return response
 
     return scoped_answer

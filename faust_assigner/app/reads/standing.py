@@ -85,7 +85,8 @@ class Standing(Service):  # type: ignore[misc]
         if database is None or not (assignor.is_standby(tp) or assignor.is_active(tp)):
             return None
         recovery = app.tables.recovery
-        if not recovery.in_recovery and not app.rebalancing and recovery.buffers.get(store.table):
+        between = app.consumer.between_generations
+        if not recovery.in_recovery and not between and recovery.buffers.get(store.table):
             recovery.flush_buffers()
         offset = database.get(store.offset_key)
         return None if offset is None else int(offset)

@@ -105,7 +105,8 @@ class SteadyRecovery(ReplayLoop):
         """Write what standbys have read; stock waits for 1,000 records and a kill loses them."""
         while not self.should_stop:
             await self.sleep(STANDBY_FLUSH_INTERVAL_S)
-            if not self.in_recovery and not self.app.rebalancing and any(self.buffers.values()):
+            between = self.app.consumer.between_generations
+            if not self.in_recovery and not between and any(self.buffers.values()):
                 self.flush_buffers()
 
     # -- a broker that is silent

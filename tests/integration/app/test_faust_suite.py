@@ -1,13 +1,16 @@
 """The plugin that swaps our assignor into Faust's own tests: that it swaps, and tells when it did not.
 
-The suite itself (2,585 tests, fetched from the package index) is `make faust-suite`.
+The suite itself (2,585 tests, fetched from the package index) runs with all tests, and as `make faust-suite`.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from faust_assigner.testing import faust_suite, faust_suite_run
 
@@ -75,3 +78,22 @@ def test_downloads_go_to_the_named_cache(tmp_path: Path, monkeypatch) -> None:  
     assert faust_suite_run.cache_folder() == tmp_path / "faust-suite"
     monkeypatch.delenv("FAUST_ASSIGNER_CACHE")
     assert faust_suite_run.cache_folder().parts[-3:] == (".cache", "faust-assigner", "faust-suite")
+
+
+#: Seconds; two minutes on two cores, four with an environment to build.
+LONGEST_S = 900
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONGEST_S + 60)
+def test_fausts_own_tests_pass_with_ours_installed() -> None:
+    """All of them: what Faust promises its users holds with every part of ours in place."""
+    done = subprocess.run(
+        [sys.executable, "-m", faust_suite_run.__name__],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 2500  # type: ignore[index]

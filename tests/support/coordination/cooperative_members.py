@@ -192,6 +192,12 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         """Some of it is new."""
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
+    def joins(self) -> None:
+        """As the app's listener."""
+
+    async def gives_up(self) -> None:
+        """As the app's listener."""
+
     def gave_away(self, everything: bool) -> None:
         """Nobody leaves here."""
 

@@ -8,6 +8,8 @@ record it was done with:
     {"kind": "recovery", "generation": 4, "replay": {"0": 17, "3": 0}}     records to replay, actives only
     {"kind": "ready", "generation": 4}                                     streams resume
     {"kind": "order", "partition": 0, "offset": 512, "began": 1763.25}     an order is done
+    {"kind": "revoked", "orders": [3], "rebalancing": true}                signal of what goes
+    {"kind": "rebalance", "what": "start", "rebalancing": true}            sensor call: start, return or end
 
 SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
 ``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer.
@@ -170,6 +172,19 @@ class Journal(faust.Sensor):
                 began=round(time.time() if began is None else began, 4),
             )
 
+    def on_rebalance_start(self, app: Any) -> Any:
+        """A round begins."""
+        self.write("rebalance", what="start", rebalancing=app.rebalancing)
+        return super().on_rebalance_start(app)
+
+    def on_rebalance_return(self, app: Any, state: Any) -> None:
+        """Its answer has been taken."""
+        self.write("rebalance", what="return", rebalancing=app.rebalancing)
+
+    def on_rebalance_end(self, app: Any, state: Any) -> None:
+        """All tables are restored."""
+        self.write("rebalance", what="end", rebalancing=app.rebalancing)
+
 
 journal = Journal()
 journal.write("start", pid=os.getpid())
@@ -228,6 +243,13 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
             return bring_up(tps, offsets, highwaters, stop)
 
         recovery._in_batches = telling_too
+
+
+@app.on_partitions_revoked.connect
+async def tell_revocation(app: Any, revoked: Any, **_: Any) -> None:
+    """What goes."""
+    orders = numbers_of(revoked, orders_topic.get_topic_name())
+    journal.write("revoked", orders=orders, rebalancing=app.rebalancing)
 
 
 @app.on_rebalance_complete.connect

@@ -60,6 +60,7 @@ class CooperativeWorker(Worker):
         tps = actives | standbys
         revoked, gained = consumer.positions.keys() - tps, tps - consumer.positions.keys()
         consumer._coordinator.generation += 1
+        listener.joins()
         if revoked:
             await listener.let_go(revoked)
         for tp in revoked:

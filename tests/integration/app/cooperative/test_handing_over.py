@@ -6,8 +6,10 @@ import asyncio
 from time import monotonic
 from typing import Any
 
+import faust
 import pytest
 
+from faust_assigner.app.cooperative.handing_over import ThreadListener
 from tests.support.workers.cooperative import CooperativeWorker, owning, worker_of
 from tests.support.workers.virtual import running
 
@@ -40,6 +42,69 @@ async def test_what_goes_is_committed_up_to_its_last_processed_record() -> None:
         worker.delay_s = 0.0
         await asyncio.sleep(0.1)
         assert len(worker.of(1)) == done < 60, "what waited in queues is the next owner's"
+
+
+class Hears(faust.Sensor):
+    """Notes what it hears of rounds."""
+
+    def __init__(self, heard: list[Any]) -> None:
+        super().__init__()
+        self.heard = heard
+
+    def on_rebalance_start(self, app: Any) -> Any:
+        """A round begins."""
+        self.heard.append("start")
+        return {"is": "state"}
+
+    def on_rebalance_return(self, app: Any, state: Any) -> None:
+        """It has been answered."""
+        assert state == {"is": "state"}
+        self.heard.append("return")
+
+    def on_rebalance_end(self, app: Any, state: Any) -> None:
+        """All is restored."""
+        assert state == {"is": "state"}
+        self.heard.append("end")
+
+
+async def test_a_round_is_seen_by_sensors_and_its_partitions_by_handlers() -> None:
+    """What goes is announced once it is committed, and only that; a round of nothing is a round, too."""
+    heard = list[Any]()
+    async with worker_of([0, 1]) as worker:
+        app, source, log = worker.app, worker.source(1), worker.changelog(1)
+
+        async def revoked(app: Any, tps: Any, **_: Any) -> None:
+            heard.append(("revoked", tps, worker.logs.committed.get(source), app.rebalancing))
+
+        app.on_partitions_revoked.connect(revoked)
+        app.sensors.add(Hears(heard))
+        worker.send_orders(4, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 4)
+        for given in ([0], [0], [0, 1]):
+            await worker.give(given)
+            assert await worker.until(lambda: not app.rebalancing)
+        gone = ("revoked", {source, log}, 4, True)
+        round_ = ["start", "return", "end"]
+        assert heard == ["start", gone, "return", "end", *round_, *round_]
+
+
+async def test_a_round_that_is_overtaken_by_another_is_seen_to_its_end() -> None:
+    """Also by an eager one; a gauge of rounds under way comes down again."""
+    heard = list[Any]()
+    async with worker_of([0]) as worker:
+        worker.app.sensors.add(Hears(heard))
+        worker.send_orders(1)
+        for given in ([0, 1], [0, 2], [0, 3]):
+            await worker.give(given)
+        worker.app.consumer.rounds.begin()
+        await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(
+                ThreadListener(worker.app.consumer._thread).gives_up(), worker.consumer.loop
+            )
+        )
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: not worker.app.rebalancing)
+        assert heard == ["start", "return", "end"] * 5
 
 
 async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -68,6 +69,62 @@ async def test_sets_of_kept_partitions_stay_whole(
         assert sorted(worker.seen["all"]) == [*range(1, 12), 100]
         if store == IN_ROCKSDB:
             assert worker.in_file() == {*range(1, 12), 100}
+
+
+class SlowlyRecovered(Sets):
+    """A callback of the counts runs until ``may_end``; the sets come after the counts."""
+
+    def declare(self) -> None:
+        """As above, of two tables."""
+        super().declare()
+        self.may_end, self.called, self.ended = asyncio.Event(), 0, 0
+
+    async def on_recover(self) -> None:
+        """The callback."""
+        self.called += 1
+        await self.may_end.wait()
+        self.ended += 1
+
+
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets(
+    eager: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The callback comes to its end; what it holds up flows then, over sets that are whole."""
+    monkeypatch.setattr(Sets, "store", IN_ROCKSDB, raising=False)
+    worker = SlowlyRecovered(partitions=2)
+    worker.app._create_directories()
+    for offset in range(5):
+        worker.logs.append(log_of(worker.seen, 0), b'[1, "all"]', str(100 + offset).encode())
+    worker.counts.on_recover(worker.on_recover)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.called == 1)
+        await (worker.rebalance([0, 1]) if eager else worker.give([0, 1]))
+        worker.send_orders(3)
+        await asyncio.sleep(0.3)
+        assert (worker.of(0), worker.ended) == ([], 0), "the callback is not over"
+        worker.may_end.set()
+        assert await worker.until(lambda: len(worker.of(0)) == 3 and worker.at_rest)
+        assert worker.called == worker.ended == 2, "once for each time that something came"
+        assert sorted(worker.seen["all"]) == [0, 1, 2, 100, 101, 102, 103, 104]
+        assert await worker.until(lambda: worker.in_file() == set(worker.seen["all"]))
+
+
+async def test_a_worker_without_a_part_of_a_table_is_called_back_all_the_same() -> None:
+    """As in Faust: whoever waits for its tables learns that there is nothing to wait for."""
+    worker = CooperativeWorker(partitions=2)
+    called = list[int]()
+
+    async def on_recover() -> None:
+        called.append(len(worker.app.tables.recovery.active_tps))
+
+    worker.counts.on_recover(on_recover)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([])
+        assert await worker.until(lambda: called == [0])
 
 
 class Windows(CooperativeWorker):

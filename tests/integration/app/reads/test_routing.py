@@ -17,8 +17,8 @@ from aiohttp.test_utils import TestServer
 from faust.types import TP
 from yarl import URL
 
-from faust_assigner.app.reads.decide import Here
-from faust_assigner.app.reads.reading import scoped
+from faust_assigner.app.reads.decide import Here, Who
+from faust_assigner.app.reads.reading import KEY, Reading, scoped
 from tests.support.faust_group import make_app
 
 LOG = "shop-counts-changelog"
@@ -338,6 +338,28 @@ async def test_a_view_that_was_asked_for_no_key_reads_as_ever() -> None:
         return "as ever"
 
     assert await scoped(view)(None, {}) == "as ever"
+
+
+@pytest.mark.parametrize("request_", [SimpleNamespace(), SimpleNamespace(get=lambda key: "else's")])
+async def test_a_view_may_be_asked_by_something_else_than_our_router(request_: Any) -> None:
+    """A request of another server, a mock: the view's own answer comes back as it is."""
+
+    async def view(view: Any, request: Any) -> int:
+        return 42
+
+    assert await scoped(view)(None, request_) == 42
+
+
+@pytest.mark.parametrize("answer", [42, SimpleNamespace(headers=None)])
+async def test_an_answer_without_headers_comes_back_as_it_is(tmp_path: Path, answer: Any) -> None:
+    """A view may return anything to whoever wraps it."""
+    worker = Worker(tmp_path)
+    reading = Reading(worker.app, worker.counts, "key", TP(LOG, 0), Who.OWNER_HERE)
+
+    async def view(view: Any, request: Any) -> Any:
+        return answer
+
+    assert await scoped(view)(None, {KEY: reading}) is answer
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
         pause_partitions=lambda tps: acts.append(("pause", set(tps))),
+        rounds=SimpleNamespace(end=lambda: acts.append("rebalance end")),
     )
     app = SimpleNamespace(
         acts=acts,
@@ -144,11 +145,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         consumer=consumer,
         consumer_generation_id=7,
         should_stop=False,
-        rebalancing=True,
         in_recovery=False,
         conf=SimpleNamespace(broker_max_poll_interval=0),
         on_rebalance_complete=SimpleNamespace(send=note("complete")),
-        on_rebalance_end=lambda: acts.append("rebalance end"),
         crash=note("crash"),
     )
     recovery = Recovery(app, table)
@@ -370,12 +369,11 @@ async def test_a_table_is_told_of_its_part_and_of_its_end(made: Any) -> None:
     """Of copies too, since one in memory forgets the rest; callbacks come once all of it is there."""
     (table,) = made.tables.values()
     made.actives_for_table[table], made.standbys_for_table[table] = {A, B}, {C}
-    await made._tell_tables({A}, {B})
-    assert made.acts == [("recovered", {A, B, C}, {C})]
-    await made._tell_tables({B}, {TP("other", 0)})
-    assert made.acts[1:] == [("recovered", {A, B, C}, {C}), "callbacks"]
-    await made._tell_tables({TP("other", 0)}, set())
-    assert len(made.acts) == 3
+    for chunk, pending in (({A}, {B}), ({B}, {TP("other", 0)}), ({TP("other", 0)}, set())):
+        await made._tell_tables(chunk)
+        made._begin_callbacks(pending)
+        await made._callbacks.over()
+    assert made.acts == [*[("recovered", {A, B, C}, {C})] * 2, "callbacks"]
 
 
 @pytest.mark.parametrize("standbys", [set(), {C}])

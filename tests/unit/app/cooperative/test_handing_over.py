@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections import Counter, deque
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -21,6 +23,7 @@ class Host:
 
     def __init__(self, app: Any, active: Iterable[TP]) -> None:
         self.app, self.callback = app, self._handed
+        self.diag = SimpleNamespace(set_flag=lambda flag: None, unset_flag=lambda flag: None)
         self._active_partitions, self._paused_partitions = set(active), set[TP]()
         self._buffered_partitions, self._unacked_messages = set[TP](), set[Any]()
         self._read_offset: dict[TP, Any] = {}
@@ -160,6 +163,10 @@ def consumer_of(*active: TP) -> Any:
         on_partitions_assigned=consumer.noting("topics"),
     )
     app.on_partitions_assigned = SimpleNamespace(send=consumer.noting("signal"))
+    app.on_partitions_revoked = SimpleNamespace(send=consumer.noting("revoked"))
+    app._start_span_from_rebalancing = lambda name: contextlib.nullcontext()
+    app.rebalancing = False
+    app.on_rebalance_return, app.on_rebalance_end = note("return"), note("end")
     app.crash = consumer.noting("crash")
     app._update_assignment = lambda tps: acts.append(("update", tps))
     return consumer
@@ -199,12 +206,49 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
         "flush producer",
         ("rest", {0}),
         "flush tables",
+        ("revoked", gone),
         ("forget", gone),
     ]
     assert TOLD == ["told"]
     assert (consumer._active_partitions, consumer._buffered_partitions) == ({B}, {B})
     assert consumer._paused_partitions == set()
     assert consumer.leaving == frozenset()
+
+
+async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
+    """Its records are committed by then; and a handler that fails ends the worker, as in Faust."""
+    consumer = consumer_of(A, B)
+    seen: list[Any] = []
+
+    async def handler(revoked: set[TP]) -> None:
+        seen.append((revoked, consumer.leaving, consumer._paused_partitions.copy()))
+        raise ValueError("handler")
+
+    consumer.app.on_partitions_revoked.send = handler
+    await consumer.let_go({A})
+    assert seen == [({A}, {A}, {A})]
+    assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
+
+
+async def test_a_handler_that_does_not_return_holds_up_a_round_for_a_bounded_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It goes on beside the round, and how it ends is logged."""
+    consumer, may_end = consumer_of(A, B), asyncio.Event()
+    consumer.app.conf.broker_rebalance_timeout = 0.1
+
+    async def handler(revoked: set[TP]) -> None:
+        await may_end.wait()
+        raise ValueError("late")
+
+    consumer.app.on_partitions_revoked.send = handler
+    async with asyncio.timeout(20):
+        await consumer.let_go({A})
+    assert "has not returned after 0 s; 1 partitions" in caplog.text
+    assert consumer.app.acts[-1] == ("forget", {A})
+    may_end.set()
+    await asyncio.sleep(0.01)
+    assert "failed after its round: ValueError('late')" in caplog.text
 
 
 async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
@@ -223,7 +267,7 @@ async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
     assert (seen, consumer.leaving, consumer._paused_partitions) == ([{A}], frozenset(), set())
 
 
-@pytest.mark.parametrize(("leaves", "acts"), [(False, 0), (True, 6)])
+@pytest.mark.parametrize(("leaves", "acts"), [(False, 0), (True, 7)])
 async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
     leaves: bool, acts: int
 ) -> None:

@@ -1,0 +1,113 @@
+"""What the ledger's samples count of a partition that goes and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.ledger.sensor import LedgerSensor
+
+SOURCE, LOG = TP("orders", 0), TP("shop-counts-changelog", 0)
+
+
+class Shop:
+    """An app of one table that owns ``owned``; its changelog ends at ``end``."""
+
+    def __init__(self) -> None:
+        self.owned, self.end = {SOURCE, LOG}, 100
+        self.rebalancing = self.in_recovery = False
+        self.conf = SimpleNamespace(id="shop")
+        self.assignor = SimpleNamespace(
+            assigned_actives=lambda: set(self.owned), assigned_standbys=lambda: set[TP]()
+        )
+        self.consumer = SimpleNamespace(
+            assignment=lambda: set(self.owned),
+            highwaters=self._highwaters,
+            _committed_offset={},
+            between_generations=False,
+        )
+        topic = SimpleNamespace(get_topic_name=lambda: LOG.topic)
+        self.tables = {"counts": SimpleNamespace(changelog_topic=topic, data={})}
+
+    async def _highwaters(self, *tps: TP) -> dict[TP, int]:
+        return dict.fromkeys(tps, self.end)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """The app."""
+    return Shop()
+
+
+@pytest.fixture
+def sensor(shop: Shop) -> LedgerSensor:
+    """Its sensor."""
+    return LedgerSensor(shop, SimpleNamespace(), config={})  # type: ignore[arg-type]
+
+
+async def counted(sensor: LedgerSensor) -> dict[str, tuple[int, int]]:
+    """(records, bytes) in the next sample, by topic."""
+    rows: Iterable[Any] = await sensor._sample_rows()
+    return {row["topic"]: (row["records_in"], row["bytes_in"]) for _, row in rows}
+
+
+def arrive(sensor: LedgerSensor) -> None:
+    """A record of the source, one to the changelog."""
+    size = SimpleNamespace(serialized_key_size=1, serialized_value_size=2)
+    sensor.on_message_in(SOURCE, 0, size)
+    sensor.on_send_initiated(None, LOG.topic, SimpleNamespace(partition=0), 3, 4)
+
+
+async def test_what_is_kept_is_counted_through_a_round(sensor: LedgerSensor, shop: Shop) -> None:
+    """From one sample to the next."""
+    await counted(sensor)
+    arrive(sensor)
+    shop.end = 107
+    await sensor.forget_others(shop, shop.owned)
+    assert await counted(sensor) == {"orders": (1, 3), LOG.topic: (7, 7)}
+
+
+async def test_what_others_wrote_is_not_counted_when_a_partition_returns(
+    sensor: LedgerSensor, shop: Shop
+) -> None:
+    """Nor what came in before it went; whether a sample was taken meanwhile or not."""
+    await counted(sensor)
+    arrive(sensor)
+    held, shop.owned = shop.owned, set()
+    await sensor.forget_others(shop, set())
+    shop.owned, shop.end = held, 500
+    await sensor.forget_others(shop, held)
+    assert await counted(sensor) == {"orders": (0, 0), LOG.topic: (0, 0)}
+    shop.end = 503
+    assert (await counted(sensor))[LOG.topic][0] == 3
+
+
+async def test_a_copy_counts_as_gone(sensor: LedgerSensor, shop: Shop) -> None:
+    """It is assigned, and another worker writes it."""
+    await counted(sensor)
+    shop.owned = {SOURCE}
+    await sensor.forget_others(shop, {SOURCE, LOG})
+    shop.owned, shop.end = {SOURCE, LOG}, 900
+    assert (await counted(sensor))[LOG.topic] == (0, 0)
+
+
+@pytest.mark.parametrize("between", [False, True])
+async def test_samples_are_taken_while_a_cooperative_round_is_under_way(
+    sensor: LedgerSensor, shop: Shop, between: bool
+) -> None:
+    """What is kept flows on; in an eager round nothing does."""
+    shop.rebalancing, shop.consumer.between_generations = True, between
+    assert bool(await counted(sensor)) is not between
+
+
+async def test_rounds_are_listened_to_from_the_start(sensor: LedgerSensor, shop: Shop) -> None:
+    """By the signal of what is assigned."""
+    heard: list[Any] = []
+    shop.on_partitions_assigned = SimpleNamespace(connect=heard.append)  # type: ignore[attr-defined]
+    sensor.meter = SimpleNamespace(attach=lambda: None)  # type: ignore[assignment]
+    await sensor.on_start()
+    assert heard == [sensor.forget_others]
