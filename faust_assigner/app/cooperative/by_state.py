@@ -387,7 +387,7 @@ class ByState(Follows):
         consumer.pause_partitions(chunk)
 
     async def _tell_tables(self, chunk: Collection[Any]) -> None:
-        """Of what is restored, copies too: in memory the rest is forgotten, sets are taken from their rows."""
+        """Tell tables what they have now, copies too: sets are read from their rows."""
         for table in self.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
                 copies = self.standbys_for_table[table]

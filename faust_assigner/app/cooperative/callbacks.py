@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -42,7 +43,7 @@ class RecoverCallbacks:
             del self._due[table]
             task = asyncio.ensure_future(self._call(table, self._running.get(table)))
             self._running[table] = task
-            task.add_done_callback(lambda task, table=table: self._ended(table, task))
+            task.add_done_callback(partial(self._ended, table))
 
     async def _call(self, table: Any, before: asyncio.Task[None] | None) -> None:
         """Call them, after those of the recovery before: a table's never run twice at a time."""
