@@ -170,9 +170,13 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
 
 
 def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
-    """One id per draft, all different: remembered first, then the count, then a hash."""
+    """One id per draft, all different: remembered first, then the count, then a hash.
+
+    An id that a topic had goes to no group without such a topic: in this very round a member may still end
+    the transactions of that topic.
+    """
     ids = _remembered(drafts, previous)
-    taken = {i for i in ids if i is not None}
+    taken = {i for i in (*ids, *previous.values()) if type(i) is int}
     numbered: set[int] = set()
     for d, draft in enumerate(drafts):  # the widest of a count comes first
         if draft.count in numbered:

@@ -27,6 +27,7 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
+from faust_assigner.app.repairs.transactional_ids import torn
 from faust_assigner.app.round import fallback, findings
 from faust_assigner.app.round.follow_up import Awaited, by_topic
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
@@ -157,21 +158,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take this member's part of a round."""
-        given: dict[str, list[int]] = {}
-        for topic, numbers in assignment.assignment or ():
-            given.setdefault(topic, []).extend(numbers)
-        try:
-            answer = decode_answer(assignment.user_data)
-            memory = self._remember(answer, given)
-        except Exception as exc:
+        answer, memory, error = self._read(assignment)
+        if error is not None:
             self.counters["unreadable_answers"] += 1
             logger.error(
                 "The leader's answer cannot be read, all %d partitions are taken for active: %s",
-                sum(map(len, given.values())),
-                exc,
+                sum(1 for numbers in memory.actives.values() for _ in numbers),
+                error,
             )
-            answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
-            memory = self._remember(answer, given)
         self.is_unheard = self._came_back_with_other_offers(memory)
         own_url = str(self.app.conf.canonical_url)
         if answer.url and answer.url != own_url:
@@ -208,6 +202,28 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             and bool(former.offers)
             and former.offers != self._offers()
         )
+
+    def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
+        """The partitions that this answer leaves here and whose transaction ends nevertheless."""
+        if not self.app.in_transaction:
+            return frozenset()
+        _, memory, _ = self._read(assignment)
+        stays = _tps(memory.actives)
+        return torn(self._active_tps, stays, self._topic_groups, memory.group_ids)
+
+    def _read(
+        self, assignment: ConsumerProtocolMemberAssignment
+    ) -> tuple[Answer, Memory, Exception | None]:
+        """What the leader answered, the memory after it, and why it could not be read."""
+        given: dict[str, list[int]] = {}
+        for topic, numbers in assignment.assignment or ():
+            given.setdefault(topic, []).extend(numbers)
+        try:
+            answer = decode_answer(assignment.user_data)
+            return answer, self._remember(answer, given), None
+        except Exception as exc:
+            answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
+            return answer, self._remember(answer, given), exc
 
     def _keep(self, memory: Memory) -> None:
         # A worker that ends may be in one more round, while others end too: what it is given there for a

@@ -262,8 +262,8 @@ MUTANTS = (
     ),
     Mutant(
         "the producer of a partition that went goes on",
-        "faust_assigner/app/cooperative/transactions.py",
-        "            await self.producer.stop_transaction(transactional_id)",
+        "faust_assigner/app/repairs/transactions.py",
+        "            await self.producer.stop_transaction(one)",
         "            pass",
         (
             "tests/integration/app/cooperative/test_transactions.py::"

@@ -98,6 +98,14 @@ def test_a_remembered_id_goes_to_the_group_with_most_of_its_topics() -> None:
     assert after["c"] != 4
 
 
+def test_an_id_that_topics_lost_goes_to_no_other_group_in_the_same_round() -> None:
+    """Two groups merge under the id of one; the other id is free, and its last transactions still end."""
+    before = {"a": NARROW_IDS_FROM, "b": 4}
+    after = ids(group([["a", "b", "c"], ["a", "b"]], {"a": 4, "b": 4, "c": 4}, previous_ids=before))
+    assert after["a"] == after["b"] == NARROW_IDS_FROM
+    assert after["c"] not in before.values()
+
+
 def test_no_two_groups_ever_share_an_id() -> None:
     """Remembered ids that collide with counts or with each other are sorted out."""
     subscriptions = [["a", "b", "c", "d"], ["a", "b", "c"], ["a", "b"], ["a"]]

@@ -217,12 +217,16 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         member, own = self.membership, self._own()
         topics = self._subscription.subscription.topics
         tps = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
-        revoked, gained = own.tps - tps, tps - own.tps
         follows = member.assignor.is_followed(assignment)
+        torn = member.assignor.torn(assignment) & own.tps & tps
+        # Another member may hold their new id until it has let go: the second round gives them.
+        withheld = torn if follows else frozenset()
+        tps -= withheld
+        revoked, gained = (own.tps - tps) | torn, (tps - own.tps) | (torn & tps)
         logger.info(
             "Generation %d: %d partitions kept, %d let go, %d gained%s",
             generation,
-            len(tps & own.tps),
+            len(tps & own.tps - torn),
             len(revoked),
             len(gained),
             ", a second round follows" * follows,
@@ -245,7 +249,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # The others wait for this member in the second round, until it has left.
             member.listener.gave_away(not any(member.assignor.assigned_actives()))
             return
-        roles = member.assignor.assigned_actives(), member.assignor.assigned_standbys()
+        roles = (
+            member.assignor.assigned_actives() - withheld,
+            member.assignor.assigned_standbys() - withheld,
+        )
         if follows:
             self.request_rejoin()
         # Not awaited: the second round need not wait for databases to open.

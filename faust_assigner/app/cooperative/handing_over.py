@@ -301,9 +301,8 @@ class HandsOver(Consumer):
                 await app.agents.on_rebalance(revoked, gained)
                 await app.topics.maybe_wait_for_subscriptions()
                 await app.topics.on_partitions_assigned(assigned)
-                if self.in_transaction and gained:
-                    # Only what is new begins: an open transaction of a kept partition goes on.
-                    await self.transactions.on_rebalance(gained, set(), gained)
+                if self.in_transaction:
+                    await self.transactions.take_on(assigned)
                 await recovery.take_on(*roles, revoked)
                 await app.on_partitions_assigned.send(assigned)
                 self.rounds.answered()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from faust_assigner.app.repairs.transactional_ids import change, without
+
 if TYPE_CHECKING:
     from faust_assigner.app.repairs.transactions import OwnTransactions as TransactionManager
 else:
@@ -20,13 +22,10 @@ class LetsGo(TransactionManager):
         What is open in them by now is the empty one that the commit began. A send that comes late fails, and
         its record is repeated by the next owner.
         """
-        ids = {found for tp in revoked if (found := self.id_of(tp)) is not None}
-        for transactional_id in sorted(ids):
-            self.let_go(transactional_id)
-            share = self._shares.pop(transactional_id, None)
-            if share is not None:
-                share.abandon()
-            producer = self.producer._transaction_producers.get(transactional_id)
-            if producer is not None and producer._txn_manager.is_in_transaction():
-                await self.producer.abort_transaction(transactional_id)
-            await self.producer.stop_transaction(transactional_id)
+        before, self._ids = self._ids, without(self._ids, revoked)
+        await self.end(change(before, self._ids).ended)
+
+    async def take_on(self, assigned: Collection[Any]) -> None:
+        """Begin the transactions of what is new in ``assigned``; those of kept partitions go on."""
+        before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
+        await self.begin(change(before, self._ids).begun)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.errors import ProducerFenced
 from faust import Sensor
 from faust.exceptions import ProducerSendError
 from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.repairs.shares import Place, Share
+from faust_assigner.app.repairs.transactional_ids import change, id_for
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -54,33 +56,81 @@ class OwnTransactions(TransactionManager):
         #: Of a transaction that waits for its records under way: set when some of those held back may go on.
         self._settling: dict[str, asyncio.Event] = {}
         self._sending: set[asyncio.Task[None]] = set()
+        #: Active partition -> its transactional id. It changes with the partitions, on the app's thread: the
+        #: assignor learns the groups of a round earlier, while records of the last round are under way.
+        self._ids: dict[Any, str] = {}
         if self.app.in_transaction:
             self.producer.send_soon = self.send_soon
             # The driver's are its class's: apps of one process would abort each other's transactions.
             self.producer._transaction_producers, self.producer._trn_locks = {}, {}
 
     def id_of(self, tp: Any) -> str | None:
-        """The transactional id that commits offsets of ``tp``; None where the topic is not consumed."""
-        try:
-            return (
-                f"{self.app.conf.id}-{self.app.assignor.group_for_topic(tp.topic)}-{tp.partition}"
-            )
-        except KeyError:
-            return None
+        """The transactional id that commits offsets of ``tp``; None where this worker does not own it."""
+        return self._ids.get(tp)
 
-    def _id_at_hand(self) -> str | None:
-        """The transactional id of the record that is processed now, if one is."""
+    def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
+        """The transactional ids of active partitions in the groups of the last round."""
+        assignor, app_id = self.app.assignor, self.app.conf.id
+        return {
+            tp: id_for(app_id, assignor.group_for_topic(tp.topic), tp.partition)
+            for tp in tps
+            if not assignor.is_standby(tp)
+        }
+
+    async def on_rebalance(
+        self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any]
+    ) -> None:
+        """Take over the partitions of an eager round, before which every transaction was ended."""
+        before, self._ids = self._ids, self.ids_for(assigned)
+        await self.end(change(before, self._ids).ended)
+        await self.begin(set(self._ids.values()))
+
+    async def end(self, ids: Collection[str]) -> None:
+        """Stop the producers of ``ids``; a transaction that is open is aborted."""
+        if ids:
+            logger.info("Stopping %d transactional producers", len(ids))
+        for one in sorted(ids):
+            self.let_go(one)
+            if (share := self._shares.pop(one, None)) is not None:
+                share.abandon()
+            producer = self.producer._transaction_producers.get(one)
+            if producer is not None and producer._txn_manager.is_in_transaction():
+                await self.producer.abort_transaction(one)
+            await self.producer.stop_transaction(one)
+
+    async def begin(self, ids: Collection[str]) -> None:
+        """Begin a transaction under each of ``ids``."""
+        if ids:
+            logger.info("Starting %d transactional producers", len(ids))
+        for one in sorted(ids):
+            await self.producer.maybe_begin_transaction(one)
+
+    def _partition_at_hand(self) -> Any:
+        """The partition of the record that is processed now; None where there is no such record."""
         event = current_event()
         # An agent of another app in this process may send to a topic of this one.
         if event is None or event.app is not self.app or not event.message:
             return None
-        return self.id_of(event.message.tp)
+        tp = event.message.tp
+        try:
+            self.app.assignor.group_for_topic(tp.topic)
+        except KeyError:  # a channel's
+            return None
+        return tp
 
     def share_at_hand(self) -> Share | None:
-        """What the record that is processed now sends and changes belongs to; None where to nothing."""
-        transactional_id = self._id_at_hand()
-        if transactional_id is None:
+        """What the record that is processed now sends and changes belongs to; None where to nothing.
+
+        A record whose partition has gone gets a share that is abandoned: its next owner repeats it.
+        """
+        tp = self._partition_at_hand()
+        if tp is None:
             return None
+        transactional_id = self.id_of(tp)
+        if transactional_id is None:
+            gone = Share(f"{tp.topic}-{tp.partition}, which this worker does not own", begun=True)
+            gone.abandon()
+            return gone
         share = self._shares.get(transactional_id)
         if share is None:
             share = self._shares[transactional_id] = Share(transactional_id, begun=True)
@@ -88,14 +138,14 @@ class OwnTransactions(TransactionManager):
 
     def _take_place(self) -> Place | None:
         """The next turn in the transaction of the record that is processed now, if one is."""
-        transactional_id, share = self._id_at_hand(), self.share_at_hand()
-        if transactional_id is None or share is None:
+        share = self.share_at_hand()
+        if share is None:
             return None
         message = current_event().message
         share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
-        self._look_again(transactional_id)
+        self._look_again(share.transactional_id)
         before, share.tail = share.tail, asyncio.get_running_loop().create_future()
-        return Place(transactional_id, share, before, share.tail)
+        return Place(share.transactional_id, share, before, share.tail)
 
     async def send(
         self,
@@ -239,12 +289,17 @@ class OwnTransactions(TransactionManager):
                     raise share.error
             # One after the other, as stock does; each is on disk as soon as it is committed.
             for transactional_id, some in self._by_id(offsets):
-                committed: bool = await super().commit(some, start_new_transaction)
-                # Stock says so of a producer that was fenced, too, and ends the app.
-                if not committed or self.app.crash_reason is not None:
-                    return committed
+                await self.producer.commit_transactions(
+                    {transactional_id: some},
+                    self.app.conf.id,
+                    start_new_transaction=start_new_transaction,
+                )
                 if transactional_id in self._closed:
                     self._closed[transactional_id].commit()
+            return True
+        except ProducerFenced as fenced:
+            logger.warning("ProducerFenced %s", fenced)
+            await self.app.crash(fenced)
             return True
         finally:
             self.begin_next()

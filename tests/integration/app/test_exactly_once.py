@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ class Group:
         )
         self.agent, self.used_partitions = agent, used_partitions
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
-        topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in ("numbers", "passed-on")]
+        names = ("numbers", "others", "passed-on")
+        topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in names]
         admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
         for made in admin.create_topics(topics).values():
             made.result(30)
@@ -48,7 +50,7 @@ class Group:
         self.reader.subscribe([f"{self.app_id}-passed-on"])
         self.sent, self.seen = 0, list[int]()
 
-    def start(self, name: str, *, beside: Group | None = None) -> None:
+    def start(self, name: str, *, beside: Group | None = None, **options: str) -> None:
         """A worker, with the files of its former life; ``beside`` works in its process, too."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,6 +64,7 @@ class Group:
             "EXACTLY_AGENT": self.agent,
             "EXACTLY_BESIDE": beside.app_id if beside else "",
         }
+        environment |= {f"EXACTLY_{option.upper()}": value for option, value in options.items()}
         with (folder / "log").open("ab") as log:
             self.workers[name] = subprocess.Popen(
                 [sys.executable, "-m", WORKER, "worker", "-l", "info", "--without-web"],
@@ -81,10 +84,27 @@ class Group:
         assert self.producer.flush(30) == 0
         self.sent += count
 
+    def send_both(self, seconds: float) -> None:
+        """For so long, the even numbers to one agent's topic and the odd ones to the other's."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for number in range(self.sent, self.sent + 8):
+                topic = f"{self.app_id}-{('numbers', 'others')[number % 2]}"
+                self.producer.produce(topic, b"%d" % number, b'"k%d"' % number, number // 2 % 4)
+            self.sent += 8
+            self.read(0.1)
+        assert self.producer.flush(30) == 0
+
     def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
         """Until so many of the numbers came out, or time is over."""
         deadline = time.monotonic() + timeout_s
         while len(self.seen) < count and time.monotonic() < deadline:
+            self.read(0.1)
+
+    def wait_until(self, is_so: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        """Until ``is_so()``, or time is over."""
+        deadline = time.monotonic() + timeout_s
+        while not is_so() and time.monotonic() < deadline:
             self.read(0.1)
 
     def pass_on(self, count: int) -> None:
@@ -268,4 +288,39 @@ def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
         assert sorted(other.seen) == list(range(other.sent))
     finally:
         other.stop()
+        group.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("deploy", ["adds", "removes"])
+def test_a_rolling_deploy_that_changes_the_agents_loses_and_repeats_nothing(
+    kafka: KafkaServer, tmp_path: Path, deploy: str
+) -> None:
+    """An agent with one more topic of as many partitions: groups of topics merge, or one splits.
+
+    The transactional ids of partitions change with their groups, while workers keep these partitions.
+    """
+    group = Group(kafka.bootstrap, tmp_path)
+    both, one_agent = ({"others": on, "member": "dynamic", "work_s": "0"} for on in ("1", ""))
+    before, after = (one_agent, both) if deploy == "adds" else (both, one_agent)
+    names = ("one", "two", "three")
+    try:
+        for name in names:
+            group.start(name, **before)
+        group.send_both(15.0)
+        for name in names:
+            group.workers[name].terminate()
+            assert group.workers[name].wait(40) == 0
+            group.start(name, **after)
+            group.send_both(8.0)
+        assert all(worker.poll() is None for worker in group.workers.values())
+        wanted = set(range(0, group.sent, 2 if deploy == "removes" else 1))
+        group.wait_until(lambda: wanted <= set(group.seen))
+        group.read(2.0)
+        assert len(group.seen) == len(set(group.seen))
+        assert wanted <= set(group.seen)
+    finally:
         group.stop()

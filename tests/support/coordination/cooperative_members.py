@@ -33,6 +33,8 @@ class Plan:
 
     wanted: dict[str, set[int]] = field(default_factory=dict)
     rounds: list[dict[str, Any]] = field(default_factory=list)
+    #: Partitions that stay with their owner, and whose transaction ends in the next answer.
+    torn: set[int] = field(default_factory=set)
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -77,6 +79,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def is_followed(assignment: Any) -> bool:
         """Whether a second round follows."""
         return bool(assignment.user_data == b"again")
+
+    def torn(self, assignment: Any) -> frozenset[TopicPartition]:
+        """As the plan says, in the first round that keeps them."""
+        torn, self.plan.torn = self.plan.torn, set()
+        return frozenset(TopicPartition(TOPIC, partition) for partition in torn)
 
     def on_assignment(self, assignment: Any) -> None:
         """Remember it."""

@@ -47,18 +47,24 @@ class CooperativeWorker(Worker):
             follows |= {log_of(table, p) for p in range(self.partitions) if p not in owned}
         return owns, follows
 
-    async def give(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
-        """One answered round: some partitions go, some come, the others flow on."""
+    async def give(
+        self, actives: Iterable[int], standbys: Iterable[int] = (), *, torn: Iterable[int] = ()
+    ) -> None:
+        """One answered round: some partitions go, some come, the others flow on.
+
+        ``torn`` are kept, and let go and taken on again.
+        """
         actives_now, standbys_now = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
-            self._give(actives_now, standbys_now), self.consumer.loop
+            self._give(actives_now, standbys_now, self.roles(torn, ())[0]), self.consumer.loop
         )
         await asyncio.wrap_future(told)
 
-    async def _give(self, actives: set[TP], standbys: set[TP]) -> None:
+    async def _give(self, actives: set[TP], standbys: set[TP], torn: set[TP]) -> None:
         consumer, listener = self.consumer, ThreadListener(self.app.consumer._thread)
         tps = actives | standbys
-        revoked, gained = consumer.positions.keys() - tps, tps - consumer.positions.keys()
+        revoked = (consumer.positions.keys() - tps) | torn
+        gained = (tps - consumer.positions.keys()) | torn
         consumer._coordinator.generation += 1
         listener.joins()
         if revoked:

@@ -149,5 +149,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         "key_partition",
         lambda _self, topic, key, partition=None: None if topic == "passed-on" else partition or 0,
     )
-    monkeypatch.setattr(Assigned, "group_for_topic", lambda _self, _topic: 0, raising=False)
+    monkeypatch.setattr(Assigned, "group_id", 0, raising=False)
+    monkeypatch.setattr(
+        Assigned, "group_for_topic", lambda self, _topic: self.group_id, raising=False
+    )
     monkeypatch.setattr(Assigned, "is_standby", lambda self, tp: tp in self.standbys, raising=False)

@@ -3,7 +3,8 @@
 ``EXACTLY_AGENT`` is how records are read: ``one`` by one with a sum in a table, ``tally``, which passes on
 how many of a key there were so far, ``take``, ``take_events``, or ``slow``, four at a time, each of which
 works after it has sent. ``EXACTLY_BESIDE`` is the id of a second app in this process, which does the same
-with topics of its own.
+with topics of its own. With ``EXACTLY_OTHERS`` a second agent counts and passes on ``APP_ID-others``.
+``EXACTLY_MEMBER=dynamic`` makes a member without an instance id.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def make_app(app_id: str) -> faust.App:
         broker="kafka://" + ENV["BOOTSTRAP"],
         PartitionAssignor="faust_assigner:PartitionAssignor",
         processing_guarantee="exactly_once",
-        consumer_group_instance_id=ENV["NAME"],
+        consumer_group_instance_id=None if ENV.get("MEMBER") == "dynamic" else ENV["NAME"],
         canonical_url=f"http://{ENV['NAME']}:6066",
         datadir=f"{ENV['DATA']}-{app_id}",
         store="rocksdb://",
@@ -82,6 +83,17 @@ def make_app(app_id: str) -> faust.App:
         ENV.get("AGENT", "one")
     ]
     app.agent(numbers, concurrency=4 if agent is slow else 1)(agent)
+    if ENV.get("OTHERS"):
+        others = app.topic(f"{app_id}-others", key_type=str, value_type=int, partitions=4)
+        counts = app.Table("counts", key_type=str, value_type=int, partitions=4, default=int)
+
+        async def other(stream: Any) -> None:
+            """One record in, one change of another table and one record out."""
+            async for key, value in stream.items():
+                counts[key] += 1
+                await passed_on.send(key=key, value=value)
+
+        app.agent(others)(other)
     return app
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, PropertyMock, patch
 
 import faust
 import pytest
@@ -163,6 +163,37 @@ def test_group_ids_stay_when_topics_come(caplog: pytest.LogCaptureFixture) -> No
     found.rebalance("m2")
     assert {t: assignor_of(found).group_for_topic(t) for t in TOPICS} == before
     assert assignor_of(found).group_for_topic("a-first-one") not in before.values()
+
+
+@pytest.mark.parametrize("transactions", [True, False])
+def test_only_transactions_are_torn_where_groups_merge(transactions: bool) -> None:
+    """A topic that only some members read becomes one that all read: its partitions get another id."""
+    found = group()
+    found.partitions["returns"] = found.partitions["orders"]
+    found.topics["m0"].add("returns")
+    found.rebalance("m0")
+    narrow = assignor_of(found, "m0").group_for_topic("returns")
+    for m in found.topics:
+        found.topics[m].add("returns")
+    with patch.object(
+        faust.App, "in_transaction", new_callable=PropertyMock, return_value=transactions
+    ):
+        before = {m: app.assignor.assigned_actives() for m, app in found.apps.items()}
+        torn = dict[str, frozenset[TP]]()
+        for m, app in found.apps.items():
+            take = app.assignor.on_assignment
+
+            def noted(answer: Any, m: str = m, app: Any = app, take: Any = take) -> None:
+                torn[m] = app.assignor.torn(answer)
+                take(answer)
+
+            app.assignor.on_assignment = noted
+        found.rebalance("m0")
+    assert assignor_of(found, "m0").group_for_topic("returns") != narrow
+    kept = before["m0"] & assignor_of(found, "m0").assigned_actives()
+    expected = {tp for tp in kept if tp.topic == "returns"}
+    assert expected
+    assert torn == {"m0": expected if transactions else set(), "m1": set(), "m2": set()}
 
 
 def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:

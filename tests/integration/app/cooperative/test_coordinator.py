@@ -109,6 +109,34 @@ async def test_the_newcomer_gets_nothing_before_the_owner_has_let_go() -> None:
         assert a.owned == {0, 1}
 
 
+async def test_what_stays_under_another_transactional_id_is_let_go_and_taken_on_again() -> None:
+    """In one round where no other member lets go of anything."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (_, (a,)):
+        told, plan.torn = len(a.told), {1}
+        a.coordinator.request_rejoin()
+        await until(lambda: len(a.told) >= told + 2, "the round")
+        assert a.told[told:] == [("let go", frozenset({1})), ("gained", frozenset({1}))]
+        assert a.owned == {0, 1, 2, 3}
+
+
+async def test_another_transactional_id_begins_after_every_member_has_let_go() -> None:
+    """Begun earlier, it would end the producer of the member that still commits under it."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a") as (broker, members):
+        (a,) = members
+        told = len(a.told)
+        plan.wanted, plan.torn = {"a": {0, 1, 2}, "b": {3}}, {1}
+        members.append(b := await Member(broker, "b", plan).start())
+        await until(lambda: b.owned == {3} and len(a.told) >= told + 3, "the hand-over")
+        assert a.told[told:] == [
+            ("let go", frozenset({1, 3})),
+            ("gained", frozenset()),
+            ("gained", frozenset({1})),
+        ]
+        assert a.owned == {0, 1, 2}
+
+
 async def test_what_is_let_go_is_committed_first() -> None:
     """In the callback, with the generation of the round that takes it away."""
     plan = Plan({"a": {0, 1, 2, 3}})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
 
 from tests.support.workers.cooperative import CooperativeWorker, owning
 from tests.support.workers.passing_on import PassingOn, cluster  # noqa: F401
@@ -54,3 +58,61 @@ async def test_a_round_ends_what_goes_and_begins_what_comes() -> None:
         for partition in (0, 1):
             assert worker.passed(partition)[-1][0] == 30
             assert sum(count for _, count in worker.passed(partition)) == 30
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_a_group_id_that_changes_early_touches_no_transaction_under_way() -> None:
+    """The assignor knows the next round's groups while records of this one are processed."""
+    worker = Passing(partitions=2)
+    async with owning(worker, [0, 1]):
+        worker.delay_s = 0.005
+        worker.send_orders(30)
+        assert await worker.until(lambda: len(worker.of(0)) > 3)
+        worker.app.assignor.group_id = 7
+        assert await worker.until(lambda: worker.of(0) == list(range(30)))
+        await worker.app.consumer.commit()
+        assert worker.producers.keys() == {"virtual-0-0", "virtual-0-1"}
+        assert worker.passed(0)[-1][0] == 30
+        assert sum(count for _, count in worker.passed(0)) == 30
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_what_is_open_under_the_old_id_is_committed_before_the_new_one_begins() -> None:
+    """A kept partition whose group is merged into another passes each order on once."""
+    worker = Passing(partitions=2)
+    async with owning(worker, [0, 1]):
+        worker.delay_s = 0.005
+        worker.send_orders(30)
+        assert await worker.until(lambda: len(worker.of(0)) > 3)
+        old, begun = dict(worker.producers), list[tuple[str, int]]()
+        begin = worker.app.producer.maybe_begin_transaction
+
+        async def noted(transactional_id: str) -> None:
+            begun.append((transactional_id, sum(one.open is not None for one in old.values())))
+            await begin(transactional_id)
+
+        worker.app.producer.maybe_begin_transaction = noted
+        worker.app.assignor.group_id = 7
+        await worker.give([0, 1], torn=[0, 1])
+        assert begun == [("virtual-7-0", 0), ("virtual-7-1", 0)], "an old one was still open"
+        assert worker.producers.keys() == {"virtual-7-0", "virtual-7-1"}
+        assert await worker.until(lambda: worker.of(0) == list(range(30)))
+        await worker.app.consumer.commit()
+        assert worker.passed(0)[-1][0] == 30
+        assert sum(count for _, count in worker.passed(0)) == 30
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> None:
+    """Its next owner repeats it, so neither a transaction that goes on nor a reader may see what it sends."""
+    worker = Passing(partitions=2)
+    async with owning(worker, [0, 1]):
+        await worker.give([1])
+        event = Mock(app=worker.app)
+        event.message.tp, event.message.offset = worker.source(0), 1
+        _current_event.set(weakref.ref(event))
+        loose = len(worker.loose)
+        with pytest.raises(ProducerSendError, match="abandoned"):
+            await worker.app.consumer.transactions.send("passed-on", b"k", b"1", None, None, None)
+        _current_event.set(None)
+        assert len(worker.loose) == loose

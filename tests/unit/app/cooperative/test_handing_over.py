@@ -33,7 +33,7 @@ class Host:
         self.found: dict[TP, list[Any]] = {}
         acts = app.acts
         self.transactions = SimpleNamespace(
-            part_with=self.noting("part with"), on_rebalance=self.noting("begin transactions")
+            part_with=self.noting("part with"), take_on=self.noting("begin transactions")
         )
         self.membership = SimpleNamespace(lose=lambda: acts.append("lose"))
         self._thread = SimpleNamespace(
@@ -348,14 +348,13 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     assert consumer.woken
 
 
-@pytest.mark.parametrize("gained", [set(), {B}])
-async def test_only_transactions_of_what_is_new_begin(gained: set[TP]) -> None:
-    """An open one of what is kept goes on."""
+async def test_transactions_learn_of_all_that_is_assigned() -> None:
+    """They know which of it is new."""
     consumer = consumer_of(A)
     consumer.in_transaction = True
-    await consumer.take_on({A, B}, set(), gained, (), 7)
+    await consumer.take_on({A, B}, set(), {B}, (), 7)
     begun = [act for act in consumer.app.acts if act[0] == "begin transactions"]
-    assert begun == ([("begin transactions", gained, set(), gained)] if gained else [])
+    assert begun == [("begin transactions", {A, B})]
 
 
 async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes() -> None:
