@@ -36,6 +36,20 @@ from faust_assigner.cli.failure import spoken_errors
     show_default=True,
     help="Memory of a partition before it is merged from sorted runs.",
 )
+@click.option(
+    "--key-codec",
+    type=click.Choice(["auto", "json", "raw"]),
+    default="auto",
+    show_default=True,
+    help="The serializer of the table's keys; records that are not JSON are left out.",
+)
+@click.option(
+    "--value-codec",
+    type=click.Choice(["auto", "json", "raw"]),
+    default="auto",
+    show_default=True,
+    help="The serializer of the table's values; raw takes every value as it is.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifests as JSON.")
 @click.pass_context
 def snapshot(
@@ -49,6 +63,8 @@ def snapshot(
     master: str,
     connector: str,
     memory_mb: int,
+    key_codec: str,
+    value_codec: str,
     as_json: bool,
 ) -> None:
     """Snapshot a changelog, so that workers restore files and replay only the tail."""
@@ -56,23 +72,25 @@ def snapshot(
     if context.invoked_subcommand is not None:
         return
     with spoken_errors():
-        _take(
-            bootstrap, config, topic, to, previous, no_spark, master, connector, memory_mb, as_json
+        from faust_assigner.pipeline.console import show_manifests
+        from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
+
+        _require(bootstrap, config, topic, to)
+        options = SnapshotOptions(
+            shared.cluster(bootstrap, config),
+            topic or "",
+            to or "",
+            previous,
+            no_spark,
+            connector,
+            memory_mb << 20,
+            (key_codec, value_codec),
         )
+        show_manifests(run(options, master), options.to, as_json=as_json)
 
 
-def _take(
-    bootstrap: str | None,
-    config: str | None,
-    topic: str | None,
-    to: str | None,
-    previous: bool,
-    no_spark: bool,
-    master: str,
-    connector: str,
-    memory_mb: int,
-    as_json: bool,
-) -> None:
+def _require(bootstrap: str | None, config: str | None, topic: str | None, to: str | None) -> None:
+    """Raise UsageError where an option that a snapshot needs is missing."""
     missing = [
         f"--{name}"
         for name, value in (
@@ -84,19 +102,6 @@ def _take(
     ]
     if missing:
         raise click.UsageError(f"Missing option: {', '.join(missing)}")
-    from faust_assigner.pipeline.console import show_manifests
-    from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
-
-    options = SnapshotOptions(
-        shared.cluster(bootstrap, config),
-        topic or "",
-        to or "",
-        previous,
-        no_spark,
-        connector,
-        memory_mb << 20,
-    )
-    show_manifests(run(options, master), options.to, as_json=as_json)
 
 
 @snapshot.command("verify")

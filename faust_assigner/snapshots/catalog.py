@@ -120,8 +120,22 @@ class Catalog:
         files: Sequence[str],
         created_ms: int,
         topic_id: str | None = None,
+        start_offset: int | None = None,
+        key_types: Sequence[str] | None = None,
+        value_types: Sequence[str] | None = None,
     ) -> Manifest:
-        """Step two: write the manifest, which makes the snapshot visible."""
+        """Step two: write the manifest, which makes the snapshot visible.
+
+        Raises SnapshotError where a file is not there: somebody removed it after the upload.
+        """
+        folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
+        sizes = {entry.name: entry.size for entry in self.storage.list(folder)}
+        gone = [name for name in files if name not in sizes]
+        if gone or sum(sizes[name] for name in files) != size:
+            raise SnapshotError(
+                f"{self.storage.url}/{folder}: {gone or 'bytes of its files'} are gone since they were "
+                "uploaded: the snapshot is not published, take it again"
+            )
         manifest = Manifest(
             topic=topic,
             partition=partition,
@@ -133,6 +147,9 @@ class Catalog:
             created_at=format_time_ms(created_ms),
             files=tuple(files),
             topic_id=topic_id,
+            start_offset=start_offset,
+            key_types=None if key_types is None else tuple(key_types),
+            value_types=None if value_types is None else tuple(value_types),
         )
         self.storage.write(f"{folder_of(manifest)}/{MANIFEST_NAME}", manifest.to_json())
         return manifest

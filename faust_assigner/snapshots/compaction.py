@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import rocksdict
 
+from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW, json_types, unreadable_rows
 from faust_assigner.snapshots.sst import (
     MAX_FILE_BYTES,
     OFFSET_KEY,
@@ -50,6 +51,11 @@ class Compacted:
     sha256: str
     #: Sorted runs that did not fit into memory; 0 is the fast path.
     runs: int
+    #: The JSON types that keys and values had; None where they are not checked.
+    key_types: frozenset[str] | None
+    value_types: frozenset[str] | None
+    #: Records that were left out because their key or value is not JSON.
+    unreadable: int
 
 
 class Compactor:
@@ -69,13 +75,22 @@ class Compactor:
         base: Sequence[Path] = (),
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
         max_file_bytes: int = MAX_FILE_BYTES,
+        codecs: tuple[str, str] = (RAW, RAW),
     ) -> None:
         self._folder = folder
+        self._codecs = dict(zip(("key", "value"), codecs, strict=True))
+        #: By column: the types seen so far, of those that must be JSON.
+        self._types: dict[str, set[str]] = {
+            column: set() for column, codec in self._codecs.items() if codec != RAW
+        }
+        self._unreadable = 0
         # A fold has at once: what is held, what waits, Arrow's copy of both, and their last values.
         self._share_bytes = min(memory_bytes // 6, _MOST_BYTES)
         self._max_file_bytes = max_file_bytes
         #: Batches in offset order; the first is the last fold's, one row per key.
         self._batches: list[pa.RecordBatch] = []
+        #: How many of them are a fold's: 0 or 1.
+        self._held = 0
         self._folded_bytes = 0
         self._waiting_bytes = 0
         self._runs = 0
@@ -116,9 +131,10 @@ class Compactor:
 
     def finish(self, next_offset: int) -> Compacted:
         """Write the files: every live key, and Faust's offset key saying ``next_offset - 1``."""
-        # Last of all: a record that poses as the offset is overwritten.
-        self._batches.append(_batch([OFFSET_KEY], [str(next_offset - 1).encode()]))
         self._fold()
+        # Last of all: a record that poses as the offset is overwritten.
+        offset = _batch([OFFSET_KEY], [str(next_offset - 1).encode()])
+        self._batches = [_last_per_key([*self._batches, offset])]
         out = self._folder / "out"
         if self._scratch is None:
             files = write_files(
@@ -129,17 +145,78 @@ class Compactor:
             files = write_files(self._scratch.items(), out, max_file_bytes=self._max_file_bytes)
         sha256, size = digest_files(file.path for file in files)
         keys = sum(file.keys for file in files) - 1
-        return Compacted(tuple(files), keys, size, sha256, self._runs)
+        return Compacted(
+            tuple(files),
+            keys,
+            size,
+            sha256,
+            self._runs,
+            self._types_of("key"),
+            self._types_of("value"),
+            self._unreadable,
+        )
+
+    def _types_of(self, column: str) -> frozenset[str] | None:
+        return frozenset(self._types[column]) if column in self._types else None
 
     def _fold(self) -> None:
-        folded = _last_per_key(self._batches)
+        new = self._batches[self._held :]
+        if new and AUTO in self._codecs.values():
+            self._choose(_last_per_key(new))
+        if new and self._types and not self._all_readable(_last_per_key(new)):
+            # Rare and slow: which records, so that the one before them counts.
+            new = [self._readable(batch) for batch in new]
+            self._all_readable(_last_per_key(new))
+        folded = _last_per_key([*self._batches[: self._held], *new] or [_batch([], [])])
+        self._held = 1
         self._batches = [folded]
         self._folded_bytes, self._waiting_bytes = folded.nbytes, 0
+
+    def _choose(self, batch: pa.RecordBatch) -> None:
+        """What ``auto`` means for each column, by the first rows."""
+        for column, codec in self._codecs.items():
+            if codec == AUTO and len(batch):
+                wrong = len(unreadable_rows(batch.column(column).to_pylist()))
+                self._codecs[column] = RAW if 2 * wrong > len(batch) else JSON
+                if self._codecs[column] == RAW:
+                    del self._types[column]
+
+    def _all_readable(self, batch: pa.RecordBatch) -> bool:
+        """Whether all rows of a batch that has each key once are JSON; notes the types where they are."""
+        seen: dict[str, set[str]] = {}
+        for column, types in self._types.items():
+            seen[column] = set(types)
+            for start in range(0, len(batch), _ROWS):
+                payloads = batch.column(column).slice(start, _ROWS).drop_null().to_pylist()
+                found = json_types(payloads)
+                if found is None:
+                    return False
+                seen[column] |= found
+        self._types = seen
+        return True
+
+    def _readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of ``batch`` that are JSON; the others are counted."""
+        import pyarrow as pa
+
+        wrong = sorted(
+            {
+                row
+                for column in self._types
+                for row in unreadable_rows(batch.column(column).to_pylist())
+            }
+        )
+        if not wrong:
+            return batch
+        self._unreadable += len(wrong)
+        kept = np.ones(len(batch), bool)
+        kept[wrong] = False
+        return batch.filter(pa.array(kept))
 
     def _take(self, *, tombstones: bool) -> Iterator[tuple[bytes, bytes | None]]:
         """Hand out what the last fold left, keys ascending."""
         [folded] = self._batches
-        self._batches, self._folded_bytes = [], 0
+        self._batches, self._folded_bytes, self._held = [], 0, 0
         if not tombstones and folded.column("value").null_count:
             folded = folded.filter(folded.column("value").is_valid())
         return _ascending(folded)

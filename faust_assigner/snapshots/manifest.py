@@ -75,6 +75,12 @@ class Manifest:
     #: Kafka's id of the topic, which a recreated topic does not keep; None: written before ids were, or
     #: taken from a broker that has none.
     topic_id: str | None = None
+    #: Where the changelog began when its records were read; None: written before this was kept.
+    start_offset: int | None = None
+    #: The JSON types of all keys and of all values, as Python names them; records that are no JSON were left
+    #: out. None: keys or values were taken as they are.
+    key_types: tuple[str, ...] | None = None
+    value_types: tuple[str, ...] | None = None
 
     @property
     def created_ms(self) -> int:
@@ -99,7 +105,12 @@ class Manifest:
         _check_types(fields)
         _check_values(fields)
         known = {name: fields[name] for name in _TYPES}
-        return cls(**{**known, "files": tuple(fields["files"]), "topic_id": fields.get("topic_id")})
+        known["files"] = tuple(fields["files"])
+        for name in ("topic_id", "start_offset"):
+            known[name] = fields.get(name)
+        for name in ("key_types", "value_types"):
+            known[name] = None if fields.get(name) is None else tuple(fields[name])
+        return cls(**known)
 
 
 def _check_types(fields: dict[str, Any]) -> None:
@@ -129,6 +140,15 @@ def _check_values(fields: dict[str, Any]) -> None:
         raise ManifestError(f"manifest: field 'files' is empty or repeats a name: {files!r}")
     if not isinstance(fields.get("topic_id"), str | None):
         raise ManifestError(f"manifest: field 'topic_id' is {fields['topic_id']!r}, not str")
+    start = fields.get("start_offset")
+    if start is not None and (type(start) is not int or not 0 <= start < 1 << 63):
+        raise ManifestError(f"manifest: field 'start_offset' is {start!r}")
+    for name in ("key_types", "value_types"):
+        types = fields.get(name)
+        if types is not None and not (
+            isinstance(types, list) and all(isinstance(each, str) for each in types)
+        ):
+            raise ManifestError(f"manifest: field {name!r} is {types!r}, not a list of str")
     parse_time_ms(fields["created_at"])
 
 

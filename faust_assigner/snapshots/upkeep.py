@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from pathlib import Path
 
 from faust_assigner.snapshots.catalog import Catalog, Found, folder_of, snapshot_folder
 from faust_assigner.snapshots.changelog import Changelog
+from faust_assigner.snapshots.lease import lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.trust import all_snapshots, earlier_topic, newest_topic_id
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_KEEP = 2
 DEFAULT_GRACE_MS = 3_600_000
@@ -120,12 +124,21 @@ def collect_garbage(
     Kept: the newest ``keep`` snapshots of each partition, of these only the ones younger than
     ``max_age_ms`` if given, and the newest always; none of an earlier topic but the newest. Leftovers of
     killed runs go once nothing in them changed for ``grace_ms``. Where the storage gives no times,
-    leftovers stay.
+    leftovers stay. While a run holds a lease, nothing of its topic goes.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot is always kept")
     sweeper = _Sweeper(catalog, now_ms, grace_ms, dry_run)
     for topic in topics if topics is not None else catalog.topics():
+        until = leased_until(catalog.storage, topic, now_ms)
+        if until:
+            logger.warning(
+                "%s: nothing is removed, a snapshot is being taken (its lease ends at %s)",
+                topic,
+                until,
+            )
+            continue
+        sweeper.drop_leases(topic)
         outdated = _outdated(all_snapshots(catalog, topic), None)
         for partition in catalog.partitions(topic):
             for rank, manifest in enumerate(catalog.snapshots(topic, partition)):
@@ -150,12 +163,23 @@ class _Sweeper:
     def __init__(self, catalog: Catalog, now_ms: int, grace_ms: int, dry_run: bool) -> None:
         self._catalog = catalog
         self._storage = catalog.storage
-        self._oldest_ms = now_ms - grace_ms
+        self._now_ms, self._oldest_ms = now_ms, now_ms - grace_ms
         self._dry_run = dry_run
         self._gone: set[str] = set()
         self.removed: list[Removal] = []
 
+    def drop_leases(self, topic: str) -> None:
+        """Leases of killed runs: none of the topic's is valid."""
+        for path in () if self._dry_run else lease_paths(self._storage, topic):
+            self._storage.delete(path)
+
+    def _is_leased(self, topic: str) -> bool:
+        """Whether a run began since; asked before each removal, a run's first act is its lease."""
+        return leased_until(self._storage, topic, self._now_ms) is not None
+
     def drop(self, manifest: Manifest, reason: str) -> None:
+        if self._is_leased(manifest.topic):
+            return
         folder = folder_of(manifest)
         self._gone.add(folder)
         self.removed.append(Removal(folder, reason, manifest.bytes))
@@ -167,7 +191,7 @@ class _Sweeper:
         """Files of an attempt that lost the race to its twin."""
         folder = folder_of(manifest)
         listed = {MANIFEST_NAME, *manifest.files}
-        for entry in self._storage.list(folder):
+        for entry in () if self._is_leased(manifest.topic) else self._storage.list(folder):
             settled = entry.modified_ms is not None and entry.modified_ms < self._oldest_ms
             if entry.name not in listed and not entry.is_folder and settled:
                 self.removed.append(
@@ -178,7 +202,7 @@ class _Sweeper:
 
     def drop_leftover(self, found: Found) -> None:
         folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
-        if folder in self._gone:
+        if folder in self._gone or self._is_leased(found.topic):
             return
         entries = self._storage.list(folder)
         if any(

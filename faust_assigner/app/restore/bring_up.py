@@ -25,7 +25,7 @@ from aiokafka import TopicPartition
 from mode import get_logger
 
 from faust_assigner.app.restore.batched_replay import replay, run_until_stopped, to_batch, whole
-from faust_assigner.app.restore.decoding import ANYTHING, Decoding
+from faust_assigner.app.restore.decoding import ANYTHING, Decoding, refusal_of_rows
 from faust_assigner.app.restore.pace import Pace
 from faust_assigner.app.restore.progress import Progress
 from faust_assigner.app.restore.unreadable import Unreadable
@@ -302,7 +302,7 @@ def from_snapshot(
     started, began = time.time(), time.monotonic()
     try:
         with scratch_folder(settings) as folder:
-            found = None if stop() else finder.fetch(cold.tp, Path(folder))
+            found = None if stop() else finder.fetch(cold.tp, Path(folder), cold.decoding)
             if found is None or stop():
                 return None
             manifest, paths, ours = found
@@ -344,15 +344,26 @@ class Finder:
         now_ms = round(time.time() * 1000)
         self._judges = {topic: Judge(self._catalog, log, now_ms) for topic, log in logs.items()}
 
-    def fetch(self, tp: TopicPartition, folder: Path) -> tuple[Manifest, list[Path], bool] | None:
+    def fetch(
+        self, tp: TopicPartition, folder: Path, decoding: Decoding = ANYTHING
+    ) -> tuple[Manifest, list[Path], bool] | None:
         """(manifest, checked files, whether the files are copies of ours) or None, the reason logged.
 
-        Raises SnapshotError or OSError when the chosen snapshot cannot be read or is damaged.
+        The newest snapshot that may be trusted, is whole, and holds only rows that the table can
+        decode: where one is damaged, the next older one is tried.
         """
         for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
+            paths: list[Path] = []
             if reason is None:
-                paths = self._catalog.fetch(manifest, folder)
-                return manifest, paths, all(path.parent == folder for path in paths)
+                own = folder / manifest.snapshot_id
+                try:
+                    paths = self._catalog.fetch(manifest, own)
+                    reason = refusal_of_rows(decoding, manifest, paths)
+                except (SnapshotError, OSError) as error:
+                    reason = str(error)
+                if reason is None:
+                    return manifest, paths, all(path.parent == own for path in paths)
+                shutil.rmtree(own, ignore_errors=True)  # its space is for the next one
             logger.warning(
                 "%s-%d: snapshot %s is refused: %s",
                 tp.topic,

@@ -310,7 +310,8 @@ class RestoringRecovery(Recovery):
         started = time.time()
         store = self.tp_to_table[tp].data
         with scratch_folder(settings) as folder:
-            built = await self._in_thread(_build_database, finder, tp, Path(folder), store)
+            table = self.tp_to_table[tp]
+            built = await self._in_thread(_build_database, finder, tp, Path(folder), table)
             if built is None or not self._is_standby(tp, generation_id):
                 return
             path, manifest = built
@@ -411,15 +412,15 @@ def settings_of(app: Any) -> Settings:
     )
 
 
-def _build_database(finder: Finder, tp: TP, folder: Path, store: Any) -> tuple[Path, Any] | None:
+def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:
     """A closed database in ``folder`` that holds the snapshot and its offset, and its manifest."""
     try:
-        found = finder.fetch(tp, folder)
+        found = finder.fetch(tp, folder, decoding_of(table))
         if found is None:
             return None
         manifest, paths, ours = found
         path = folder / "database"
-        database = store.rocksdb_options.open(path)
+        database = table.data.rocksdb_options.open(path)
         try:
             ingest(database, paths, move=ours)
         finally:

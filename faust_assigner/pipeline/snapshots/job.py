@@ -13,6 +13,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 from faust_assigner.snapshots.catalog import is_topic
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
+from faust_assigner.snapshots.json_rows import AUTO, CODECS
 from faust_assigner.snapshots.manifest import Manifest
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -29,6 +30,7 @@ class SnapshotOptions:
     no_spark: bool = False
     connector: str = "auto"
     memory_bytes: int = DEFAULT_MEMORY_BYTES
+    codecs: tuple[str, str] = (AUTO, AUTO)
 
 
 def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
@@ -44,6 +46,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             options.to,
             previous=options.previous,
             memory_bytes=options.memory_bytes,
+            codecs=options.codecs,
         )
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import spark_session
@@ -62,6 +65,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             connector=options.connector,
             previous=options.previous,
             memory_bytes=options.memory_bytes,
+            codecs=options.codecs,
         )
     finally:
         spark.stop()
@@ -89,6 +93,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--previous", action="store_true")
     parser.add_argument("--connector", choices=["auto", "spark", "python"], default="auto")
     parser.add_argument("--memory-mb", type=int, default=DEFAULT_MEMORY_BYTES >> 20)
+    for part in ("key", "value"):
+        parser.add_argument(f"--{part}-codec", choices=CODECS, default=AUTO)
     given = parser.parse_args(arguments)
     cluster = cluster_of(given.bootstrap, client_properties(given.config, os.environ))
     options = SnapshotOptions(
@@ -98,6 +104,7 @@ def main(arguments: Sequence[str]) -> int:
         given.previous,
         connector=given.connector,
         memory_bytes=given.memory_mb << 20,
+        codecs=(given.key_codec, given.value_codec),
     )
     for manifest in run(options, None):
         sys.stdout.write(manifest.to_json().decode())

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.cluster import Cluster
@@ -29,7 +30,10 @@ from faust_assigner.pipeline.snapshots.spans import (
 )
 from faust_assigner.snapshots.changelog import Changelog, look_at
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
+from faust_assigner.snapshots.json_rows import AUTO
+from faust_assigner.snapshots.lease import Lease
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
+from faust_assigner.snapshots.storage import open_storage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +46,8 @@ logger = logging.getLogger(__name__)
 RECORD = ("partition", "offset", "key", "value")
 PART_SCHEMA = (
     "partition int, next_offset long, keys long, bytes long, sha256 string, "
-    "files array<string>, records long, runs int"
+    "files array<string>, records long, runs int, key_types array<string>, value_types array<string>, "
+    "unreadable long"
 )
 #: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
@@ -58,29 +63,43 @@ def take_snapshot(
     previous: bool = False,
     created_ms: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    codecs: tuple[str, str] = (AUTO, AUTO),
 ) -> list[Manifest]:
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
 
     ``connector``: ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
     ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` only new
-    records are read; a previous snapshot that is too old or damaged is said and passed over.
+    records are read; a previous snapshot that is too old or damaged is logged, and the next older one
+    is tried. ``codecs`` are those of keys and values, see json_rows.py.
     """
+    now_ms = partial(_wall_ms, time.time)
     if created_ms is None:
-        created_ms = round(time.time() * 1000)  # before the read begins: the age counts from here
+        created_ms = now_ms()  # before the read begins: the age counts from here
     changelog = look_at(cluster.connection(), topic)
-    job = plan_job(
-        changelog, url, created_ms=created_ms, previous=previous, memory_bytes=memory_bytes
+    plan = partial(
+        plan_job,
+        changelog,
+        url,
+        created_ms=created_ms,
+        memory_bytes=memory_bytes,
+        codecs=codecs,
     )
-    try:
-        parts = _run(job, cluster, spark, connector)
-    except Exception as error:
-        if not previous or not is_corrupt_base(error):
-            raise
-        logger.warning("%s: a previous snapshot is damaged, reading everything: %s", topic, error)
-        job = plan_job(changelog, url, created_ms=created_ms, memory_bytes=memory_bytes)
-        parts = _run(job, cluster, spark, connector)
-    refuse_recreated(changelog, cluster)
-    return publish(job, parts)
+    with Lease(open_storage(url), topic, now_ms):
+        job = plan(previous=previous)
+        try:
+            parts = _run(job, cluster, spark, connector)
+        except Exception as error:
+            if not previous or not is_corrupt_base(error):
+                raise
+            logger.warning("%s: a previous snapshot is damaged: %s", topic, error)
+            job = plan(previous=previous, whole=True)
+            parts = _run(job, cluster, spark, connector)
+        refuse_recreated(changelog, cluster)
+        return publish(job, parts)
+
+
+def _wall_ms(clock: Callable[[], float]) -> int:
+    return round(clock() * 1000)
 
 
 def refuse_recreated(before: Changelog, cluster: Cluster) -> None:
@@ -236,8 +255,10 @@ def _row(part: Part) -> pa.RecordBatch:
         "sha256": pa.string(),
         "files": pa.list_(pa.string()),
         "runs": pa.int32(),
+        "key_types": pa.list_(pa.string()),
+        "value_types": pa.list_(pa.string()),
     }
-    fields = asdict(part) | {"files": list(part.files)}
+    fields = asdict(part)
     return pa.RecordBatch.from_arrays(
         [pa.array([value], types.get(name, pa.int64())) for name, value in fields.items()],
         names=list(fields),
@@ -247,4 +268,12 @@ def _row(part: Part) -> pa.RecordBatch:
 def collect(frame: DataFrame) -> list[Part]:
     """Run ``frame``, rows of PART_SCHEMA."""
     rows: list[dict[str, Any]] = [row.asDict() for row in frame.collect()]
-    return [Part(**row | {"files": tuple(row["files"])}) for row in rows]
+    return [
+        Part(
+            **dict[str, Any](
+                (name, tuple(value) if isinstance(value, list) else value)
+                for name, value in row.items()
+            )
+        )
+        for row in rows
+    ]

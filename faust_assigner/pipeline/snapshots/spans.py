@@ -22,6 +22,7 @@ from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Changelog, Extent, read
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES, Compactor
+from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.snapshots.trust import Judge
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 logger = logging.getLogger(__name__)
+
+#: Beyond this share of records that are not JSON the table has another serializer.
+MAX_UNREADABLE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Span:
     start: int
     end: int
     base: Manifest | None = None
+    #: Where the changelog began when the first of the snapshots that this one builds upon was read.
+    log_start: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,8 @@ class Job:
     created_ms: int
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     topic_id: str | None = None
+    #: How keys and values are written; records that are no JSON where it says so are left out.
+    codecs: tuple[str, str] = (AUTO, AUTO)
 
     @property
     def by_partition(self) -> dict[int, Span]:
@@ -71,6 +79,9 @@ class Part:
     files: tuple[str, ...]
     records: int
     runs: int
+    key_types: tuple[str, ...] | None = None
+    value_types: tuple[str, ...] | None = None
+    unreadable: int = 0
 
 
 def plan_job(
@@ -79,22 +90,36 @@ def plan_job(
     *,
     created_ms: int,
     previous: bool = False,
+    whole: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    codecs: tuple[str, str] = (AUTO, AUTO),
 ) -> Job:
     """Decide what each partition reads. With ``previous`` only what came after its newest snapshot
-    that may still be trusted; the reason is logged where none may.
+    that may still be trusted; the reason is logged where none may. ``whole`` reads the files of each
+    such snapshot first: where they are damaged, the next older one serves.
     """
     judge = Judge(Catalog(open_storage(url)), changelog, created_ms)
     spans = []
     for partition, extent in sorted(changelog.extents.items()):
-        base = _base(judge, partition) if previous else None
+        base = _base(judge, partition, codecs, whole) if previous else None
         start = base.next_offset if base else extent.start
-        spans.append(Span(partition, start, extent.end, base))
-    return Job(changelog.topic, url, tuple(spans), created_ms, memory_bytes, changelog.topic_id)
+        spans.append(Span(partition, start, extent.end, base, extent.start))
+    return Job(
+        changelog.topic,
+        url,
+        tuple(spans),
+        created_ms,
+        memory_bytes,
+        changelog.topic_id,
+        codecs,
+    )
 
 
-def _base(judge: Judge, partition: int) -> Manifest | None:
-    for manifest, reason in judge.verdicts(partition):
+def _base(judge: Judge, partition: int, codecs: tuple[str, str], whole: bool) -> Manifest | None:
+    for manifest, refused in judge.verdicts(partition):
+        reason = refused or _unfit(manifest, judge.log.extents[partition].start, codecs)
+        if reason is None and whole:
+            reason = _damage(judge.catalog, manifest)
         if reason is None:
             return manifest
         logger.warning(
@@ -104,6 +129,38 @@ def _base(judge: Judge, partition: int) -> Manifest | None:
             manifest.snapshot_id,
             reason,
         )
+    return None
+
+
+def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str | None:
+    """Why a snapshot that a worker may use is no base of the next one, or None."""
+    if manifest.start_offset is None:
+        return "it was written before snapshots left out records that do not decode"
+    if manifest.start_offset < log_start:
+        return (
+            f"it was read from offset {manifest.start_offset} on, the changelog now begins at "
+            f"{log_start}: it has rows that retention removed"
+        )
+    found = _codecs_of(manifest)
+    if any(wanted not in (AUTO, codec) for wanted, codec in zip(codecs, found, strict=True)):
+        return f"its keys and values were taken as {found}, wanted are {codecs}"
+    return None
+
+
+def _codecs_of(manifest: Manifest) -> tuple[str, str]:
+    """How the snapshot took keys and values."""
+    key, value = (
+        RAW if types is None else JSON for types in (manifest.key_types, manifest.value_types)
+    )
+    return key, value
+
+
+def _damage(catalog: Catalog, manifest: Manifest) -> str | None:
+    try:
+        with tempfile.TemporaryDirectory(prefix="faust-assigner-snapshot-") as folder:
+            catalog.fetch(manifest, Path(folder))
+    except (SnapshotError, OSError) as error:
+        return str(error)
     return None
 
 
@@ -122,7 +179,12 @@ class SpanWriter:
         try:
             base = self._catalog.fetch(span.base, self._folder / "base") if span.base else []
             self._compactor = self._exit.enter_context(
-                Compactor(self._folder, base=base, memory_bytes=job.memory_bytes)
+                Compactor(
+                    self._folder,
+                    base=base,
+                    memory_bytes=job.memory_bytes,
+                    codecs=_codecs_of(span.base) if span.base and span.base.keys else job.codecs,
+                )
             )
         except BaseException:
             self._exit.close()
@@ -159,7 +221,16 @@ class SpanWriter:
             # Nothing new: the files, just checked, serve again under a newer date.
             base = span.base
             return Part(
-                span.partition, span.end, base.keys, base.bytes, base.sha256, base.files, 0, 0
+                span.partition,
+                span.end,
+                base.keys,
+                base.bytes,
+                base.sha256,
+                base.files,
+                0,
+                0,
+                base.key_types,
+                base.value_types,
             )
         done = self._compactor.finish(span.end)
         names = self._catalog.upload(self._job.topic, span.partition, span.end, done.files)
@@ -172,7 +243,14 @@ class SpanWriter:
             names,
             self._records,
             done.runs,
+            _types(done.key_types, span.base.key_types if span.base else ()),
+            _types(done.value_types, span.base.value_types if span.base else ()),
+            done.unreadable,
         )
+
+
+def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if found is None else tuple(sorted(found.union(base or ())))
 
 
 def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
@@ -183,7 +261,9 @@ def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
             f"{job.topic}: parts of partitions {got}, expected {sorted(job.by_partition)} "
             "(a partition read by two tasks cannot be merged)"
         )
+    refuse_unreadable(job, parts)
     catalog = Catalog(open_storage(job.url))
+    spans = job.by_partition
     return [
         catalog.commit(
             topic=job.topic,
@@ -195,9 +275,32 @@ def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
             files=part.files,
             created_ms=job.created_ms,
             topic_id=job.topic_id,
+            start_offset=spans[part.partition].log_start,
+            key_types=part.key_types,
+            value_types=part.value_types,
         )
         for part in sorted(parts, key=lambda part: part.partition)
     ]
+
+
+def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
+    """Log how many records were left out. Raises SnapshotError where most were: the codec is wrong."""
+    for part in parts:
+        if part.unreadable:
+            logger.warning(
+                "%s-%d: left out %d records that are not JSON, as a replay does",
+                job.topic,
+                part.partition,
+                part.unreadable,
+            )
+    unreadable, records = (
+        sum(getattr(part, name) for part in parts) for name in ("unreadable", "records")
+    )
+    if unreadable > MAX_UNREADABLE_SHARE * records:
+        raise SnapshotError(
+            f"{job.topic}: {unreadable} of {records} records are not JSON: nothing is published. "
+            "Where the table has another serializer, say so: --key-codec raw, --value-codec raw"
+        )
 
 
 def run_here(job: Job, connection: Connection) -> list[Part]:

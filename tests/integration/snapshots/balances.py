@@ -24,6 +24,7 @@ from faust_assigner.app.restore.bring_up import (
     Stop,
     bring_up,
 )
+from faust_assigner.app.restore.decoding import ANYTHING
 from faust_assigner.pipeline.snapshots.spans import plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
 from faust_assigner.snapshots.changelog import look_at
@@ -87,6 +88,12 @@ class App:
         self.write([(n % 2, f"key-{n}", None) for n in range(0, 40)])
         self.write([(n % 2, f"key-{n}", n) for n in range(200, 220)])
         self.write([(n % 2, f"new-{n}", n) for n in range(30)])
+
+    def poison(self, partition: int, key: str, payload: bytes) -> None:
+        """A value that a replay leaves out."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer.produce(self.changelog, payload, json.dumps(key).encode(), partition)
+        assert producer.flush(30) == 0
 
     def snapshot(self, url: Path | str, *, age_ms: int = 0) -> list[Manifest]:
         """What the pipeline writes, without Spark."""
@@ -167,6 +174,7 @@ class Stores:
 
     def __init__(self, app: App, folder: Path, snapshots: Path | None) -> None:
         self.app = app
+        self.decoding = ANYTHING
         self.settings = Settings(
             str(snapshots) if snapshots else None,
             True,
@@ -186,7 +194,8 @@ class Stores:
             offset = int(self.databases[partition].get(OFFSET_KEY) or -1)
             if end - 1 > offset:
                 tp = TopicPartition(self.app.changelog, partition)
-                found.append(Cold(tp, self.databases[partition], offset, end - 1, True))
+                database = self.databases[partition]
+                found.append(Cold(tp, database, offset, end - 1, True, self.decoding))
         return found
 
     def bring_up(self, stop: Stop | None = None, **settings: Any) -> dict[int, str]:

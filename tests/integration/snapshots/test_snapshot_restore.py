@@ -8,7 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
+from confluent_kafka import TopicPartition as CTopicPartition
+from confluent_kafka.admin import AdminClient
 from faust.stores.rocksdb import RocksDBOptions
 
 from faust_assigner.app.restore.bring_up import (
@@ -18,8 +21,13 @@ from faust_assigner.app.restore.bring_up import (
     bring_up,
     sweep_scratch,
 )
+from faust_assigner.app.restore.decoding import decoding_of
 from faust_assigner.app.restore.recovery import _replace_database
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.snapshots.run import take_snapshot
+from faust_assigner.pipeline.snapshots.spans import plan_job
 from faust_assigner.snapshots.catalog import folder_of
+from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME
 from faust_assigner.snapshots.sst import OFFSET_KEY
 from tests.integration.snapshots.balances import App, Stores, damage, partition_hash
@@ -191,6 +199,80 @@ def test_a_snapshot_whose_hash_differs_is_refused(
         (folder / MANIFEST_NAME).write_bytes(manifest.to_json()[:100])
     assert stores.bring_up() == {0: "replay", 1: "snapshot"}
     stores.assert_up_to_date()
+
+
+def test_the_older_snapshot_serves_where_the_newest_is_damaged(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The tail is then longer by what came between the two; a replay would be of everything."""
+    first = stores.app.snapshot(tmp_path / "snapshots", age_ms=60_000)
+    stores.app.fill_tail()
+    damage(tmp_path / "snapshots", stores.app.snapshot(tmp_path / "snapshots")[0])
+    done = bring_up(stores.settings, stores.cold(), Stop())
+    [restored] = [each for tp, each in done.items() if tp.partition == 0]
+    end = stores.app.ends()[0]
+    assert (restored.source, restored.replayed) == ("snapshot", end - first[0].next_offset)
+    stores.assert_up_to_date()
+
+
+@pytest.mark.parametrize(
+    ("payload", "source"),
+    [(b"{not json", "snapshot"), (b'"seven"', "replay")],
+    ids=["no JSON", "no number"],
+)
+def test_a_record_that_does_not_decode_leaves_the_row_before_it(
+    stores: Stores, tmp_path: Path, payload: bytes, source: str
+) -> None:
+    """The job leaves out what is no JSON; what is not of the table's type is the worker's to see."""
+    app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    stores.decoding = decoding_of(app.Table("balances", key_type=str, value_type=int))
+    stores.app.poison(0, "key-200", payload)
+    take_snapshot(Cluster(stores.app.bootstrap), stores.app.changelog, str(tmp_path / "s"))
+    stores.app.fill_tail()
+    stores.app.write([(0, "key-200", None)])
+    stores.app.write([(0, "key-202", 7)])
+    stores.app.poison(0, "key-202", payload)
+    take_snapshot(
+        Cluster(stores.app.bootstrap), stores.app.changelog, str(tmp_path / "s"), previous=True
+    )
+    assert stores.bring_up(snapshots=str(tmp_path / "s")) == {0: source, 1: "snapshot"}
+    assert stores.contents(0)[b'"key-202"'] == b"7"
+    stores.assert_up_to_date()
+
+
+def test_a_snapshot_that_was_checked_as_json_is_refused_by_a_raw_table(
+    stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows that are no JSON may be missing from it."""
+    app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    table = app.Table("balances", key_type=str, value_type=bytes)
+    table.changelog_topic.schema.value_serializer = "raw"
+    stores.decoding = decoding_of(table)
+    stores.app.snapshot(tmp_path / "snapshots")
+    assert stores.bring_up() == {0: "replay", 1: "replay"}
+    assert "--value-codec raw" in caplog.text
+
+
+def test_a_chain_of_snapshots_forgets_what_retention_removed(local: App, tmp_path: Path) -> None:
+    """As a full snapshot does: the changelogs of windowed tables are compacted and deleted."""
+    cluster, url = Cluster(local.bootstrap), str(tmp_path / "chain")
+    [before, *_] = take_snapshot(cluster, local.changelog, url)
+    admin = AdminClient({"bootstrap.servers": local.bootstrap})
+    cut = CTopicPartition(local.changelog, 0, before.next_offset - 10)
+    for done in admin.delete_records([cut]).values():
+        done.result(30)
+    local.write([(0, "late", 1), (1, "late", 1)])
+    chain = take_snapshot(cluster, local.changelog, url, previous=True)
+    whole = take_snapshot(cluster, local.changelog, str(tmp_path / "whole"))
+    assert [each.sha256 for each in chain] == [each.sha256 for each in whole]
+    assert chain[0].keys < before.keys
+    again = plan_job(
+        look_at(cluster.connection(), local.changelog),
+        url,
+        created_ms=round(time.time() * 1000),
+        previous=True,
+    )
+    assert [span.start for span in again.spans] == [each.next_offset for each in chain]
 
 
 def test_a_snapshot_of_a_longer_changelog_is_refused(stores: Stores, tmp_path: Path) -> None:

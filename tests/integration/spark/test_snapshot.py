@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.snapshots import run as snapshot_run
 from faust_assigner.pipeline.snapshots.run import take_snapshot
-from faust_assigner.pipeline.snapshots.spans import is_corrupt_base, plan_job, run_here
+from faust_assigner.pipeline.snapshots.spans import (
+    Job,
+    is_corrupt_base,
+    plan_job,
+    publish,
+    run_here,
+)
 from faust_assigner.snapshots.catalog import Catalog, folder_of
-from faust_assigner.snapshots.changelog import look_at
+from faust_assigner.snapshots.changelog import Extent, look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 from faust_assigner.snapshots.storage import open_storage
@@ -31,6 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 PARTITIONS = 4
 EMPTY = 3  # a partition nobody writes to
+POISON = b"{not json"  # a replay leaves it out and keeps the row before it
 Write = tuple[int, bytes, bytes | None]
 
 
@@ -62,7 +71,7 @@ class Changelog:
         for partition, key, value in writes:
             producer.produce(self.topic, value, key, partition)
             producer.poll(0)
-            if transaction != "abort":
+            if transaction != "abort" and value != POISON:
                 if value is None:
                     self.state[partition].pop(key, None)
                 else:
@@ -92,11 +101,12 @@ def settled(kafka: KafkaServer) -> Changelog:
 
 
 def filled(bootstrap: str) -> Changelog:
-    """Updates, deletes, re-created keys, an aborted and a committed transaction, an empty partition."""
+    """Updates, deletes, keys made anew, transactions, records that do not decode, an empty partition."""
     log = Changelog(bootstrap)
     log.write([(n % 3, b'"key-%d"' % (n % 200), b'{"n": %d}' % n) for n in range(3000)])
     log.write([(n % 3, b'"key-%d"' % n, None) for n in range(0, 150)])
     log.write([(n % 3, b'"key-%d"' % n, b'{"again": %d}' % n) for n in range(0, 60)])
+    log.write([(n % 3, b'"key-%d"' % n, POISON) for n in range(0, 9)])
     log.write([(0, b'"never"', b"1"), (1, b'"key-150"', None)], transaction="abort")
     log.write([(0, b'"sure"', b"2"), (1, b'"key-151"', None)], transaction="commit")
     return log
@@ -128,7 +138,7 @@ def test_a_snapshot_equals_a_full_replay(
     tmp_path: Path,
     how: str,
 ) -> None:
-    """Tombstones, re-created keys, aborted records, offset gaps, an empty partition: all three readers."""
+    """Tombstones, aborted records, records that do not decode, offset gaps: all three readers."""
     url = tmp_path / "snapshots"
     manifests = take_snapshot(
         Cluster(settled.bootstrap),
@@ -138,6 +148,7 @@ def test_a_snapshot_equals_a_full_replay(
         connector="spark" if how == "connector" else "python",
     )
     assert_equals_replay(settled, manifests, url, tmp_path)
+    assert (manifests[0].key_types, manifests[0].value_types) == (("str",), ("dict", "int"))
     assert settled.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
     assert manifests[EMPTY].next_offset == 0
     assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [
@@ -196,6 +207,7 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
     changelog.write(
         [(0, b'"key-3"', b'{"back": 1}'), (EMPTY, b'"first"', b"1"), (EMPTY, b'"first"', None)]
     )
+    changelog.write([(0, b'"key-3"', POISON)])
     changelog.write([(1, b'"lost"', b"1")], transaction="abort")
     after = take_snapshot(
         Cluster(changelog.bootstrap),
@@ -244,15 +256,26 @@ def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_
 
 
 @pytest.mark.parametrize("with_spark", [True, False])
-def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
+def test_a_damaged_previous_snapshot_is_passed_over_for_an_older_one(
     spark: SparkSession,
     settled: Changelog,
     tmp_path: Path,
     with_spark: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The job does not fail and does not build on wrong bytes."""
+    """With Spark and without: only what came after the older snapshot is read."""
     url = str(tmp_path / "snapshots")
+    jobs: list[Job] = []
+    run = snapshot_run._run
+    monkeypatch.setattr(
+        snapshot_run, "_run", lambda job, *given: (jobs.append(job), run(job, *given))[1]
+    )
+    older = look_at({"bootstrap_servers": settled.bootstrap}, settled.topic)
+    shorter = {number: Extent(each.start, each.end // 2) for number, each in older.extents.items()}
+    job = plan_job(replace(older, extents=shorter), url, created_ms=round(time.time() * 1000))
+    publish(job, run_here(job, {"bootstrap_servers": settled.bootstrap}))
     before = take_snapshot(Cluster(settled.bootstrap), settled.topic, url)
+    jobs.clear()
     path = tmp_path / "snapshots" / folder_of(before[1]) / before[1].files[0]
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -266,6 +289,8 @@ def test_a_damaged_previous_snapshot_is_replaced_by_a_full_one(
         connector="spark",
     )
     assert_equals_replay(settled, after, url, tmp_path)
+    starts = [job.spans[1].start for job in jobs]
+    assert starts == [before[1].next_offset, shorter[1].end]
 
 
 def test_an_error_that_is_no_damage_is_not_hidden() -> None:
@@ -373,6 +398,9 @@ def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Pa
         "comparator",
         "format_version",
         "topic_id",
+        "start_offset",
+        "key_types",
+        "value_types",
     ]
     assert fields["created_at"] == format_time_ms(created_ms)
     assert sorted(fields["files"]) == sorted(p.name for p in path.parent.glob("*.sst"))

@@ -1,5 +1,6 @@
 """Records in offset order become the last value per key, in memory or through sorted runs."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,10 +48,13 @@ def compact(
     next_offset: int | None = None,
     batch: int = 5,
     file_bytes: int = 1 << 20,
+    codecs: tuple[str, str] = ("raw", "raw"),
 ) -> Compacted:
     """Run ``records`` through a compactor in batches."""
     paths = [file.path for file in base.files] if base else []
-    with Compactor(folder, base=paths, memory_bytes=memory, max_file_bytes=file_bytes) as compactor:
+    with Compactor(
+        folder, base=paths, memory_bytes=memory, max_file_bytes=file_bytes, codecs=codecs
+    ) as compactor:
         for start in range(0, len(records), batch):
             part = records[start : start + batch]
             compactor.add([key for key, _ in part], [value for _, value in part])
@@ -238,3 +242,67 @@ def test_rocksdict_still_writes_the_layout_that_seal_knows(tmp_path: Path) -> No
     assert seal(tmp_path / "a.sst")
     (tmp_path / "b.sst").write_bytes(b"no table at all")
     assert not seal(tmp_path / "b.sst")
+
+
+GOOD_OR_BAD = st.lists(
+    st.tuples(
+        st.sampled_from([b'"a"', b'"b"', b"1", b"a", b"{", b"\xff"]),
+        st.none()
+        | st.sampled_from([b"1", b"2.5", b'"x"', b"", b"{not json", b"1 2", b"],[", b"\xff"]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=examples(60, 20), deadline=None)
+@given(before=GOOD_OR_BAD, after=GOOD_OR_BAD, memory=st.sampled_from([0, 700, 1 << 30]))
+def test_records_that_are_not_json_leave_the_row_before_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[Record],
+    after: list[Record],
+    memory: int,
+) -> None:
+    """As a replay leaves them out: in memory, in runs, and on top of a previous snapshot."""
+    folder = tmp_path_factory.mktemp("compaction")
+    codecs = ("json", "json")
+    first = compact(folder / "first", before, memory=memory, codecs=codecs)
+    second = compact(
+        folder / "second",
+        after,
+        base=first,
+        memory=memory,
+        codecs=codecs,
+        next_offset=len(before + after),
+    )
+    good = [record for record in before + after if all(map(is_json, record))]
+    assert contents(second) == state_of(good) | {OFFSET_KEY: b"%d" % (len(before + after) - 1)}
+    # One that a later record replaces is not looked at.
+    assert first.unreadable + second.unreadable <= len(before + after) - len(good)
+
+
+def is_json(payload: bytes | None) -> bool:
+    """Asked one by one, of Python's own parser."""
+    try:
+        json.loads((b"1" if payload is None else payload).decode())
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "types"),
+    [
+        ([b"1", b"2", b"{"], 2, {"int"}),
+        ([b"1", b"{", b"["], 3, None),
+        ([b"NaN", b"2", b"3"], 3, {"int", "_NonFinite"}),
+        ([], 0, set()),
+    ],
+    ids=["one is bad", "most are bad", "only Python takes it", "nothing"],
+)
+def test_without_a_codec_most_of_the_rows_decide(
+    tmp_path: Path, values: list[bytes], keys: int, types: set[str] | None
+) -> None:
+    """Values of another serializer stay; a few damaged ones go."""
+    records: list[Record] = [(b"%d" % number, value) for number, value in enumerate(values)]
+    done = compact(tmp_path, records, codecs=("auto", "auto"))
+    assert (done.keys, done.value_types) == (keys, types)

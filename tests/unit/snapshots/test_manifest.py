@@ -44,7 +44,9 @@ def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
 
 def test_a_manifest_survives_its_file() -> None:
     """from_json(to_json(m)) == m."""
-    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
+    full = dataclasses.replace(MANIFEST, start_offset=4, key_types=("str",), value_types=())
+    for manifest in (MANIFEST, full):
+        assert Manifest.from_json(manifest.to_json()) == manifest
 
 
 def test_the_file_has_exactly_the_documented_fields() -> None:
@@ -62,14 +64,29 @@ def test_the_file_has_exactly_the_documented_fields() -> None:
         "comparator",
         "format_version",
         "topic_id",
+        "start_offset",
+        "key_types",
+        "value_types",
     ]
 
 
-def test_a_manifest_from_before_topic_ids_is_read() -> None:
+def test_a_manifest_from_before_the_optional_fields_is_read() -> None:
     """It names none."""
     fields = json.loads(MANIFEST.to_json())
-    del fields["topic_id"]
-    assert Manifest.from_json(json.dumps(fields).encode()).topic_id is None
+    for name in ("topic_id", "start_offset", "key_types", "value_types"):
+        del fields[name]
+    assert Manifest.from_json(json.dumps(fields).encode()) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("start_offset", -1), ("start_offset", "0"), ("key_types", "str"), ("value_types", [1])],
+)
+def test_a_field_of_the_wrong_type_is_named(name: str, value: object) -> None:
+    """Optional fields too."""
+    fields = json.loads(MANIFEST.to_json()) | {name: value}
+    with pytest.raises(ManifestError, match=name):
+        Manifest.from_json(json.dumps(fields).encode())
 
 
 def test_unknown_fields_are_ignored() -> None:

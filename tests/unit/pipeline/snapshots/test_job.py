@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,16 +67,46 @@ def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> 
 
 def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
     """The next older one that is; none where none is."""
-    judge: Any = SimpleNamespace(log=SimpleNamespace(topic="t"))
-    manifests = [SimpleNamespace(snapshot_id=number) for number in range(3)]
+    judge: Any = SimpleNamespace(log=log())
+    fields = {"start_offset": 0, "key_types": ("str",), "value_types": None}
+    manifests = [SimpleNamespace(snapshot_id=number, **fields) for number in range(3)]
     judge.verdicts = lambda _: [
         (manifests[0], "too old"),
         (manifests[1], None),
         (manifests[2], None),
     ]
-    assert spans._base(judge, 0) is manifests[1]
+    assert spans._base(judge, 0, ("auto", "raw"), False) is manifests[1]
+    assert spans._base(judge, 0, ("auto", "json"), False) is None
     judge.verdicts = lambda _: [(manifests[0], "too old")]
-    assert spans._base(judge, 0) is None
+    assert spans._base(judge, 0, ("auto", "raw"), False) is None
+
+
+@pytest.mark.parametrize(("start", "built_upon"), [(None, False), (3, False), (4, True)])
+def test_a_base_has_no_rows_of_records_that_retention_removed(
+    start: int | None, built_upon: bool
+) -> None:
+    """Nothing is known of one without its start; one that began before the changelog does has more rows."""
+    manifest: Any = SimpleNamespace(start_offset=start, key_types=None, value_types=None)
+    assert (spans._unfit(manifest, 4, ("auto", "auto")) is None) == built_upon
+
+
+def test_a_codec_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: Path) -> None:
+    """Most records are no JSON: the rows that are left would be a small part of the table."""
+    given = replace(job(tmp_path, 5), codecs=("json", "json"))
+    part = written(given, 0)
+    with pytest.raises(SnapshotError, match="--value-codec raw"):
+        publish(given, [part])
+
+
+def test_a_manifest_is_not_written_without_its_files(tmp_path: Path) -> None:
+    """Files that were removed between their upload and the end of the run."""
+    given = job(tmp_path, 5)
+    part = written(given, 0)
+    [path] = tmp_path.rglob("*.sst")
+    path.unlink()
+    with pytest.raises(SnapshotError, match="gone since they were uploaded"):
+        publish(given, [part])
+    assert not list(tmp_path.rglob("manifest.json"))
 
 
 @pytest.mark.parametrize("now", [log("id-2"), log(end=4), log(None)])
@@ -97,15 +128,15 @@ def test_a_topic_that_only_grew_is_published(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --previous everything is read instead; another error, or no base, stays an error."""
+    """The second plan takes bases whose files were read; without --previous the error stays an error."""
     tried: list[bool] = []
 
-    def plan(*_: object, previous: bool = False, **__: object) -> Job:
-        tried.append(previous)
+    def plan(*_: object, whole: bool = False, **__: object) -> Job:
+        tried.append(whole)
         return job(tmp_path, 0)
 
     def damaged(*_: object) -> list[Part]:
-        if tried[-1]:
+        if not tried[-1]:
             raise SnapshotCorruptError("bytes differ")
         return []
 
@@ -114,7 +145,7 @@ def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
     monkeypatch.setattr(snapshot_run, "_run", damaged)
     monkeypatch.setattr(snapshot_run, "publish", lambda *_: [])
     assert take_snapshot(CLUSTER, "t", str(tmp_path), previous=True) == []
-    assert tried == [True, False]
+    assert tried == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""While a snapshot run lives, ``gc`` removes nothing of its topic; the lease of a dead one ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.snapshots.catalog import Catalog
+from faust_assigner.snapshots.lease import Lease, lease_paths, leased_until
+from faust_assigner.snapshots.storage import LocalStorage, open_storage
+from faust_assigner.snapshots.upkeep import collect_garbage
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+PART = "t/0/00000000000000000009/000000-a.sst"
+
+
+def two_hours_old(storage: LocalStorage, *paths: str) -> None:
+    """Parts of partitions that a run has done with long ago."""
+    for path in paths:
+        storage.write(path, b"part")
+        os.utime(storage.root / path, ((NOW_MS - 2 * HOUR_MS) / 1000,) * 2)
+
+
+@pytest.mark.parametrize("url", ["folder", "memory://lease-{}"])
+def test_a_lease_is_seen_until_its_run_is_over(url: str, tmp_path: Path) -> None:
+    """In a folder and in an object store."""
+    storage = open_storage(url.format(tmp_path.name) if "://" in url else tmp_path / url)
+    with Lease(storage, "t", lambda: NOW_MS):
+        assert leased_until(storage, "t", NOW_MS + 599_000) is not None
+        assert leased_until(storage, "t", NOW_MS + 600_000) is None
+        assert leased_until(storage, "u", NOW_MS) is None
+    assert leased_until(storage, "t", NOW_MS) is None
+    assert lease_paths(storage, "t") == []
+
+
+def test_gc_leaves_the_parts_of_a_run_that_takes_longer_than_the_grace(tmp_path: Path) -> None:
+    """Until its end, and those of another topic go; nothing protects them afterwards."""
+    storage = LocalStorage(tmp_path)
+    other = PART.replace("t/", "u/", 1)
+    two_hours_old(storage, PART, other)
+    catalog = Catalog(storage)
+    with Lease(storage, "t", lambda: NOW_MS):
+        assert [each.path for each in collect_garbage(catalog, now_ms=NOW_MS)] == [
+            other.rpartition("/")[0]
+        ]
+        assert (tmp_path / PART).exists()
+    assert [each.path for each in collect_garbage(catalog, now_ms=NOW_MS)] == [
+        PART.rpartition("/")[0]
+    ]
+
+
+def test_a_run_that_begins_while_gc_is_at_work_keeps_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes over what a killed run left: gc asks again before it removes."""
+    storage = LocalStorage(tmp_path)
+    two_hours_old(storage, PART)
+    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.folders
+
+    def begin(catalog: Catalog, topic: str, partition: int) -> object:
+        found = listed(catalog, topic, partition)
+        lease._write()
+        return found
+
+    monkeypatch.setattr(Catalog, "folders", begin)
+    assert collect_garbage(Catalog(storage), now_ms=NOW_MS) == []
+    assert (tmp_path / PART).exists()
+
+
+def test_an_upload_under_way_in_an_old_folder_stays(tmp_path: Path) -> None:
+    """One fresh file among old ones is enough, with no lease at all."""
+    storage = LocalStorage(tmp_path)
+    two_hours_old(storage, PART)
+    fresh = PART.replace("-a", "-b")
+    storage.write(fresh, b"part")
+    os.utime(tmp_path / fresh, (NOW_MS / 1000,) * 2)
+    assert collect_garbage(Catalog(storage), now_ms=NOW_MS) == []
+    assert {path.name for path in (tmp_path / PART).parent.iterdir()} == {
+        "000000-a.sst",
+        "000000-b.sst",
+    }
+
+
+def test_the_lease_of_a_killed_run_ends_and_is_removed(tmp_path: Path) -> None:
+    """Ten minutes after its last renewal; a damaged one protects nothing."""
+    storage = LocalStorage(tmp_path)
+    Lease(storage, "t", lambda: NOW_MS)._write()
+    storage.write("t/run-0.lease", b"{")
+    two_hours_old(storage, PART)
+    catalog = Catalog(storage)
+    assert collect_garbage(catalog, now_ms=NOW_MS + 599_000) == []
+    assert len(collect_garbage(catalog, now_ms=NOW_MS + 601_000)) == 1
+    assert lease_paths(storage, "t") == []
+
+
+def test_a_run_renews_its_lease_even_after_a_failed_try(tmp_path: Path) -> None:
+    """A storage that is away for a moment ends no lease."""
+    times, renewed = iter(range(NOW_MS, NOW_MS + 10**9, 60_000)), threading.Event()
+
+    class Storage(LocalStorage):
+        writes = 0
+
+        def write(self, path: str, data: bytes) -> None:
+            self.writes += 1
+            if self.writes == 2:
+                raise OSError("away")
+            super().write(path, data)
+            if self.writes == 3:
+                renewed.set()
+
+    storage = Storage(tmp_path)
+    with Lease(storage, "t", lambda: next(times), renew_s=0.01):
+        assert renewed.wait(10)
+        assert leased_until(storage, "t", NOW_MS + 600_000) is not None
