@@ -37,7 +37,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # The way to the Java side grows when it is used: connections to it, and the threads that answer it.
     gateway = session.sparkContext._gateway
     ensure_callback_server_started(gateway)
-    ports = (gateway.gateway_parameters.port, gateway.get_callback_server().get_listening_port())
+    ports = (
+        gateway.gateway_parameters.port,
+        gateway.get_callback_server().get_listening_port(),
+        session.sparkContext._accumulatorServer.server_address[1],  # one for each Python worker
+    )
     leaks.excuse(lambda kind, thing: kind == "port" and thing in ports)
     leaks.excuse(lambda kind, thing: kind == "thread" and _of_py4j(thing))
     # It goes with this process, which the last test of a run does not wait for.
