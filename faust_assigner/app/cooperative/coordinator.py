@@ -8,6 +8,7 @@ in for the coordinator of a consumer that has started and not subscribed yet; ru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from aiokafka import errors
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import create_future, create_task
 from mode import get_logger
 
@@ -28,8 +29,13 @@ from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 logger = get_logger(__name__)
 
-#: The generation in which the present task commits; None where it does something else.
-_COMMITTING: ContextVar[int | None] = ContextVar("committing", default=None)
+#: The generation in which the present task commits or sends a heartbeat beside a round; else None.
+_BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
+#: The connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in turn, so
+#: commits and heartbeats on the same connection would wait until the round is over.
+_ROUNDS = "rounds"
+#: Answers to a heartbeat by a coordinator that knows this member in its generation.
+_KNOWN = (errors.NoError.errno, errors.RebalanceInProgressError.errno)
 #: Seconds between two looks whether the coordinator still answers.
 LOOK_S = 0.1
 #: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
@@ -37,8 +43,10 @@ BREATH_S = 0.02
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """aiokafka's error, that it will rejoin, is none where a commit is sent again; where not, we say so."""
-    return _COMMITTING.get() is None or not str(record.msg).endswith("will rejoin")
+    """Whether a line of aiokafka holds for a commit that is sent again or a heartbeat beside a round."""
+    return _BESIDE.get() is None or not str(record.msg).endswith(
+        ("will rejoin", "because it is rebalancing")
+    )
 
 
 logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
@@ -116,16 +124,52 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
 
     async def _send_req(self, request: Any) -> Any:
-        """Send; offer both names with JoinGroup, and note that the coordinator answers."""
+        """Send; note that the coordinator answers and knows this member."""
+        sent = monotonic()
+        if isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
+            response = await self._send_in_round(request)
+        else:
+            response = await super()._send_req(request)
+        if not isinstance(request, HeartbeatRequest) or response.error_code in _KNOWN:
+            # Not the time of the answer: a process that was stopped finds answers that are as old.
+            self.membership.answered = max(sent, self.membership.answered)
+        return response
+
+    async def _send_in_round(self, request: Any) -> Any:
+        """Send a request that waits for other members, with heartbeats beside it where partitions are kept.
+
+        KIP-429: kept partitions are processed while the round waits. A heartbeat that is answered shows that
+        the coordinator keeps this member meanwhile; without an answer for a session the streams stop.
+        """
+        if self.coordinator_id is None:
+            raise errors.GroupCoordinatorNotAvailableError
         if isinstance(request, JoinGroupRequest):
             # aiokafka sends one JoinGroup for each assignor; two names would be two joins.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
             request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
-        sent = monotonic()
-        response = await super()._send_req(request)
-        # Not the time of the answer: a process that was stopped finds answers that are as old.
-        self.membership.answered = max(sent, self.membership.answered)
-        return response
+        beating = create_task(self._beat_in_round())
+        try:
+            return await self._client.send(self.coordinator_id, request, group=_ROUNDS)
+        except errors.KafkaError as error:
+            logger.error(
+                "Error sending %s to node %s [%s]: looking for the coordinator again",
+                type(request).__name__,
+                self.coordinator_id,
+                error,
+            )
+            self.coordinator_dead()
+            raise
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def _beat_in_round(self) -> None:
+        """Send heartbeats; what the answers say of the round is left to the round."""
+        _BESIDE.set(self.generation)
+        while self._own() is not None and not self.membership.gave_up:
+            await asyncio.sleep(self._heartbeat_interval_ms / 1000)
+            with contextlib.suppress(errors.KafkaError):
+                await self._do_heartbeat()
 
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
         """Join; what is owned is given up first where the membership was lost within a round."""
@@ -285,7 +329,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     def reset_generation(self) -> None:
         """The membership is lost; not where a commit of the generation before the present one is refused."""
-        member, committing = self.membership, _COMMITTING.get()
+        member, committing = self.membership, _BESIDE.get()
         if committing is not None and (member.round is not None or committing != self.generation):
             return
         member.lost = True
@@ -293,7 +337,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     def request_rejoin(self) -> None:
         """Join again; not where a commit has met the round that is under way."""
-        if _COMMITTING.get() is None or self.membership.round is None:
+        if _BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
@@ -334,7 +378,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _commit_alone(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
         """In a task of its own, which knows by that what it is: a round may fail at the same time."""
-        _COMMITTING.set(self.generation)
+        _BESIDE.set(self.generation)
         await self._do_commit_offsets(assignment, offsets)
 
     # -- a coordinator that is silent
@@ -342,7 +386,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _watch(self) -> None:
         """Stop when the coordinator has been silent for a session: by then it may have expelled this member.
 
-        A member waits for JoinGroup without heartbeats, and what it keeps flows meanwhile.
+        What it keeps flows while it waits for JoinGroup, too, for as long as its heartbeats are answered.
         """
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)

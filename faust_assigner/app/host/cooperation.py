@@ -11,6 +11,7 @@ _FLOWS = _PLAYED + "what_a_member_keeps_flows_through_both_rounds"
 _COMMIT = _PLAYED + "a_commit_that_meets_a_round_is_sent_again_after_it"
 _LOST = _PLAYED + "a_lost_membership_gives_everything_up_and_commits_nothing"
 _SILENT = _PLAYED + "a_coordinator_silent_for_a_session_stops_the_flow"
+_PARKED = _PLAYED + "kept_partitions_flow_while_a_round_waits_longer_than_a_session"
 _TWICE = _PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordination"
 _ASKED = _PLAYED + "a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody"
 _FLIGHT = _PLAYED + "a_fetch_in_flight_for_a_partition_that_went_ends_nothing"
@@ -59,6 +60,13 @@ _COORDINATOR: Final = rows_of(
         "cooperative repairs",
         "overridden: both names are offered, and answers noted; asks what is committed",
         _SILENT,
+    ),
+    (
+        "_heartbeat_interval_ms",
+        "set in __init__",
+        "cooperative",
+        "heartbeats go on beside JoinGroup and SyncGroup",
+        _PARKED,
     ),
     (
         "ensure_active_group",

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition, errors
 from aiokafka.errors import (
     IllegalGenerationError,
     KafkaError,
@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
 )
 from aiokafka.protocol.commit import OffsetCommitRequest
-from aiokafka.protocol.group import SyncGroupRequest
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from faust_assigner.broker import EmbeddedBroker
@@ -333,7 +333,7 @@ async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_com
 
 
 async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
-    """A member that waits for JoinGroup has no heartbeat, and may have been expelled."""
+    """A member whose heartbeats are not answered may have been expelled."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", session_timeout_ms=600) as (_, (a,)):
         real, silent = a.coordinator._client.send, asyncio.Event()
@@ -354,6 +354,65 @@ async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
         whats = [what for what, _ in a.told[told:]]
         assert whats == ["stand still", "given up", "assigned"]
         assert await a.commit(0, 3)
+
+
+async def test_kept_partitions_flow_while_a_round_waits_longer_than_a_session() -> None:
+    """One owner is slow to let go: the others wait for JoinGroup, read on, and their commits are taken."""
+    plan = Plan({"a": {0, 1}, "b": {2, 3}})
+    times = {"session_timeout_ms": 600, "rebalance_timeout_ms": 30_000}
+    async with group(plan, "a", "b", **times) as (broker, members), load(broker):
+        a, b = members
+        plan.wanted = {"a": {0, 1}, "b": {2}, "c": {3}}
+        b.may_let_go.clear()
+        told, generation = len(a.told), a.coordinator.generation
+        members.append(c := await Member(broker, "c", plan, **times).start())
+        await until(b.letting_go.is_set, "b to be asked")
+        await until(lambda: len(a.told) > told, "a to have the first answer")
+        await until(lambda: a.coordinator.membership.round is not None, "a to wait for JoinGroup")
+        began = time.monotonic()
+        while time.monotonic() - began < 3.0:
+            at = a.offsets(0)[-1]
+            assert await asyncio.wait_for(a.commit(0, at), 0.5), "a commit of what is kept"
+            await asyncio.sleep(0.05)
+            assert a.coordinator.membership.round is not None, "the round waits for b"
+        times = [at for at, p, _ in a.read if p == 0 and at > began]
+        assert max(later - earlier for earlier, later in pairwise(times)) < 0.5
+        assert await broker_offset(a, 0) == at
+        b.may_let_go.set()
+        await until(lambda: c.owned == {3} and len(c.read) > 5, "the hand-over")
+        assert a.coordinator.generation == generation + 2, "nobody was expelled meanwhile"
+        assert {what for what, _ in a.told[told:]} <= {"gained"}
+        for partition in (0, 1):
+            offsets = a.offsets(partition)
+            assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
+async def broker_offset(member: Member, partition: int) -> int:
+    """The offset that the group has committed."""
+    committed: int = await member.consumer.committed(TopicPartition(TOPIC, partition))
+    return committed
+
+
+@pytest.mark.parametrize("answers", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
+async def test_a_heartbeat_of_a_stranger_keeps_nothing_flowing(answers: type[KafkaError]) -> None:
+    """The answer to JoinGroup is lost and the group went on without this member: its streams stop."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", session_timeout_ms=600) as (_, (a,)):
+        real, told, over = a.coordinator._client.send, len(a.told), asyncio.Event()
+
+        async def send(node: Any, request: Any, **more: Any) -> Any:
+            if isinstance(request, JoinGroupRequest):
+                await over.wait()
+            if isinstance(request, HeartbeatRequest) and a.coordinator.membership.round is not None:
+                return SimpleNamespace(error_code=answers.errno)
+            return await real(node, request, **more)
+
+        a.coordinator._client.send = send
+        a.coordinator.request_rejoin()
+        await until(lambda: [what for what, _ in a.told[told:]] == ["stand still"], "the stop")
+        over.set()
+        a.coordinator._client.send = real
+        await until(lambda: a.told[-1][0] == "assigned", "to come back")
 
 
 async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -> None:
