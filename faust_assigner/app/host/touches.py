@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from faust_assigner.app.host.cooperation import COOPERATION
+from faust_assigner.app.host.members import MEMBERS
 from faust_assigner.app.host.reading import READS
 from faust_assigner.app.host.sets import SETS
 from faust_assigner.app.host.touch import Touch as Touch
@@ -1018,6 +1019,7 @@ TOUCHES: Final[tuple[Touch, ...]] = (
     *_SERIALIZERS,
     *_AIOKAFKA,
     *TROUBLES,
+    *MEMBERS,
     *COOPERATION,
     *READS,
     *SETS,

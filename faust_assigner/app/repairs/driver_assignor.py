@@ -16,6 +16,8 @@ from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
 from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.repairs.idle import comes_back
+from faust_assigner.app.repairs.instance import guard_instance
 from faust_assigner.app.repairs.leader_guard import guard_leader
 from faust_assigner.app.restore.disk import in_memory
 
@@ -41,6 +43,8 @@ def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any
     """An AIOKafkaConsumer as Faust creates it, with the app's assignor."""
     consumer, assignor = create(transport), thread.app.assignor
     guard_leader(consumer)
+    guard_instance(consumer, thread.app)
+    comes_back(consumer)
     if thread._assignor is not assignor:
         thread._assignor = assignor
         consumer._partition_assignment_strategy = [assignor]

@@ -1,0 +1,52 @@
+"""What a member that was replaced, or idle for too long, uses of aiokafka; see ``touches.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faust_assigner.app.host.touch import Touch, rows_of
+
+_REPAIRS = "tests/integration/app/repairs/"
+_IDLE = _REPAIRS + "test_idle.py::test_a_member_that_was_idle_for_too_long_comes_back"
+_REPLACED = _REPAIRS + "test_instance.py::test_a_replaced_member_ends_at_its_next_heartbeat"
+
+MEMBERS: Final[tuple[Touch, ...]] = (
+    *rows_of(
+        "aiokafka.consumer.group_coordinator:GroupCoordinator",
+        (
+            "_maybe_leave_group",
+            "async (self)",
+            "repairs",
+            "wrapped: the leaving of an idle member is logged",
+            _IDLE,
+        ),
+        (
+            "_max_poll_interval",
+            "set in __init__",
+            "repairs",
+            "how long a member may take no records",
+            _IDLE,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.consumer.subscription_state:SubscriptionState",
+        (
+            "_fetch_count",
+            "set in __init__",
+            "repairs",
+            "whether records are being taken",
+            _IDLE,
+        ),
+        (
+            "_last_fetch_ended",
+            "set in __init__",
+            "repairs",
+            "set to now: a member without partitions is not idle",
+            _IDLE,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.protocol.group:JoinGroupRequest",
+        ("_member_id", "set in __init__", "repairs", "whether it joins as a new member", _REPLACED),
+    ),
+)

@@ -1,0 +1,52 @@
+"""A worker that took no records for longer than ``broker_max_poll_interval`` comes back to the group.
+
+aiokafka leaves the group then, so that other members get the partitions, and joins again at the next fetch.
+Faust fetches nothing while it has no partitions: such a worker stayed alive without work for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from mode import get_logger
+
+logger = get_logger(__name__)
+
+
+def comes_back(consumer: Any) -> None:
+    """Have ``consumer``, an AIOKafkaConsumer before its start, join again after it was idle for too long."""
+    consumer.start = partial(_start, consumer, consumer.start)
+
+
+async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
+    await start()
+    coordinator = consumer._coordinator
+    if hasattr(coordinator, "_maybe_leave_group"):
+        coordinator._maybe_leave_group = partial(_leave, coordinator)
+        coordinator._stop_heartbeat_task = partial(_stop_heartbeat_task, coordinator)
+
+
+async def _leave(coordinator: Any) -> None:
+    """Leave the group, because the consumer stops or because it was idle for too long."""
+    if not coordinator._closing.done():
+        logger.error(
+            "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this worker "
+            "leaves the group, and other members get its partitions. It joins again as soon as its "
+            "agents are done with the records under way. A record that always takes longer is never "
+            "committed: raise the interval, or do not block the event loop",
+            coordinator._subscription.fetcher_idle_time,
+            coordinator._max_poll_interval,
+        )
+    await type(coordinator)._maybe_leave_group(coordinator)
+
+
+async def _stop_heartbeat_task(coordinator: Any) -> None:
+    """As aiokafka does before each join; what was given up by then cannot be fetched, and is not idle."""
+    await type(coordinator)._stop_heartbeat_task(coordinator)
+    membership = getattr(coordinator, "membership", None)
+    subscription = coordinator._subscription
+    if (membership is None or membership.gave_up) and not subscription._fetch_count:
+        subscription._last_fetch_ended = monotonic()

@@ -1,0 +1,134 @@
+"""A static member that another worker has replaced ends, and names the instance id (KIP-345).
+
+Two workers with one ``consumer_group_instance_id`` would replace each other for ever, and each would process
+records of the other. Kafka answers FENCED_INSTANCE_ID to the replaced one, but only to requests that carry
+the instance id. aiokafka's heartbeats and commits do not: they are answered UNKNOWN_MEMBER_ID, as after an
+expired session, and aiokafka joins again as a new member, which replaces the other worker. So a static member
+that is about to join again asks first, with one heartbeat that carries both ids, who holds its instance id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.types import Int16, Int32, Schema, String
+from mode import get_logger
+
+logger = get_logger(__name__)
+
+#: Kafka's code of FENCED_INSTANCE_ID, which aiokafka does not know.
+FENCED_INSTANCE_ID = 82
+
+
+class InstanceFenced(Exception):
+    """Another worker has joined the group with this worker's instance id."""
+
+
+class HeartbeatResponse(Response):  # type: ignore[misc]
+    """Version 3."""
+
+    API_KEY = 12
+    API_VERSION = 3
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
+
+
+class HeartbeatRequestV3(RequestStruct):  # type: ignore[misc]
+    """The first version with an instance id."""
+
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = HeartbeatResponse
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("generation_id", Int32),
+        ("member_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+    )
+
+
+class StaticHeartbeat(Request[HeartbeatRequestV3]):  # type: ignore[misc]
+    """A heartbeat that carries the instance id."""
+
+    API_KEY = 12
+
+    def __init__(self, *fields: Any) -> None:
+        self._fields = fields
+
+    def build(self, request_struct_class: type[HeartbeatRequestV3]) -> HeartbeatRequestV3:
+        """The request on the wire."""
+        return request_struct_class(*self._fields)
+
+
+class InstanceGuard:
+    """Sends the requests of one group coordinator that has an instance id.
+
+    ``end`` is called, on the consumer's thread, with the reason why this worker has to end.
+    """
+
+    def __init__(self, coordinator: Any, end: Callable[[InstanceFenced], None]) -> None:
+        self._coordinator, self._end = coordinator, end
+        #: The generation and member id of the last round; None once it is known that they are nobody's.
+        self._joined: tuple[int, str] | None = None
+
+    async def send(self, request: Any) -> Any:
+        """Send ``request``; where another worker holds the instance id, end this worker instead."""
+        is_join = isinstance(request, JoinGroupRequest)
+        if is_join and self._joined and request._member_id == JoinGroupRequest.UNKNOWN_MEMBER_ID:
+            await self._ask(*self._joined)
+            self._joined = None
+        response = await self._send(request)
+        if is_join and response.error_code == 0:
+            self._joined = response.generation_id, response.member_id
+        elif isinstance(request, JoinGroupRequest | SyncGroupRequest):
+            await self._check(response)
+        return response
+
+    async def _send(self, request: Any) -> Any:
+        # The class is another one once the coordinator is cooperative.
+        return await type(self._coordinator)._send_req(self._coordinator, request)
+
+    async def _ask(self, generation: int, member_id: str) -> None:
+        coordinator = self._coordinator
+        await self._check(
+            await self._send(
+                StaticHeartbeat(
+                    coordinator.group_id, generation, member_id, coordinator._group_instance_id
+                )
+            )
+        )
+
+    async def _check(self, response: Any) -> None:
+        if response.error_code != FENCED_INSTANCE_ID:
+            return
+        coordinator = self._coordinator
+        reason = InstanceFenced(
+            f"Another worker has joined the group {coordinator.group_id} with this worker's "
+            f"consumer_group_instance_id {coordinator._group_instance_id!r} (FENCED_INSTANCE_ID). "
+            "This worker ends and processes nothing more. Give each worker an instance id of its own"
+        )
+        logger.error("%s", reason)
+        self._end(reason)
+        await coordinator._closing  # set as the worker ends
+        raise GroupCoordinatorNotAvailableError
+
+
+def guard_instance(consumer: Any, app: Any) -> None:
+    """Have ``consumer``, an AIOKafkaConsumer before its start, end ``app`` once its instance id is fenced."""
+    consumer.start = partial(_start, consumer, app, consumer.start)
+
+
+async def _start(consumer: Any, app: Any, start: Callable[[], Awaitable[None]]) -> None:
+    await start()
+    coordinator = consumer._coordinator
+    if getattr(coordinator, "_group_instance_id", None) is not None:
+        coordinator._send_req = InstanceGuard(coordinator, partial(_crash, app)).send
+
+
+def _crash(app: Any, reason: InstanceFenced) -> None:
+    asyncio.run_coroutine_threadsafe(app.crash(reason), app.loop)
