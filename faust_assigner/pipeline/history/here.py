@@ -56,8 +56,7 @@ def _publish(options: HistoryOptions) -> Report:
         "quarantine": report.tables["quarantine"][: output.QUARANTINE_KEPT]
     }
     report = dataclasses.replace(report, tables=told)
-    output.replace(report, folder)
-    return report
+    return output.replace(report, folder, options.period)
 
 
 def history_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history import output, transforms
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from faust_assigner.pipeline.sinks import Folder
 
 #: The page lists the slowest partitions and the newest rebalances alone; so many are kept for it.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SLOWEST_KEPT = 1000
 REBALANCES_KEPT = 1000
 
@@ -37,8 +38,7 @@ def publish(parsed: DataFrame, folder: Folder, options: HistoryOptions) -> Repor
         decided, placed = transforms.decisions(lines), transforms.actives(lines)
         with _kept(transforms.outcomes(decided, placed)) as outcome:
             report = _report(lines, outcome, folder, options)
-    replace(report, folder)
-    return report
+    return replace(report, folder, options.period)
 
 
 def _report(
@@ -89,8 +89,8 @@ def _report(
     return Report(rows, details, int(lost or 0), staged.count(), about)
 
 
-def _utc(millis: int | None) -> datetime | None:
-    return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+def _utc(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
 @contextmanager
@@ -105,5 +105,13 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 def _rows(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
     """All rows, by key; sorted here, for Spark would read the table twice more to sort it."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+    from pyspark.sql.types import TimestampType
+
+    # Spark hands a timestamp to Python as local time without a zone, which is no order either.
+    times = [field.name for field in frame.schema if isinstance(field.dataType, TimestampType)]
+    frame = frame.withColumns({name: F.unix_micros(name) for name in times})
     rows = [row.asDict() for row in frame.collect()]
+    for row in rows:
+        row.update({name: _utc(row[name]) for name in times})
     return sorted(rows, key=lambda row: tuple(row[key] for key in keys))

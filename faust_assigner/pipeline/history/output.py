@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.kept import keep
 from faust_assigner.pipeline.history.report import About, Report, to_html
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty
 from faust_assigner.pipeline.schema import HISTORY
 from faust_assigner.pipeline.sinks import REPLACING, Results
@@ -32,13 +34,16 @@ def check(refused: Refused, folder: Results, options: HistoryOptions) -> None:
     )
 
 
-def replace(report: Report, folder: Results) -> None:
-    """Bring ``folder`` up to ``report``; its table ``quarantine`` is staged already.
+def replace(report: Report, folder: Results, period: Period) -> Report:
+    """Bring ``folder`` up to ``report``, whose table ``quarantine`` is staged; returns what then stands.
+
+    Days that ``folder`` holds and that the run does not cover are kept, see kept.py.
 
     Of the others only days whose rows changed are written. Everything is staged before the first is replaced
     (a full disk leaves all as it was) and report.json comes last: who sees a new report.json sees the
     tables it was made from, one who sees ``_REPLACING`` may see tables of two runs.
     """
+    report = keep(report, folder, period)
     days = {name: _changed_days(name, report, folder) for name in HISTORY if name != "quarantine"}
     for name, changed in days.items():
         folder.stage_rows(
@@ -75,6 +80,7 @@ def replace(report: Report, folder: Results) -> None:
         for name in files:
             folder.publish(name)
     folder.clear_staging()
+    return report
 
 
 def standing(folder: Results) -> Report | None:

@@ -62,6 +62,8 @@ class About:
     last: datetime | None = None
     tasks_moved: int = 0
     tasks_cold: int = 0
+    #: Days of earlier runs that this one does not cover: their rows are kept in the daily tables.
+    kept: tuple[date, ...] = ()
     version: str = field(default_factory=lambda: installed_version())
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +72,8 @@ class About:
             name: None if moment is None else moment.timestamp()
             for name, moment in (("first", self.first), ("last", self.last))
         }
-        return {**asdict(self), "sources": list(self.sources), **times}
+        lists = {"sources": list(self.sources), "kept": [day.isoformat() for day in self.kept]}
+        return {**asdict(self), **lists, **times}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> About:
@@ -79,16 +82,26 @@ class About:
             name: None if told[name] is None else datetime.fromtimestamp(told[name], UTC)
             for name in ("first", "last")
         }
-        return cls(**{**told, "sources": tuple(told["sources"]), **times})
+        kept = tuple(date.fromisoformat(day) for day in told.get("kept", ()))
+        return cls(**{**told, "sources": tuple(told["sources"]), "kept": kept, **times})
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for the head of the page."""
         period = f"{_cell(self.first)} to {_cell(self.last)} UTC" if self.first else "no decision"
         return [
             ("period", period),
+            *([("kept", self.kept_line())] if self.kept else ()),
             ("read from", ", ".join(self.sources)),
             ("written by", f"faust-assigner {self.version}"),
         ]
+
+    def kept_line(self) -> str:
+        """Which days were kept, and what is not known of them."""
+        return (
+            f"{len(self.kept)} days of earlier runs ({self.kept[0]} to {self.kept[-1]}), which this "
+            "run does not cover; tasks, rebalances, owners, deploys and slowest partitions are of this "
+            "run alone"
+        )
 
 
 @dataclass(frozen=True)
@@ -132,6 +145,11 @@ class Report:
             ("heaviest partition", f"{max(shares):.1%} of its topic" if shares else "-"),
             ("refused lines", f"{self.refused:,}"),
             ("placements without decision", f"{self.without_decision:,}"),
+            *(
+                [("days kept of earlier runs", f"{len(self.about.kept):,}")]
+                if self.about.kept
+                else ()
+            ),
         ]
 
 

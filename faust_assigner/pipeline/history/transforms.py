@@ -146,10 +146,10 @@ def longest_recoveries(recovered: DataFrame) -> DataFrame:
 
 
 def sums() -> list[Column]:
-    """Of all decisions: the first and the last (milliseconds), and the tasks they moved."""
+    """Of all decisions: the first and the last (microseconds), and the tasks they moved."""
     return [
-        F.unix_millis(F.min("ts")).alias("first"),
-        F.unix_millis(F.max("ts")).alias("last"),
+        F.unix_micros(F.min("ts")).alias("first"),
+        F.unix_micros(F.max("ts")).alias("last"),
         F.sum("tasks_moved").alias("tasks_moved"),
         F.sum("tasks_cold").alias("tasks_cold"),
     ]

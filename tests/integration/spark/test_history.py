@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -296,7 +297,8 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
         assert (failed.exit_code, "say nothing" in failed.output) == (1, True), failed.output
         assert (tmp_path / "out" / "report.json").read_bytes() == before
     assert command("--ledger", str(empty), "--out", out, "--allow-empty").exit_code == 0
-    assert read_report(tmp_path / "out")["movement"] == []
+    # Taken, and the days that stand are kept.
+    assert read_report(tmp_path / "out")["movement"] == json.loads(before)["movement"]
 
 
 @pytest.mark.slow
@@ -373,17 +375,65 @@ def test_history_without_spark_says_the_same(
     assert here.headline() == made[1].headline()
     assert here.without_decision == made[1].without_decision == 1
     for table in ("rebalances", "owners", "deploys"):
-        assert [dict(row) for row in here.details[table]] == [
-            {
-                **row,
-                **{
-                    key: value.replace(tzinfo=UTC)
-                    for key, value in row.items()
-                    if isinstance(value, datetime)
-                },
-            }
-            for row in made[1].details[table]
-        ], table
+        assert list(here.details[table]) == list(made[1].details[table]), table
+
+
+@pytest.mark.parametrize("with_spark", [True, False], ids=["spark", "here"])
+@pytest.mark.usefixtures("no_pictures")
+def test_days_whose_files_were_pruned_are_kept(
+    spark: SparkSession, tmp_path: Path, with_spark: bool
+) -> None:
+    """Three days; then the first is gone, the second half gone, the third has grown."""
+    ledger, days = Ledger(tmp_path / "ledger"), [f"2026-11-0{n}" for n in (1, 2, 3)]
+
+    def decided(day: str, *hours: int) -> list[Line]:
+        return [
+            good({**DECISION, "decision_id": f"{day}-{n}", "ts": f"{day}T0{n}:00:00.000Z"})
+            for n in hours
+        ]
+
+    for day in days:
+        ledger.write(f"{day}.jsonl", decided(day, 1, 2))
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    publish = (lambda: run(spark, options)) if with_spark else (lambda: publish_here(options))
+    publish()
+    (ledger.folder / f"{days[0]}.jsonl").unlink()
+    ledger.write(f"{days[1]}.jsonl", decided(days[1], 2))
+    ledger.write(f"{days[2]}.jsonl", decided(days[2], 1, 2, 3))
+    report = publish()
+    found = pd.read_parquet(tmp_path / "out" / "movement")
+    assert sorted(zip(found["dt"].astype(str), found["decisions"], strict=True)) == [
+        (days[0], 2),
+        (days[1], 2),
+        (days[2], 3),
+    ]
+    assert [each.isoformat() for each in report.about.kept] == days[:2]
+
+
+@pytest.mark.parametrize("with_spark", [True, False], ids=["spark", "here"])
+@pytest.mark.usefixtures("no_pictures")
+def test_times_on_the_page_are_utc_wherever_the_driver_is(
+    spark: SparkSession, tmp_path: Path, with_spark: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a change to winter time, too: the later of two decisions has the earlier local time."""
+    ledger = Ledger(tmp_path / "ledger")
+    times = ("2026-11-01T05:30:00", "2026-11-01T06:10:00")
+    ledger.write(
+        "w.jsonl",
+        [good({**DECISION, "decision_id": each, "ts": f"{each}.000Z"}) for each in times],
+    )
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        report = run(spark, options) if with_spark else publish_here(options)
+    time.tzset()
+    assert [row["time"] for row in report.details["rebalances"]] == [
+        datetime.fromisoformat(f"{each}+00:00") for each in times
+    ]
+    assert report.details["deploys"][0]["first"] == report.about.first
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("2026-11-01 06:10:00</td>") < page.index("2026-11-01 05:30:00</td>")
 
 
 @pytest.mark.slow

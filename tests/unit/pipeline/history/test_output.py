@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from faust_assigner.pipeline.history import plots
 from faust_assigner.pipeline.history.here import history_of, publish_here
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.report import About, Report, _spans, to_html
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.schema import HISTORY
 from faust_assigner.pipeline.sinks import PlainFolder
@@ -127,14 +129,98 @@ def test_a_report_that_is_broken_is_replaced(
     assert moved(tmp_path / "out") == [3]
 
 
+DAY, NEXT = "2026-11-21", "2026-11-22"
+
+
+def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Any]:
+    """A decision of that hour, and its placements."""
+    identity = {"decision_id": f"{day}-{hour}"}
+    said = {**DECISION, **identity, "ts": f"{day}T{hour:02}:00:00.000Z", **more}
+    return [good(said), *(good({**ASSIGNMENT, **identity, "partition": n}) for n in range(moved))]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "hours", "kept"),
+    [
+        (None, None, (1, 2, 3), False),
+        (None, None, (1, 2), False),
+        (None, None, (2,), True),
+        (None, None, (), True),
+        (DAY, NEXT, (1, 2, 3), False),
+        (f"{DAY}T00:00:01", None, (1, 2, 3), True),
+        (None, f"{DAY}T23:59:59", (1, 2, 3), True),
+        (NEXT, None, (1, 2, 3), True),
+    ],
+)
+def test_a_day_is_replaced_by_a_run_that_covers_it_and_kept_otherwise(
+    tmp_path: Path, since: str | None, until: str | None, hours: tuple[int, ...], kept: bool
+) -> None:
+    """Fewer decisions than stand, or a period that begins or ends within the day."""
+    ledger, period = Ledger(tmp_path / "ledger"), Period.parse(since, until, now=START)
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"), period=period)
+    full = replace(options, period=Period())
+    ledger.write("w.jsonl", [*at(DAY, 1), *at(DAY, 2), *at(NEXT, 1)])
+    publish_here(full)
+    ledger.write("w.jsonl", [line for hour in hours for line in at(DAY, hour, 5)] + at(NEXT, 1))
+    report = publish_here(options)
+    day = date.fromisoformat(DAY)
+    assert (day in report.about.kept) == kept
+    found = {row["dt"]: row["moved"] for row in report.tables["movement"]}
+    assert found[day] == (2 if kept else 5 * len(hours))
+    assert moved(tmp_path / "out")[0] == found[day]
+    assert [row["dt"] for row in report.tables["balance"]] == sorted(found)
+
+
+def test_a_group_keeps_its_day_while_anothers_is_replaced(tmp_path: Path) -> None:
+    """Each group prunes its own ledger."""
+    ledger = Ledger(tmp_path / "ledger")
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    ledger.write("a.jsonl", [good({**each.row, "group_id": "a"}) for each in at(DAY, 1)])
+    ledger.write("b.jsonl", at(DAY, 1))
+    publish_here(options)
+    (ledger.folder / "a.jsonl").unlink()
+    ledger.write("b.jsonl", [*at(DAY, 1), *at(DAY, 2)])
+    report = publish_here(options)
+    found = {row["group_id"]: row["decisions"] for row in report.tables["movement"]}
+    assert found == {"a": 1, "g": 2}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "1 days of earlier runs (2026-11-21 to 2026-11-21)" in page
+
+
+@pytest.mark.parametrize("lost", ["recovery", "partition_sample"])
+def test_recoveries_and_samples_are_kept_by_their_own_counts(tmp_path: Path, lost: str) -> None:
+    """Each worker's file holds them, the leader's the decisions: one may go without the other."""
+    ledger = Ledger(tmp_path / "ledger")
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    lines = [good(DECISION), good(ASSIGNMENT), good(RECOVERY), good(SAMPLE)]
+    ledger.write("w.jsonl", lines)
+    before = publish_here(options)
+    ledger.write("w.jsonl", [each for each in lines if each.row["table"] != lost])
+    after = publish_here(options)
+    assert after.tables == before.tables
+
+
+def test_the_history_of_a_run_that_died_while_it_was_replaced_is_kept(tmp_path: Path) -> None:
+    """The old report.json then lies beside its place."""
+    ledger = Ledger(tmp_path / "ledger")
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    ledger.write("w.jsonl", [*at(DAY, 1), *at(NEXT, 1)])
+    before = publish_here(options)
+    (tmp_path / "out" / "_staging").mkdir()
+    (tmp_path / "out" / "report.json").rename(tmp_path / "out" / "_staging" / "old-report.json")
+    ledger.write("w.jsonl", at(NEXT, 1))
+    assert publish_here(options).tables["movement"] == before.tables["movement"]
+
+
 def test_a_picture_of_a_table_that_is_empty_now_goes(
     ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path
 ) -> None:
-    """No sample is left, so no heaviest partitions are drawn."""
+    """Nothing stands that could be kept and no sample is left, so no heaviest partitions are drawn."""
     one, _ = ledgers
     publish_here(one)
     assert (tmp_path / "out" / "skew.png").exists()
     Ledger(tmp_path / "one").write("w.jsonl", [good(DECISION), good(ASSIGNMENT)])
+    (tmp_path / "out" / "report.json").write_bytes(b"{oops")
     publish_here(one)
     assert not (tmp_path / "out" / "skew.png").exists()
 
