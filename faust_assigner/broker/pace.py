@@ -48,11 +48,18 @@ class Pace:
         self._bytes += size
         if self._bytes > MAX_ANSWER_BYTES:
             raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-        now = time.monotonic()
-        if now - self._slice_since < SLICE_S:
-            return
-        if now - self._since > self._timeout_s:
+        self.check_time()
+        await self.give_way()
+
+    def check_time(self) -> None:
+        """Raise TimeoutError where the request has had its time."""
+        if time.monotonic() - self._since > self._timeout_s:
             raise TimeoutError(f"the answer took more than {self._timeout_s} s")
+
+    async def give_way(self) -> None:
+        """Let others run where a slice is over; for work that is done and must be answered, however late."""
+        if time.monotonic() - self._slice_since < SLICE_S:
+            return
         if not self._in_line:
             await self._line.places.acquire()
             self._in_line = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import Mutant
 
 _LOG = "faust_assigner/broker/storage/log.py"
+_BODIES = "faust_assigner/broker/storage/bodies.py"
 _RECORDS = "faust_assigner/broker/storage/records.py"
 _PRODUCERS = "faust_assigner/broker/storage/producers.py"
 _UNPACKING = "faust_assigner/broker/storage/unpacking.py"
@@ -117,13 +118,13 @@ MUTANTS = (
     Mutant(
         "records without a key go into a compacted topic",
         _RECORDS,
-        "    if contents.without_key:",
+        "    if rules.keys and contents.without_key.size:",
         "    if False:",
         (f"{_AT_LOG}a_compacted_topic_takes_no_record_without_a_key",),
     ),
     Mutant(
         "bytes behind the last record are stored",
-        _RECORDS,
+        _BODIES,
         "    if position != len(body):",
         "    if False:",
         (f"{_AT_STORE}bytes_behind_the_last_record_are_refused",),
@@ -320,12 +321,9 @@ MUTANTS = (
     ),
     Mutant(
         "every batch is read record by record in Python",
-        _RECORDS,
-        "reader = (record for record in DefaultRecordBatch(plain))",
-        "reader = DefaultRecordBatch(plain)",
-        (
-            f"{_AT_LOG}what_the_fast_reader_takes_the_exact_reader_takes_alike",
-            f"{_AT_LOG}the_fast_reader_reads_sound_batches_of_any_length",
-        ),
+        _BODIES,
+        "            if stop - first < FEW:",
+        "            if True:",
+        ("tests/unit/broker/test_bodies.py::test_most_records_are_not_read_one_by_one",),
     ),
 )

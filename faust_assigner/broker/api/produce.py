@@ -31,6 +31,9 @@ NO_OFFSET: Final = -1
 async def produce(call: Call, request: Any) -> Values | object:
     """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (one replica).
 
+    Each partition is answered for itself: a batch that cannot be checked in time is refused before it is
+    appended, and an appended batch is acknowledged however late.
+
     Of several batches for one partition the last counts, as in Kafka.
     """
     asked: dict[Any, dict[int, Any]] = {}
@@ -45,7 +48,7 @@ async def produce(call: Call, request: Any) -> Values | object:
         for part in parts.values():
             partitions.append(await _partition(call, request.acks, topic, missing, part))
             refused = refused or bool(partitions[-1]["error_code"])
-            await call.pace.turn()
+            await call.pace.give_way()
         answers.append(names | {"partition_responses": partitions})
     if request.acks == 0:
         # Nobody reads an error code: a closed connection is how such a producer learns of one, as in Kafka.
@@ -116,6 +119,10 @@ async def _append(
         data, batch = _check(data, rules, call.version, max_bytes)
     else:
         data, batch = await node.aside(lambda: _check(data, rules, call.version, max_bytes))
+    try:
+        call.pace.check_time()
+    except TimeoutError as late:
+        raise BadBatch(f"not appended: {late}", ErrorCode.request_timed_out) from None
     if log.deleted:
         raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
     stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import struct
 import uuid
 from collections.abc import Callable
@@ -14,8 +13,6 @@ import cramjam
 import pytest
 from aiokafka.codec import lz4_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.storage import records
@@ -87,40 +84,6 @@ def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
         assert refused.value.error is ErrorCode.corrupt_message
 
 
-@given(st.binary(max_size=40), st.integers(1, 3), st.integers(0, 2**32))
-@settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_the_fast_reader_takes_the_exact_reader_takes_alike(
-    noise: bytes, count: int, seed: int
-) -> None:
-    """aiokafka's C code decides most batches: on damaged bodies it must never be the more generous one."""
-    dice = random.Random(seed)
-    sound = b"".join(bytes([*one_record(noise[:9])]) for _ in range(count))
-    body = bytearray(sound)
-    for _ in range(dice.randint(0, 3)):
-        position = dice.randrange(len(body))
-        body[position : position + dice.randint(0, 2)] = dice.choice(
-            [noise[:2], bytes([dice.randrange(256)]), b"\x01", b"\0", b"\xff\xff\x01"]
-        )
-    data = batch(bytes(body), count=count)
-    header = parse_batch(data)
-    try:
-        fast = records._read_fast(data, bytes(body), keys=True)
-    except Exception:
-        assert body != sound
-        return  # then the exact reader is asked
-    assert records._read_exactly(bytes(body), header, keys=True) == fast
-
-
-@pytest.mark.parametrize("count", [1, 2, 999, 1_000, 1_001, 2_000, 2_500])
-def test_the_fast_reader_reads_sound_batches_of_any_length(count: int) -> None:
-    """Where it gives up the exact one reads all again, record by record in Python."""
-    body = b"".join(one_record(b"v", offset_delta=number) for number in range(count))
-    data = batch(body, count=count)
-    assert records._read_fast(data, body, keys=True) == records._read_exactly(
-        body, parse_batch(data), keys=True
-    )
-
-
 def test_a_time_far_off_is_refused_record_by_record() -> None:
     """INVALID_TIMESTAMP names the records; no time at all is fine."""
     with pytest.raises(BadBatch) as refused:
@@ -128,6 +91,22 @@ def test_a_time_far_off_is_refused_record_by_record() -> None:
     assert refused.value.error is ErrorCode.invalid_timestamp
     assert [number for number, _ in refused.value.records] == [0, 1]
     assert checked(batch(timestamp=-1), before_ms=10)[1].max_timestamp == -1
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "is_taken"), [(899, False), (900, True), (1_200, True), (1_201, False)]
+)
+def test_a_time_at_the_very_bound_is_taken(timestamp: int, is_taken: bool) -> None:
+    """message.timestamp.before.max.ms and .after.max.ms are the greatest distances allowed."""
+    data = batch(timestamp=timestamp)
+    if is_taken:
+        assert (
+            checked(data, now_ms=1_000, before_ms=100, after_ms=200)[1].max_timestamp == timestamp
+        )
+        return
+    with pytest.raises(BadBatch) as refused:
+        checked(data, now_ms=1_000, before_ms=100, after_ms=200)
+    assert refused.value.error is ErrorCode.invalid_timestamp
 
 
 def test_the_greatest_time_in_the_header_is_made_true() -> None:

@@ -1,0 +1,110 @@
+"""A produce request that takes longer than a request may: refused before it is appended, or acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker, pace
+from faust_assigner.broker.limits import ANSWER_TIMEOUT_S
+from faust_assigner.broker.storage import records
+from tests.support.clients.raw_client import RawClient, batch, one_record
+
+TIMED_OUT = 7
+SLOW = b"slow to check"
+
+
+class Clock:
+    """The time that requests are measured by."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """In the test's hand."""
+    made = Clock()
+    monkeypatch.setattr(pace, "time", made)
+    return made
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[EmbeddedBroker]:
+    """A broker with topic ``t``; to check a batch with the value SLOW takes longer than a request may."""
+    check = records.check_records
+
+    def slowly(data: bytes, *rest: Any) -> Any:
+        if SLOW in data:
+            clock.now += 2 * ANSWER_TIMEOUT_S
+        return check(data, *rest)
+
+    monkeypatch.setattr(records, "check_records", slowly)
+    with EmbeddedBroker() as broker:
+        broker.call(lambda node: node.catalogue.create("t", 3, {}))
+        yield broker
+
+
+def produce(client: RawClient, *values: bytes) -> list[tuple[int, int]]:
+    """One batch for each partition; (error, base offset) of each."""
+    parts = [
+        {"index": number, "records": batch(one_record(value))}
+        for number, value in enumerate(values)
+    ]
+    answer = client.call(0, 9, acks=1, topic_data=[{"name": "t", "partition_data": parts}])
+    (topic,) = answer.responses
+    return [(part.error_code, part.base_offset) for part in topic.partition_responses]
+
+
+def ends(broker: EmbeddedBroker) -> list[int]:
+    """The end offsets of the partitions."""
+    topic = broker.call(lambda node: node.catalogue.get("t"))
+    assert topic is not None
+    return [log.end_offset for log in topic.partitions]
+
+
+def test_a_batch_that_is_not_checked_in_time_is_not_appended(running: EmbeddedBroker) -> None:
+    """REQUEST_TIMED_OUT: a producer sends it again, and it is there once."""
+    with RawClient(running.bootstrap) as client:
+        assert produce(client, SLOW) == [(TIMED_OUT, -1)]
+        assert ends(running) == [0, 0, 0]
+        assert produce(client, b"quick") == [(0, 0)]
+
+
+def test_what_was_appended_in_time_is_acknowledged_beside_what_was_not(
+    running: EmbeddedBroker,
+) -> None:
+    """Each partition of a request is answered for itself; none is both appended and refused."""
+    with RawClient(running.bootstrap) as client:
+        assert produce(client, b"quick", SLOW, b"quick") == [
+            (0, 0),
+            (TIMED_OUT, -1),
+            (TIMED_OUT, -1),
+        ]
+        assert ends(running) == [1, 0, 0]
+
+
+def test_a_batch_that_waits_long_for_the_disk_is_acknowledged(
+    running: EmbeddedBroker, clock: Clock
+) -> None:
+    """It is in the log: the answer comes late, and says so."""
+
+    def slow_disk(node: Any) -> None:
+        node.catalogue.create("synced", 1, {"flush.messages": "1"})
+        flushed = node.flushing.flushed
+
+        async def slowly() -> None:
+            clock.now += 2 * ANSWER_TIMEOUT_S
+            await flushed()
+
+        node.flushing.flushed = slowly
+
+    running.call(slow_disk)
+    with RawClient(running.bootstrap) as client:
+        answer = client.produce("synced", 0, batch())
+        assert (answer.error_code, answer.base_offset) == (0, 0)

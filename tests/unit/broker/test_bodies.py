@@ -1,0 +1,132 @@
+"""The records inside a batch: read together, and one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.broker.storage import bodies
+from tests.support.clients.raw_client import _varint, one_record
+
+
+def record(key: bytes | None, value: bytes | None, headers: int, offset: int, time: int) -> bytes:
+    """The bytes of one record."""
+
+    def blob(data: bytes | None) -> bytes:
+        return _varint(-1) if data is None else _varint(len(data)) + data
+
+    fields = b"\0" + _varint(time) + _varint(offset) + blob(key) + blob(value) + _varint(headers)
+    fields += b"".join(blob(b"h%d" % n) + blob(value) for n in range(headers))
+    return _varint(len(fields)) + fields
+
+
+def read(body: bytes, count: int, *, together: bool) -> tuple[list[int], list[int], list[int]]:
+    """What a body holds, by one of the two readers. Raises BadBody."""
+    with mock.patch.object(bodies, "FEW", 0 if together else 2**31):
+        found = bodies.read_body(body, count, 5)
+    return found.offsets.tolist(), found.timestamps.tolist(), found.without_key.tolist()
+
+
+blobs = st.none() | st.binary(max_size=200)
+wide = st.integers(-(2**31), 2**31 - 1) | st.integers(-(2**62), 2**62)
+records_of_a_batch = st.lists(
+    st.tuples(blobs, blobs, st.integers(0, 30), wide, wide), min_size=1, max_size=40
+)
+
+
+@given(records_of_a_batch)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_records_are_read_together_as_one_by_one(
+    fields: list[tuple[bytes | None, bytes | None, int, int, int]],
+) -> None:
+    """Offsets, times and records without keys are those that were written."""
+    body = b"".join(record(*each) for each in fields)
+    written = (
+        [offset for *_, offset, _ in fields],
+        [time + 5 for *_, time in fields],
+        [n for n, (key, *_) in enumerate(fields) if key is None],
+    )
+    assert read(body, len(fields), together=True) == written
+    assert read(body, len(fields), together=False) == written
+
+
+@given(
+    st.lists(st.binary(max_size=9), min_size=1, max_size=4),
+    st.integers(0, 2**32),
+    st.integers(-1, 1),
+)
+@settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_damaged_records_are_taken_or_refused_alike_by_both_readers(
+    values: list[bytes], seed: int, more: int
+) -> None:
+    """A wrong byte, bytes less or more, another count: neither reader is more generous."""
+    dice = random.Random(seed)
+    body = bytearray(b"".join(record(v, v, len(v) % 3, 0, 0) for v in values))
+    for _ in range(dice.randint(0, 3)):
+        position = dice.randrange(len(body))
+        body[position : position + dice.randint(0, 2)] = dice.choice(
+            [
+                values[0][:2],
+                bytes([dice.randrange(256)]),
+                b"\x01",
+                b"\0",
+                b"\xff\xff\x01",
+                b"\x80" * 9,
+            ]
+        )
+    outcomes = []
+    for together in (True, False):
+        try:
+            outcomes.append(read(bytes(body), max(len(values) + more, 1), together=together))
+        except bodies.BadBody as refused:
+            outcomes.append(str(refused))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("count", [1, 23, 24, 25, 8_191, 8_192, 8_193, 8_220, 20_000])
+def test_batches_of_any_length_are_read(count: int) -> None:
+    """Also where a part of the batch is too short to be read together."""
+    body = b"".join(one_record(b"v", offset_delta=number) for number in range(count))
+    found = bodies.read_body(body, count, 0)
+    assert found.offsets.tolist() == list(range(count))
+    assert found.without_key.tolist() == list(range(count))
+    with pytest.raises(bodies.BadBody, match="7 bytes behind"):
+        bodies.read_body(body + bytes(7), count, 0)
+
+
+def test_a_record_of_many_headers_takes_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among records without any: numpy does not make a round for each of its 100,000 headers."""
+    rounds = 0
+    varints = bodies._varints
+
+    def count_it(*arguments: Any) -> Any:
+        nonlocal rounds
+        rounds += 1
+        return varints(*arguments)
+
+    monkeypatch.setattr(bodies, "_varints", count_it)
+    counts = [0] * 30 + [100_000] + [0] * 30
+    body = b"".join(record(b"k", b"v", headers, 0, 0) for headers in counts)
+    assert len(bodies.read_body(body, 61, 0).offsets) == 61
+    assert rounds < 100
+
+
+def test_most_records_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sound ones never are, beside a short rest: a million tiny records cost no object each."""
+    alone: list[int] = []
+    exactly = bodies._read_exactly
+
+    def count_them(body: bytes, position: int, first: int, stop: int) -> Any:
+        alone.append(stop - first)
+        return exactly(body, position, first, stop)
+
+    monkeypatch.setattr(bodies, "_read_exactly", count_them)
+    bodies.read_body(
+        b"".join(record(None, b"v" * (n % 90), n % 3, n, n) for n in range(20_000)), 20_000, 0
+    )
+    assert alone == []
