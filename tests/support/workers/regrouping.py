@@ -1,0 +1,28 @@
+"""The worker of ``app.py`` with a third table behind a ``group_by``, and a topic that nobody creates.
+
+A producer knows the topics that exist when it starts. This one sends to a changelog of those, and soon
+after it to a topic that the broker creates then.
+"""
+
+from __future__ import annotations
+
+import faust
+
+from tests.support.workers.app import APP_ID, PARTITIONS, Order, app, orders_topic, rates
+
+enriched_topic = app.topic(f"{APP_ID}-enriched", key_type=str, partitions=PARTITIONS)
+spent = app.Table("spent", key_type=int, value_type=int, default=int, partitions=PARTITIONS)
+
+
+@app.agent(orders_topic)
+async def add_by_amount(orders: faust.StreamT[Order]) -> None:
+    """Add each order to the sum of its amount, on the worker that owns that amount."""
+    async for order in orders.group_by(Order.amount):
+        spent[order.amount] += order.amount
+        await enriched_topic.send(
+            key=str(order.amount), value={"spent": spent[order.amount], "customers": len(rates)}
+        )
+
+
+if __name__ == "__main__":
+    app.main()
