@@ -158,15 +158,15 @@ MUTANTS = (
     Mutant(
         "records under way are not waited for before their partition goes",
         HANDING,
-        "            await self._finish(revoked)\n",
-        "            pass\n",
+        "        await self._finish(revoked)\n",
+        "        pass\n",
         (HANDS + "what_goes_is_committed_up_to_its_last_processed_record",),
     ),
     Mutant(
         "a restore under way resumes what has been let go",
         HANDING,
-        "            await self.app.tables.recovery.interrupt()\n",
-        "            pass\n",
+        "        await app.tables.recovery.interrupt()\n",
+        "        pass\n",
         (RESTORES + "what_goes_while_it_is_about_to_flow_does_not_flow",),
     ),
     Mutant(
@@ -186,7 +186,7 @@ MUTANTS = (
     Mutant(
         "later records of a batch at hand pass for the ones before them, once their partition is back",
         HANDING,
-        "            self._put_down(revoked)\n",
+        "        self._put_down(revoked)\n",
         "",
         (BACK + "what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit",),
     ),
@@ -354,8 +354,8 @@ MUTANTS = (
     Mutant(
         "who takes over reads a table to an end before which changes are on their way",
         HANDING,
-        "            await self.app.producer.flush()\n",
-        "            pass\n",
+        "        await app.producer.flush()\n",
+        "        pass\n",
         (LET_GO + "what_goes_is_finished_committed_and_written_down_in_this_order",),
     ),
     Mutant(

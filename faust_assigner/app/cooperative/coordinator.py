@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
@@ -54,6 +55,9 @@ logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
 
 class Listener(Protocol):
     """The app behind the consumer; called on the consumer's thread."""
+
+    def waiting(self, step: str) -> AbstractContextManager[Any]:
+        """Count the block as a wait of the rebalance for ``step``, which has a deadline."""
 
     def is_flowing(self) -> bool:
         """Whether partitions are processed, so that there is something to keep."""
@@ -147,9 +151,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # aiokafka sends one JoinGroup for each assignor; two names would be two joins.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
             request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
+        kind = type(request).__name__.removesuffix("Request")
         beating = create_task(self._beat_in_round())
         try:
-            return await self._client.send(self.coordinator_id, request, group=_ROUNDS)
+            with self.membership.listener.waiting(f"the answer to {kind}"):
+                return await self._client.send(self.coordinator_id, request, group=_ROUNDS)
         except errors.KafkaError as error:
             logger.error(
                 "Error sending %s to node %s [%s]: looking for the coordinator again",
@@ -215,7 +221,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         # Here it would hold up fetches: a database is opened for each partition that has only files.
-        await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
+        with self.membership.listener.waiting("a look at local table files"):
+            await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
         try:
             joined: bool = await super()._do_rejoin_group(subscription)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from faust_assigner.app.cooperative.rounds import Rounds
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import rest
 from faust_assigner.app.repairs.fetching import seek_committed
+from faust_assigner.app.repairs.waits import Wait, agents_s, broker_s, unsent, waits_of
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Consumer
@@ -46,10 +48,17 @@ class ThreadListener:
         self._thread = thread
 
     async def _tell(self, method: Callable[..., Awaitable[None]], *args: Any) -> None:
-        promise = await self._thread.consumer._method_queue.call(
-            self._thread.thread_loop.create_future(), method, *args
-        )
-        await promise
+        app = self._thread.app
+        with waits_of(app).during("A rebalance", f"the app's {method.__name__}()", agents_s(app)):
+            promise = await self._thread.consumer._method_queue.call(
+                self._thread.thread_loop.create_future(), method, *args
+            )
+            await promise
+
+    def waiting(self, step: str) -> AbstractContextManager[Any]:
+        """Count the block as a wait of the rebalance for ``step``."""
+        app = self._thread.app
+        return waits_of(app).during("A rebalance", step, broker_s(app))
 
     def is_flowing(self) -> bool:
         """Whether the first recovery of this generation is over."""
@@ -209,22 +218,12 @@ class HandsOver(Consumer):
             return  # the whole worker says goodbye
         self.leaving = frozenset(revoked)
         try:
-            # What is being restored must not resume what goes; it is taken up again with the answer.
-            await self.app.tables.recovery.interrupt()
-            self.pause_partitions(revoked)
-            self._buffered_partitions -= revoked
-            self._put_down(revoked)
-            await self._finish(revoked)
-            while await self.maybe_wait_for_commit_to_finish():
-                pass
-            await self.commit(topics=revoked)
-            if self.in_transaction:
-                await self.transactions.part_with(revoked)
-            await self.app.producer.flush()
-            await told()
-            # Of all tables: which of them go with the topics is known with the answer.
-            rest(self.app, {tp.partition for tp in revoked})
-            self.app.tables.recovery.flush_buffers()
+            with waits_of(self.app).during(
+                f"The hand-over of {len(revoked)} partitions",
+                "the recovery to pause",
+                self.app.conf.broker_rebalance_timeout,
+            ) as wait:
+                await self._finish_and_commit(revoked, wait)
             await self._send_revoked(revoked)
         finally:
             self._paused_partitions -= revoked
@@ -233,6 +232,35 @@ class HandsOver(Consumer):
         logger.info(
             "Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000
         )
+
+    async def _finish_and_commit(self, revoked: set[Any], wait: Wait) -> None:
+        """Let the records of ``revoked`` under way end, and commit and flush them.
+
+        After the rebalance timeout others own ``revoked``; changes that are still unsent would reach the
+        changelogs behind theirs. So the worker ends where that takes longer.
+        """
+        app = self.app
+        # What is being restored must not resume what goes; it is taken up again with the answer.
+        await app.tables.recovery.interrupt()
+        self.pause_partitions(revoked)
+        self._buffered_partitions -= revoked
+        self._put_down(revoked)
+        wait.pass_on_to("records under way")
+        await self._finish(revoked)
+        wait.pass_on_to("a commit under way")
+        while await self.maybe_wait_for_commit_to_finish():
+            pass
+        wait.pass_on_to("its commit")
+        await self.commit(topics=revoked)
+        if self.in_transaction:
+            wait.pass_on_to("the end of its transactions")
+            await self.transactions.part_with(revoked)
+        wait.pass_on_to("the delivery of what was sent", lambda: unsent(app))
+        await app.producer.flush()
+        await told()
+        # Of all tables: which of them go with the topics is known with the answer.
+        rest(app, {tp.partition for tp in revoked})
+        app.tables.recovery.flush_buffers()
 
     async def _send_revoked(self, revoked: set[Any]) -> None:
         """Send ``app.on_partitions_revoked`` of what goes, once its records are done and committed.

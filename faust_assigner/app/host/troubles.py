@@ -39,6 +39,7 @@ _ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was
 _ASKED_FOR = (
     _REPAIRS + "test_produced_topics.py::test_a_batch_outlives_the_first_send_to_an_unknown_topic"
 )
+_UNSENT = _REPAIRS + "test_waits.py::test_the_log_names_topics_whose_batches_were_not_delivered"
 _LOOKED = (
     _REPAIRS
     + "test_membership.py::test_a_request_that_waited_for_its_connection_is_looked_at_again"
@@ -424,6 +425,13 @@ TROUBLES: Final[tuple[Touch, ...]] = (
     *rows_of(
         "aiokafka:AIOKafkaProducer",
         (
+            "_message_accumulator",
+            "set in __init__",
+            "repairs",
+            "the batches that were not delivered, named when a flush takes long",
+            _UNSENT,
+        ),
+        (
             "_sender",
             "set in __init__",
             "repairs",
@@ -467,7 +475,13 @@ TROUBLES: Final[tuple[Touch, ...]] = (
         ("_topics", "set in __init__", "repairs", "whether it carries changes", _LOOKED),
     ),
     *rows_of(
+        "aiokafka.producer.message_accumulator:MessageAccumulator",
+        ("_batches", "set in __init__", "repairs", "batches that wait to be sent", _UNSENT),
+        ("_pending_batches", "set in __init__", "repairs", "batches without an answer", _UNSENT),
+    ),
+    *rows_of(
         "aiokafka.producer.message_accumulator:MessageBatch",
+        ("tp", "property", "repairs", "its partition, named when a flush takes long", _UNSENT),
         ("_ctime", "set in __init__", "repairs", "when its first record was made", _FORMER),
         ("_msg_futures", "set in __init__", "repairs", "who waits for its records", _FORMER),
         ("failure", "(self, exception)", "repairs", "gives its records up", _FORMER),

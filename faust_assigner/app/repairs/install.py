@@ -23,6 +23,7 @@ from faust_assigner.app.repairs.goodbye import LeavesInTime
 from faust_assigner.app.repairs.membership import OnlyMembersWrite
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
 from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
+from faust_assigner.app.repairs.waits import Waited
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import REPAIRS
 
@@ -76,6 +77,7 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     if issubclass(transport.Consumer, driver.Consumer):
         transport.Consumer = mixed(
             Lands,
+            Waited,
             LeavesInTime,
             OnlyMembersWrite,
             SteadyPartitions,

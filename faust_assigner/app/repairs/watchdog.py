@@ -1,8 +1,9 @@
 """A worker works, or says once a minute what it waits for, or ends with an error: it never just stays.
 
-What must be running is known: the recovery's loops, the fetcher, the consumer's thread, aiokafka's own tasks,
-and what other rooms have named with :func:`must_run`. Stock notices the end of none of them; the worker stays
-in the group, sends heartbeats, leads it perhaps, and its partitions stand still.
+What must be running is known: the recovery's loops, the fetcher, the consumer's thread, aiokafka's own
+tasks, and what other rooms have named with :func:`must_run`. Stock notices the end of none of them; the
+worker stays in the group, sends heartbeats, leads it perhaps, and its partitions stand still. Rebalances
+and commits have deadlines (``waits.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mode import Service, get_logger
 
 from faust_assigner.app.repairs.patience import SAY_EVERY_S, Said
 from faust_assigner.app.repairs.topics import ChecksTopics
+from faust_assigner.app.repairs.waits import waits_of
 
 logger = get_logger(__name__)
 
@@ -79,14 +81,26 @@ class Watched(ChecksTopics):
         dead: dict[str, int] = {}
         said = Said()
         idle_since: float | None = None
+        looked = monotonic()
         while not self.should_stop and not self.app.should_stop:
             await self.sleep(LOOK_S)
+            looked = self._look_at_waits(looked)
             dead = {text: dead.get(text, 0) + 1 for _, text in self._problems()}
             for text, looks in dead.items():
                 if looks >= LOOKS and not self.app.should_stop:
                     raise CannotGoOn(text)
             idle_since = self._begin_stalled_again(idle_since)
             self._say_what_it_waits_for(said)
+
+    def _look_at_waits(self, looked: float) -> float:
+        """Count the time since ``looked``, and log the waits that are long; returns the time of this look."""
+        now = monotonic()
+        # A process that was stopped, or a machine that slept, has not waited meanwhile.
+        seconds = min(now - looked, 2 * LOOK_S)
+        answers = getattr(self.app.consumer, "is_surely_member", lambda: True)()
+        for line in waits_of(self.app).look(seconds, group_answers=answers):
+            logger.warning("%s", line)
+        return now
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         """What has ended and must not have, by name."""
@@ -105,6 +119,8 @@ class Watched(ChecksTopics):
                 yield "aiokafka", problem
         if mismatch := self.topic_problem():
             yield "topics", mismatch
+        if overdue := waits_of(self.app).problem():
+            yield "waits", overdue
         for name, find in vars(self.app).get(_MARK, {}).items():
             if found := find():
                 yield name, found

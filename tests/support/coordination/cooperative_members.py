@@ -7,6 +7,7 @@ the two-phase rule asks, and says when a second round follows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Collection, Iterable
@@ -173,6 +174,10 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.told.append(("assigned", frozenset(tp.partition for tp in assigned)))
 
     # -- cooperative
+
+    def waiting(self, step: str) -> contextlib.nullcontext[None]:
+        """Count no waits."""
+        return contextlib.nullcontext()
 
     def is_flowing(self) -> bool:
         """Whether there is something to keep."""
