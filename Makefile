@@ -23,7 +23,7 @@ $(VENV)/.dev: $(VENV)/.base
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
-demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under three minutes
+demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under two minutes on a quiet machine
 	$(RUN) -m examples.orders.demo --ledger build/demo-ledger
 
 # Most live tests wait more than they compute, so two cores do well with three processes.

@@ -191,12 +191,13 @@ class Fleet(Processes[Worker]):
         """Every record of ``topic`` any worker was done with, by time; repeats are in it twice."""
         return sorted(row for worker in self.workers.values() for row in worker.done[topic])
 
-    def last_words(self, characters: int = 1500) -> str:
-        """The end of every worker's log, for when something is wrong."""
-        return "\n".join(
-            f"--- {name}, {'alive' if worker.alive else 'ended'}:\n{worker.log_tail(characters)}"
-            for name, worker in sorted(self.workers.items())
-        )
+    def last_words(self, lines: int = 3) -> str:
+        """The last log lines of every worker, without Faust's banner, for when something is wrong."""
+        said = []
+        for name, worker in sorted(self.workers.items()):
+            logged = [line for line in worker.log_tail(20_000).splitlines() if line[:1] == "["]
+            said += [f"{name}, {'alive' if worker.alive else 'ended'}:", *logged[-lines:]]
+        return "\n  ".join(said)
 
     def tables(self, timeout_s: float = 10.0) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """The union of the workers' active parts of (rates, totals), asked for by SIGUSR1."""

@@ -9,13 +9,14 @@ import asyncio
 import json
 import random
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import click
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
+from aiokafka.partitioner import murmur2
 
 from examples.orders import PARTITIONS
 
@@ -25,8 +26,8 @@ class Load:
     """Sends customers once, then orders at a steady pace until told to stop; remembers what it sent."""
 
     bootstrap: str
-    customers: int = 240
-    orders_per_s: int = 120
+    customers: int = 6_000
+    orders_per_s: int = 240
     seed: int = 1
     rates: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
@@ -61,9 +62,12 @@ class Load:
                 )
 
     async def send_orders(self) -> None:
-        """Orders of random customers at ``orders_per_s`` until ``stopping``; every one is acknowledged."""
+        """Orders at ``orders_per_s`` until ``stopping``; every one is acknowledged.
+
+        Partitions take turns, so that each gets its orders at even intervals: a longer pause is the group's.
+        """
         rng = random.Random(self.seed + 1)
-        names = sorted(self.rates)
+        customers = by_partition(self.rates)
         clock = asyncio.get_running_loop().time
         began, sent = clock(), 0
         async with AIOKafkaProducer(
@@ -71,8 +75,9 @@ class Load:
         ) as producer:
             while not self.stopping:
                 due = int((clock() - began) * self.orders_per_s)
-                for _ in range(due - sent):
-                    await producer.send("orders", **self._next_order(rng.choice(names), rng))
+                for number in range(sent, due):
+                    customer = rng.choice(customers[number % len(customers)])
+                    await producer.send("orders", **self._next_order(customer, rng))
                 sent = max(due, sent)
                 await asyncio.sleep(0.02)
             await producer.flush()
@@ -99,6 +104,15 @@ class Load:
             }
             for customer, amounts in self.amounts.items()
         }
+
+
+def by_partition(customers: Iterable[str]) -> list[list[str]]:
+    """The customers of each partition that has any, by Kafka's own hash of the key."""
+    found: dict[int, list[str]] = {}
+    for customer in sorted(customers):
+        number = (murmur2(customer.encode()) & 0x7FFFFFFF) % PARTITIONS
+        found.setdefault(number, []).append(customer)
+    return [found[number] for number in sorted(found)]
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,17 @@ def score(
     event: str,
     before: Settled,
     after: Settled,
-    files: Mapping[str, frozenset[int]],
+    copies: Mapping[str, frozenset[int]],
     gaps_s: Mapping[int, float],
 ) -> EventScore:
-    """Compare two settled states; ``files`` are the copies on disk of workers that came back.
+    """Compare two settled states; ``copies``: files of workers that came back, copies made meanwhile.
 
-    A move is cold when its new owner had neither been its active nor its standby, nor had its files.
+    A move is cold when its new owner had neither been its active nor its standby, nor had a copy.
     """
     was = {p: worker for worker, owned in before.actives.items() for p in owned}
     now = {p: worker for worker, owned in after.actives.items() for p in owned}
     moved = sorted(p for p, worker in now.items() if was.get(p) != worker)
-    cold = [p for p in moved if p not in before.held(now[p]) | files.get(now[p], frozenset())]
+    cold = [p for p in moved if p not in before.held(now[p]) | copies.get(now[p], frozenset())]
     return EventScore(
         event,
         tuple(sorted(len(owned) for owned in after.actives.values())),

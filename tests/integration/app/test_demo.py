@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,32 +22,41 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def run_demo(*arguments: str) -> str:
-    """The demo's output; it must end by itself with exit code 0 in under three minutes."""
+    """The demo's output; it must end by itself with exit code 0 whatever the machine does beside."""
     done = subprocess.run(
         [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=380,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+def records_equal(said: str) -> int:
+    """How many records of the tables were the model's: each customer, and each with an order."""
+    found = re.search(r"equal, (\d+) records", said)
+    assert found is not None, said
+    return int(found[1])
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 @pytest.mark.kafka
 def test_demo_ends_with_equal_tables_on_kafka() -> None:
     """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and count none twice."""
     with kafka_server() as kafka:  # of its own: the demo's topics have fixed names
-        assert "equal, 480 records" in run_demo("--bootstrap", kafka.bootstrap)
+        assert records_equal(run_demo("--bootstrap", kafka.bootstrap)) > 6_000
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> None:
     """The same on the embedded broker, which the demo starts and stops itself; its ledger plays it again."""
-    assert "equal, 480 records" in run_demo("--ledger", str(tmp_path))
+    said = run_demo("--ledger", str(tmp_path))
+    assert records_equal(said) > 6_000
+    assert re.search(r"a fourth worker joins\n.* moves 3 \(minimum 3\), cold 0;", said), said
     facts = facts_of(accepted_rows([str(tmp_path)]))
     began = next(n for n, decision in enumerate(facts.decisions) if len(decision["members"]) == 3)
     facts = replace(facts, decisions=facts.decisions[began:])
@@ -68,8 +78,8 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> N
         for row in placed
         if row["decision_id"] in ids and row["topic"] == "orders" and row["moved"]
     ]
-    # One round for each change, and a second one where owners had to let go first.
-    assert 3 <= outcome.rebalances <= len(ids) <= 2 * outcome.rebalances
-    # Faust's own leader topic is a task of its own, which a rebalance may move or not.
-    assert outcome.moved - len(moved) in (0, 1)
-    assert outcome.cold_moves == sum(row["cold"] for row in moved) == 3
+    # For each change a round, a second one where owners had to let go, and as many once copies are warm.
+    assert 3 <= outcome.rebalances <= len(ids) <= 4 * outcome.rebalances
+    # Faust's own leader topic is a task of its own; what is promoted off its target moves once more.
+    assert abs(outcome.moved - len(moved)) <= 4
+    assert sum(row["cold"] for row in moved) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -49,4 +50,4 @@ def test_the_demo_runs_from_the_installed_wheel(
     dist.main(tmp_path)
     said = capsys.readouterr().out
     assert "imported from venv/lib/" in said
-    assert "equal, 480 records" in said
+    assert re.search(r"equal, \d+ records", said)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka.partitioner import DefaultPartitioner
 from click.testing import CliRunner
 
-from examples.orders.demo import main
+from examples.orders import PARTITIONS
+from examples.orders.demo import main, patience
+from examples.orders.fleet import Fleet, Worker
+from examples.orders.load import by_partition
 from examples.orders.screen import LEGEND
 
 
@@ -25,3 +33,35 @@ def test_a_broker_that_is_not_there_is_one_line() -> None:
 def test_the_legend_leaves_its_lines_to_the_terminal() -> None:
     """Its own were broken once more at 80 columns."""
     assert "\n" not in LEGEND
+
+
+def test_a_busy_machine_is_waited_for_longer() -> None:
+    """In proportion to the work that waits for its cores, and not for ever."""
+    assert [patience(load, 2) for load in (0.0, 2.0, 5.0, 200.0)] == [1.0, 1.0, 2.5, 5.0]
+
+
+def test_orders_come_to_each_partition_in_turn() -> None:
+    """Else the longest pause between two orders is that of the dice."""
+    customers = by_partition(f"customer-{i:04}" for i in range(600))
+    assert len(customers) == PARTITIONS
+    assert sum(map(len, customers)) == 600
+    partition = DefaultPartitioner()
+    for number, names in enumerate(customers):
+        found = {
+            partition(name.encode(), list(range(PARTITIONS)), list(range(PARTITIONS)))
+            for name in names
+        }
+        assert found == {number}
+
+
+def test_last_words_are_log_lines_and_no_banners(tmp_path: Path) -> None:
+    """Faust's banner is a screen for each worker."""
+    folder = tmp_path / "worker-1"
+    folder.mkdir()
+    (folder / "log").write_text(
+        "+ShOp+ v0.15.3 +----+\n| log | -stderr- |\n[2026] one\n[2026] two\n"
+    )
+    process: Any = SimpleNamespace(poll=lambda: 0)
+    fleet = Fleet("shop", "127.0.0.1:1", "stock", tmp_path, 6.0)
+    fleet.workers["worker-1"] = Worker("worker-1", folder, process, 0.0)
+    assert fleet.last_words(lines=1) == "worker-1, ended:\n  [2026] two"
