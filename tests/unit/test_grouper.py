@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from faust_assigner.grouper import NARROW_IDS_FROM, PartitionGrouper
 from faust_assigner.model import Group
 
@@ -181,3 +185,22 @@ def test_a_declared_set_of_different_counts_binds_only_equal_ones() -> None:
     """Partition 5 of one has no partner in the other."""
     found = PartitionGrouper().group([["a", "b"]], {"a": 4, "b": 6}, co_partitioned=(("a", "b"),))
     assert [g.topics for g in found] == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize("remembered", [4, 8])
+def test_a_group_whose_width_changed_shares_its_id_with_no_other(remembered: int) -> None:
+    """Transactional ids are made of it: the remembered id may be the count of another group by now."""
+    found = group([["a", "b"]], {"a": 8, "b": 4}, previous_ids={"a": 4, "b": remembered})
+    assert len({g.group_id for g in found}) == len(found) == 2
+    assert ids(found)["a"] == 4
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ids_are_different_whatever_is_remembered(seed: int) -> None:
+    """Widths change from round to round, and with them who shares a group."""
+    rng, previous = Random(seed), {}
+    for _ in range(6):
+        counts = {topic: rng.randint(1, 4) for topic in "abcdef"}
+        found = group([list("abcdef"), list("abc")], counts, previous_ids=previous)
+        previous = ids(found) | {"a": rng.randint(0, 4)}
+        assert len({g.group_id for g in found}) == len(found)

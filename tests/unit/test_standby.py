@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
+from faust_assigner.standbys.derive import _copies
 from faust_assigner.standbys.failover import measure, standby_spread
 from faust_assigner.standbys.shares import settled_racks
 from tests.support.standby_boards import (
@@ -272,3 +275,32 @@ def test_a_join_restores_hardly_more_than_the_newcomers_share(members: int, task
     changed = after_join(given, place(given), NOBODY)
     share = -(-tasks // (members + 1))
     assert measure(changed, place(changed)).fresh_copies <= share
+
+
+def test_what_an_owner_gave_up_is_a_copy_and_was_no_standby() -> None:
+    """A standby of before stays rather than moves; a vacated active becomes one where it is needed."""
+    previous: Any = SimpleNamespace(
+        owner=np.array([0, 1]),
+        copy_task=np.array([0, 1]),
+        copy_member=np.array([2, 2]),
+        copy_was_standby=np.array([True, False]),
+    )
+    task, member, was_standby = _copies(previous, np.array([1, 1]), np.array([0, 1]))
+    found = zip(task.tolist(), member.tolist(), was_standby.tolist(), strict=True)
+    assert list(found) == [(0, 0, False), (0, 2, True), (1, 2, False)]
+
+
+@pytest.mark.parametrize(
+    ("members", "owner"),
+    [
+        (6, [2, 1, 2, 0, 2, 2, 2, 0, 1, 0, 1, 2, 0, 0, 0, 1]),
+        (5, [2, 1, 0, 1, 0, 0, 1, 2, 2, 2, 0, 1]),
+    ],
+)
+def test_rehearsed_trades_stay_among_subscribers(members: int, owner: list[int]) -> None:
+    """Two boards on which a trade between tasks of different subscribers would make a death lighter."""
+    everybody, three = [True] * members, [m < 3 for m in range(members)]
+    group = np.repeat([0, 1], len(owner) // 2)
+    given = problem(owner, members, replicas=2, group=group, eligible=[everybody, three])
+    placed = StandbyAssignor().place(given)
+    assert placed[group == 1].max() < 3

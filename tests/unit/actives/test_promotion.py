@@ -54,3 +54,41 @@ def test_the_heaviest_go_back_to_where_they_were_or_to_the_lightest() -> None:
         generation=3,
     )
     assert owner_of_0([light, remembers], weights) == "a"
+
+
+def test_who_remembers_a_task_and_holds_nothing_of_it_is_not_asked() -> None:
+    """It would restore the table before it could begin; a holder need not."""
+    weights = {("orders", 0): 2.0}
+    holds = Member(
+        "b", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3
+    )
+    holds_too = Member("c", list(TOPICS), standbys=claims(0, topics=LOGS), generation=3)
+    remembers = Member("a", list(TOPICS), former_actives=claims(0), generation=3)
+    assert owner_of_0([holds, holds_too, remembers], weights) != "a"
+
+
+def test_the_lightest_holder_is_the_one_with_the_least_for_its_capacity() -> None:
+    """More load on four times the capacity is less."""
+    weights = {("orders", 0): 2.0}
+    small = Member("a", list(TOPICS), standbys=claims(0, topics=LOGS), generation=3)
+    large = Member(
+        "b",
+        list(TOPICS),
+        actives=claims(1, 2),
+        standbys=claims(0, topics=LOGS),
+        generation=3,
+        capacity=4.0,
+    )
+    assert owner_of_0([small, large], weights) == "b"
+
+
+def test_each_promotion_counts_for_the_next() -> None:
+    """Two orphans that two idle members hold: one each, not both on the first."""
+    weights = {("orders", 0): 2.0, ("orders", 1): 2.0}
+    holders = [
+        Member(name, list(TOPICS), standbys=claims(0, 1, topics=LOGS), generation=3)
+        for name in ("a", "b")
+    ]
+    owner = Member("c", list(TOPICS), actives=claims(2), generation=3)
+    made = plan([*holders, owner], TOPICS, changelogs=LOGS, weights=weights)
+    assert sorted(len(made.actives(name)["orders"]) for name in ("a", "b")) == [1, 1]

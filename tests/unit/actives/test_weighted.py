@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
+from faust_assigner.actives.weighted import _budget
 from faust_assigner.invariants import carried
+from faust_assigner.model import NOBODY
 
 MEMBERS = [Member(f"m{i}", ["t"]) for i in range(10)]
 COUNT = 200
@@ -120,3 +125,44 @@ def test_capacity_divides_weight() -> None:
         m: sum(weights[("t", p)] for p in answer.actives(m)["t"]) for m in ("big", "small")
     }
     assert carried_by["big"] / carried_by["small"] == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_orphans_give_living_owners_nothing_more_to_move(seed: int) -> None:
+    """What a death leaves behind moves in any case; the budget is of what has a living owner."""
+    weights = zipf(seed, 0.3)
+    before = plan(MEMBERS, {"t": COUNT})
+    living = [
+        Member(m.member_id, ["t"], actives=before.actives(m.member_id), generation=3)
+        for m in MEMBERS[1:]
+    ]
+    after = plan(living, {"t": COUNT}, weights=weights)
+    owned = {p: m.member_id for m in living for p in before.actives(m.member_id)["t"]}
+    moved = [
+        p
+        for m in living
+        for p in after.actives(m.member_id)["t"]
+        if owned.get(p, m.member_id) != m.member_id
+    ]
+    assert len(moved) <= 0.05 * COUNT
+
+
+def test_the_budget_counts_living_owners_only() -> None:
+    """Half of all tasks without an owner: one in twenty of all may move, as if all had one."""
+    owner = np.array([0] * 50 + [NOBODY] * 50)
+    previous: Any = SimpleNamespace(owner=owner)
+    everything = np.ones(100, dtype=np.bool_)
+    assert _budget(previous, np.array([0] * 50 + [1] * 50), everything) == 5
+    assert _budget(previous, np.array([1] * 50 + [1] * 50), everything) == 60
+
+
+def test_a_swap_counts_as_the_two_moves_that_it_is() -> None:
+    """Where only swaps help: of 100 tasks five may leave a living owner, so two pairs are swapped."""
+    weights = {("t", 4 * i + k): cost for i in range(25) for k, cost in enumerate((10, 9, 8, 2))}
+    members = [
+        Member(f"m{i:02}", ["t"], actives={"t": [2 * i, 2 * i + 1]}, generation=3)
+        for i in range(50)
+    ]
+    made = plan(members, {"t": 100}, weights=weights)
+    moved = [p for m in members for p in m.actives["t"] if p not in made.actives(m.member_id)["t"]]
+    assert len(moved) == 4

@@ -108,3 +108,13 @@ def test_a_release_goes_on_while_others_are_given() -> None:
     change = holdings.update([Grant(P[1], 2)], ())
     assert change is not None
     assert change.added == (Grant(P[1], 2),)
+
+
+def test_a_new_registration_waits_for_no_part_of_an_old_snapshot() -> None:
+    """What it is told first counts at once, a change of what it holds too."""
+    holdings = holding(Grant(P[0], 1))
+    holdings.update([Grant(P[3], 1)], (), snapshot=True, more=True)
+    holdings.begin(20.0)
+    change = holdings.update([Grant(P[1], 2)], ())
+    assert change is not None
+    assert (set(change.owned), change.removed) == ({P[0], P[1]}, ())

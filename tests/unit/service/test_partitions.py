@@ -137,3 +137,28 @@ async def test_a_release_that_is_called_off_in_the_middle_leaves_one_at_work() -
     await until(lambda: len(consumer.sought) == 2)
     assert work.most == 1
     await partitions._stop(partitions._owned[AT])
+
+
+async def test_a_release_flushes_before_it_commits() -> None:
+    """A commit before the flush passes over what a crash between the two loses."""
+    acts: list[str] = []
+
+    class Flushes(Work):
+        async def close(self, partition: TopicPartition) -> None:
+            acts.append("flush")
+
+    class Commits(Consumer):
+        async def commit(self, offsets: dict[KafkaPartition, OffsetAndMetadata]) -> None:
+            acts.append("commit")
+            await super().commit(offsets)
+
+    consumer, work = Commits(), Flushes()
+    partitions: Any = Partitions(Client(), consumer, work)  # type: ignore[arg-type]
+    grant = Grant(AT, 5, 7)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    await until(lambda: consumer.sought == [7])
+    work.go.set()
+    partitions._owned[AT].take([Record()])
+    await until(lambda: work.most == 1 and work.now == 0)
+    assert await partitions.release(Release(AT, "b", 9, strict=True)) == 8
+    assert acts[-2:] == ["flush", "commit"]

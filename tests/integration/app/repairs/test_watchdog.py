@@ -169,3 +169,21 @@ def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
         found.append(said.due("disk"))
     assert found == [True, False, False, True, False, True]
     assert said.unsaid == {"disk": 3}
+
+
+async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
+    """Three looks in a row count, not three ever: a client that reconnects now and then works."""
+    worker = Worker(repaired=True)
+    looks = 0
+
+    def every_other_look() -> str | None:
+        nonlocal looks
+        looks += 1
+        return "it is away" if looks % 3 else None
+
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        must_run(worker.app, "its own", every_other_look)
+        assert await worker.until(lambda: looks > 12, 20.0)
+        assert worker.app.crash_reason is None

@@ -10,6 +10,7 @@ import pytest
 from aiokafka.errors import IllegalStateError, RecordTooLargeError
 from faust.types import TP
 
+from faust_assigner.app.repairs.commits import FinalCommit
 from faust_assigner.app.repairs.fetching import (
     LIVE_BATCH,
     STANDBY_BATCH,
@@ -246,6 +247,17 @@ def test_what_was_read_first_is_forgotten_with_all_else() -> None:
     consumer.first_read = {SOURCE: 7}
     consumer._reset_state()
     assert consumer.first_read == {}
+
+
+def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
+    """When it returns, another owner may have read on: without a commit it would begin there anew."""
+    consumer = object.__new__(FinalCommit)
+    for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
+        setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
+    consumer.first_read = {SOURCE: 7, STANDBY: 3}
+    consumer._forget({SOURCE})
+    assert consumer.first_read == {STANDBY: 3}
+    assert consumer._acked == {STANDBY: 2}
 
 
 def test_streams_take_nothing_while_all_must_stand_still() -> None:

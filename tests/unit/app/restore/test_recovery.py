@@ -13,8 +13,8 @@ from aiokafka import TopicPartition
 from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 
-from faust_assigner.app.restore import recovery
-from faust_assigner.app.restore.bring_up import SNAPSHOT, Cold, Restored, Settings
+from faust_assigner.app.restore import bring_up, recovery
+from faust_assigner.app.restore.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
 from faust_assigner.app.restore.recovery import (
     RestoringRecovery,
     RestoringTables,
@@ -234,3 +234,21 @@ def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any)
     memory = faust.App("memory", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
     assert not takes_files(memory.Table("table").data)
     assert not takes_files(SimpleNamespace())
+
+
+def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end is the next record's offset: who waits for that one waits for a minute, at each restore."""
+
+    async def extents(connection: Any, tps: Any) -> Any:
+        return {tp: Extent(0, 30) for tp in tps}
+
+    monkeypatch.setattr(bring_up, "extents_of", extents)
+    tp = TopicPartition(*HERE)
+    for isolation_level, reached in (("read_committed", 29), ("read_uncommitted", 9)):
+        settings: Any = Settings(None, True, {}, isolation_level, None)  # type: ignore[arg-type]
+        (cold,) = bring_up._with_committed_ends(
+            settings, [Cold(tp, None, -1, 9, True)], bring_up.Stop()
+        )
+        assert cold.highwater == reached

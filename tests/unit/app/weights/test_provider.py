@@ -30,7 +30,7 @@ from faust_assigner.app.weights.provider import (
 from faust_assigner.app.weights.sources import FileSource, Found, TopicSource
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
-from faust_assigner.weights.document import WeightRow, encode
+from faust_assigner.weights.document import Limits, WeightRow, encode
 
 NOW = dt.datetime.now(dt.UTC)
 
@@ -373,3 +373,21 @@ def test_weights_of_an_impossible_setting_stay_off(caplog: pytest.LogCaptureFixt
     app = app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="maybe")
     assert install(app) is None
     assert "FAUST_ASSIGNER_WEIGHTS_MODE must be one of on, shadow, off, got 'maybe'" in caplog.text
+
+
+def test_the_limits_that_were_set_are_the_documents() -> None:
+    """A steep load needs them wider; the default would cut it to 4 times the median."""
+    for limits, heaviest in ((Limits(), 4.0), (Limits(0.01, 100.0), 50.0)):
+        provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere"), limits=limits))
+        provider.take(document(1, 1.0, 1.0, 50.0))
+        assert provider.current.weights["orders", 2] == heaviest
+
+
+def test_a_document_that_cannot_be_read_ends_the_one_before_for_good() -> None:
+    """Also at the looks that bring nothing new: it would come back in force without a word."""
+    provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere")))
+    provider.take(document(1, 1.0, 2.0))
+    assert provider.current.in_force
+    provider.take(b"{")
+    provider.take(None)
+    assert (provider.current.in_force, provider.current.code) == (False, "invalid")

@@ -1,0 +1,28 @@
+"""Files that are set aside: once for each damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from faust_assigner.app.restore.table_files import ASIDE, is_damage
+from tests.support.made_up_tables import MadeUp
+
+
+def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> None:
+    """What replaced them is good: a flag that stays throws away each database that is opened anew."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        store = it.tables["counts"].data
+        damage = OSError("Corruption: block checksum mismatch")
+        assert is_damage(damage)
+        store._db_for_partition(0)[b"k"] = b"damaged"
+        store._condemned.add(0)
+        store.close_partition(0)
+        store._db_for_partition(0)[b"k"] = b"replayed"
+        assert store.set_aside == {0: 1}
+        assert store.partition_path(0).with_name(store.partition_path(0).name + ASIDE).is_dir()
+        store.close_partition(0)
+        assert store._db_for_partition(0)[b"k"] == b"replayed"
+        assert store.set_aside == {0: 1}
+    finally:
+        it.close()

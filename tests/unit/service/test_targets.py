@@ -1,0 +1,32 @@
+"""What the rebalancer takes for settled: whose a partition is about to be, and its weight."""
+
+from __future__ import annotations
+
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.leading.targets import _weights, claimants
+from faust_assigner.service.records import Consumer
+from tests.unit.service.stories import view_of
+
+AT = TopicPartition("t", 0)
+
+
+def on_its_way(phase: Phase, failed: str | None = None) -> str:
+    """Whose a partition counts as that goes from a to b."""
+    a, b = Consumer(name="a"), Consumer(name="b")
+    handoff = Handoff(AT, "a", "b", phase, 1.0, failed=failed)
+    view = view_of(a, b, topics={"t": 1}, owners={AT: "a"}, handoffs=[handoff])
+    return claimants(view, ["a", "b"])[AT]
+
+
+def test_a_partition_on_its_way_is_its_new_owners_unless_that_gave_up() -> None:
+    """A failed hand-off is about to be undone: a plan that counts on it would begin it anew at once."""
+    assert on_its_way(Phase.WARMING) == "b"
+    assert on_its_way(Phase.WARMING, failed="the disk is full") == "a"
+
+
+def test_where_consumers_know_different_weights_the_highest_counts() -> None:
+    """In whatever order they come; what is no weight is passed over."""
+    light = Consumer(name="a", weights={"t": {0: 1.0, 1: 9.0, 7: 5.0}})
+    heavy = Consumer(name="b", weights={"t": {0: 8.0, 1: float("nan")}, "nosuch": {0: 3.0}})
+    for consumers in ([light, heavy], [heavy, light]):
+        assert _weights(consumers, {"t": 2}) == {("t", 0): 8.0, ("t", 1): 9.0}
