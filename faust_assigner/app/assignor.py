@@ -29,6 +29,7 @@ from yarl import URL
 from faust_assigner.app import settings
 from faust_assigner.app.repairs.transactional_ids import torn
 from faust_assigner.app.round import fallback, findings
+from faust_assigner.app.round.doubts import Record
 from faust_assigner.app.round.follow_up import Awaited, by_topic
 from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
 from faust_assigner.app.round.member import Memory, remember, said_by, user_data
@@ -272,6 +273,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             partial(policy_of, self.app),
             settings.read_or_default(self.app, table.STALE_READS) > 0,
             self._held_up,
+            Record() if self.last_round is None else self.last_round.record,
         )
 
     def _weights(self) -> Any:

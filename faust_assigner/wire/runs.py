@@ -74,6 +74,14 @@ class Runs:
         at = bisect_right(self.starts, number) - 1
         return at >= 0 and number < self.starts[at] + self.lengths[at]
 
+    def covers(self, other: Runs) -> bool:
+        """Whether every number of ``other`` is one of these; costs O(runs), whatever they stand for."""
+        for start, length in zip(other.starts, other.lengths, strict=True):
+            at = bisect_right(self.starts, start) - 1
+            if at < 0 or start + length > self.starts[at] + self.lengths[at]:
+                return False
+        return True
+
     @property
     def size(self) -> int:
         """How many numbers."""

@@ -1,7 +1,7 @@
 """What is said of a round: one line by the leader, one by each worker, warnings to act on, and counters.
 
 ``assignments``, ``fallbacks``          rounds led, and those the planner failed in
-``refused_members``                     members that counted as stateless, over all rounds
+``refused_members``                     members whose claims were refused, over all rounds
 ``missing_topics``, ``shrunk_topics``   subscribed but not there; claimed with partitions it has no more
 ``disbelieved_positions``               copies said to be further than their changelog's owner
 ``duplicate_urls``                      URLs that more than one member gave
@@ -178,14 +178,14 @@ def _say_refused(found: Round, counters: Counter[str]) -> None:
     counters["refused_members"] += len(refused)
     for member_id, reason in refused[:MOST_NAMED]:
         logger.warning(
-            "Generation %d: member %s counts as stateless: %s",
+            "Generation %d: the claims of member %s are refused: %s",
             found.inputs.generation,
             member_id,
             reason,
         )
     if len(refused) > MOST_NAMED:
         logger.warning(
-            "Generation %d: %d more members count as stateless",
+            "Generation %d: the claims of %d more members are refused",
             found.inputs.generation,
             len(refused) - MOST_NAMED,
         )

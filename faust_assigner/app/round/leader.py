@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from mode import get_logger
 
+from faust_assigner.app.round.doubts import Record, checked
 from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
 from faust_assigner.app.round.next_round import awaited, going_on
 from faust_assigner.app.round.observers import DecisionInputs
@@ -31,7 +32,7 @@ from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
-from faust_assigner.wire.join import VERSION
+from faust_assigner.wire.join import VERSION, JoinData
 
 logger = get_logger(__name__)
 
@@ -51,7 +52,8 @@ class LeaderView:
     ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
     ``warmups``: how work waits for state, by whether everybody goes on through this round.
     ``names_standbys``: members are told who has copies, where that fits. ``held_up``: member -> how many
-    rounds in a row it has held up with old claims, of rounds that this leader led.
+    rounds in a row it has held up with old claims, of rounds that this leader led. ``record``: what it
+    answered in the last of these rounds.
     """
 
     app_id: str
@@ -65,6 +67,7 @@ class LeaderView:
     warmups: Callable[[bool], WarmupPolicy | None] = no_warmups
     names_standbys: bool = False
     held_up: Mapping[str, int] = field(default_factory=dict)
+    record: Record = field(default_factory=Record)
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,27 @@ class Round:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Members that count as stateless, and why."""
+        """Members whose claims are refused, and why."""
         return dict(self.inputs.refused)
+
+    @property
+    def record(self) -> Record:
+        """What the members of this round claim in the next one if they are truthful."""
+        placement, among = self.placement, self.inputs.members if self.follows else ()
+        return Record(
+            self.inputs.generation,
+            {
+                m: JoinData(
+                    actives=placement.actives.get(m, {}),
+                    standbys=placement.standbys.get(m, {}),
+                    promised=self.promised.get(m, {}),
+                    awaited=self.awaited.get(m, {}),
+                    among=len(among),
+                    generation=self.inputs.generation,
+                )
+                for m in self.answers
+            },
+        )
 
     @property
     def shared_urls(self) -> dict[str, list[str]]:
@@ -111,7 +133,8 @@ def decide(
     view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]
 ) -> Round:
     """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
-    said = disbelieved(read_members(metadata), view.held_up)
+    said = checked(read_members(metadata), view.generation, view.last_generation, view.record)
+    said = disbelieved(said, view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
     counts = {topic: len(partitions_of(topic) or ()) for topic in topics}
     partitions = {topic: count for topic, count in counts.items() if count}

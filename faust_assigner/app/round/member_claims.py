@@ -20,11 +20,13 @@ from faust_assigner.wire.runs import Numbers, Runs
 
 #: Numbers that all claims of a round may expand to, whatever the cluster's size: 128 MiB of them.
 LEAST_BUDGET = 16 * 1024 * 1024
+#: What becomes of a member whose metadata cannot be taken.
+STATELESS = "; it counts as stateless"
 
 
 @dataclass(frozen=True)
 class MemberClaims:
-    """One member, its topics ascending and each once; ``refused`` is why it counts as stateless."""
+    """One member, its topics ascending and each once; ``refused`` says why its claims are refused."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -53,6 +55,7 @@ def _read(member_id: str, said: Any, memo: Memo) -> MemberClaims:
         except Exception as exc:  # a hole in the decoder must not cost the group its leader
             refused = f"{type(exc).__name__} while reading"
     if refused is not None:
+        refused += STATELESS
         data = JoinData(url_of(said.user_data), version=STOCK)
     version = said.version if type(said.version) is int else 0
     return MemberClaims(member_id, topics, data, version, refused)
@@ -107,7 +110,7 @@ def claims_of(
         budget -= sizes[one.member_id]
         if budget < 0:
             refused[one.member_id] = (
-                f"claims {sizes[one.member_id]} partitions, the round's limit is passed"
+                f"claims {sizes[one.member_id]} partitions, the round's limit is passed{STATELESS}"
             )
             data = replace(
                 data,

@@ -15,6 +15,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
+from faust_assigner.app.round.doubts import Record
 from faust_assigner.app.round.leader import LeaderView, Round, decide
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.warmup import WarmupPolicy
@@ -48,6 +49,8 @@ class Group:
     #: Records in each changelog partition; 0: members tell no positions.
     records: int = 0
     last: Round | None = None
+    #: Whether the leader of each round led the one before.
+    same_leader: bool = False
     #: What each processed when the last round began.
     before: dict[str, frozenset[Task]] = field(default_factory=dict)
 
@@ -122,6 +125,7 @@ class Group:
             self.generation,
             warmups=lambda _: self.warmups,
             held_up={} if self.last is None else self.last.held_up,
+            record=self.last.record if self.last is not None and self.same_leader else Record(),
         )
         found = self.last = decide(view, lambda topic: range(TOPICS[topic]), metadata)
         for name in sorted(self.workers.keys() - set(misses)):

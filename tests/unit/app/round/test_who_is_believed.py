@@ -203,7 +203,11 @@ def test_a_member_whose_word_is_refused_can_still_be_reached() -> None:
     }
     assert said == {
         str(MOST): (None, MOST, "http://w"),
-        str(MOST + 1): (f"{MOST + 1} topics, the limit is {MOST}", MOST, "http://w"),
+        str(MOST + 1): (
+            f"{MOST + 1} topics, the limit is {MOST}; it counts as stateless",
+            MOST,
+            "http://w",
+        ),
     }
 
 
