@@ -25,9 +25,6 @@ class Recovery(RestoringRecovery, SteadyRecovery):  # type: ignore[misc]
     def add_standby(self, table: Any, tp: Any) -> None:
         """Note a changelog partition to follow, and the offset in its database."""
 
-    def revoke(self, tp: Any) -> None:
-        """Forget the offsets of a changelog partition."""
-
 
 class TableManager(RestoringTables, SteadyTables):
     """The table manager, repaired and restoring."""

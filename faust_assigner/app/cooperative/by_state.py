@@ -26,6 +26,7 @@ from faust_assigner.app.restore.bring_up import Stop
 from faust_assigner.app.restore.disk import known
 from faust_assigner.app.restore.recovery import SILENT_SHARE, is_writable
 from faust_assigner.app.restore.table_files import store_of
+from faust_assigner.app.windows import closing as windows
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Recovery, TableManager
@@ -330,6 +331,7 @@ class ByState(Follows):
                 self.meter.finish(chunk)
             self._complete |= chunk
             overlay.go_on(self.app, chunk)
+            windows.restored(self.tables.closings, chunk)
             pending = pending - chunk
             self._begin_callbacks(pending)
             await self._callbacks.over()

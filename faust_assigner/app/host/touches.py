@@ -15,6 +15,7 @@ from faust_assigner.app.host.sets import SETS
 from faust_assigner.app.host.touch import Touch as Touch
 from faust_assigner.app.host.touch import rows_of
 from faust_assigner.app.host.troubles import TROUBLES
+from faust_assigner.app.host.windows import WINDOWS
 
 #: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
@@ -1023,4 +1024,5 @@ TOUCHES: Final[tuple[Touch, ...]] = (
     *COOPERATION,
     *READS,
     *SETS,
+    *WINDOWS,
 )

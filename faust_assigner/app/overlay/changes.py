@@ -242,6 +242,10 @@ class Overlay:
         """The last change of ``key``, a deletion too; None where the file is right."""
         return self._latest.get(key)
 
+    def rows(self) -> list[bytes]:
+        """The keys that readers see a value of ours for."""
+        return [key for key, change in self._latest.items() if change.value is not None]
+
     def over(
         self, rows: Iterable[Row], start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[Row]:

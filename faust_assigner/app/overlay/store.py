@@ -293,6 +293,11 @@ class OverlaidStore(Store):
         found: bytes | None = self._db_for_partition(partition).get(key)
         return found
 
+    def waiting_rows(self, partition: int) -> list[bytes]:
+        """Keys of rows that wait over the file."""
+        overlay = self.overlays.get(partition)
+        return [] if overlay is None else overlay.rows()
+
     def row_of(self, partition: int, key: bytes) -> bytes | None:
         """The row as this worker sees it, in one partition."""
         return self._row(partition, key)

@@ -360,6 +360,9 @@ class Unrepaired(KnownPartitions):
     def begin_generation(self) -> None:
         """A recovery begins."""
 
+    def record_ended(self, tp: Any) -> None:
+        """A record is done."""
+
     def may_fetch(self, tp: Any) -> bool:
         """Unknown, so never: the recovery then waits as stock does."""
         return False

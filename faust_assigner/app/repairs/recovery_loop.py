@@ -26,6 +26,7 @@ from faust_assigner.app.restore.table_files import (
     store_of,
     take_care_of,
 )
+from faust_assigner.app.windows import closing as windows
 
 logger = get_logger(__name__)
 
@@ -73,6 +74,7 @@ class SteadyRecovery(ReplayLoop):
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
         overlay.go_on(self.app, self.active_tps)
+        windows.restored(self.tables.closings, self.active_tps)
         with self.app.consumer.sources_held():
             await super().on_recovery_completed(generation_id)
         self.completed_generation = generation_id
@@ -80,6 +82,11 @@ class SteadyRecovery(ReplayLoop):
     async def _resume_streams(self, generation_id: int = 0) -> None:
         await super()._resume_streams(generation_id)
         self.completed_generation = generation_id
+
+    def revoke(self, tp: Any) -> None:
+        """Forget how far the partition has come, and its windows."""
+        super().revoke(tp)
+        windows.revoked(self.tables.closings, tp)
 
     def is_restored(self, tp: Any) -> bool:
         """Whether the table of this active changelog partition has all that is in it."""
@@ -365,6 +372,11 @@ class SteadyTables(Watched):
     _changelog_queue: ChangelogQueue | None
     _recovery: Any
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What closes the windows of each table.
+        self.closings: list[windows.Closing] = []
+        super().__init__(*args, **kwargs)
+
     @property
     def changelog_queue(self) -> ChangelogQueue:
         """Queue between the fetcher and the tables."""
@@ -388,7 +400,15 @@ class SteadyTables(Watched):
     def add(self, table: Any) -> Any:
         """Manage ``table``; its store learns to be careful before the first database is opened."""
         take_care_of(table)
-        return super().add(table)
+        added = super().add(table)
+        if (closing := windows.install(self.app, table)) is not None:
+            self.closings.append(closing)
+        return added
+
+    def on_commit(self, offsets: Any) -> None:
+        """Records are committed: files may say so, and windows be closed."""
+        super().on_commit(offsets)
+        windows.committed(self.closings, offsets)
 
     async def on_stop(self) -> None:
         """Leave the group before the tables are closed, once the streams are done."""

@@ -273,6 +273,10 @@ class OwnTransactions(TransactionManager):
         share = self._shares.get(transactional_id)
         return {} if share is None else share.reached
 
+    def sources(self) -> dict[Any, int]:
+        """The last offset of each source partition that sent into an open transaction."""
+        return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
+
     def close(self, transactional_id: str) -> None:
         """What is sent from now on belongs to the next transaction and waits for it."""
         self._closed[transactional_id] = self._shares.get(transactional_id) or Share(
@@ -374,7 +378,7 @@ class WholeRecords(Consumer):
         super().__init__(*args, **kwargs)
         self._late_since: dict[str, float] = {}
         if self.in_transaction:
-            self.app.sensors.add(RecordsEnd(self._record_ended))
+            self.app.sensors.add(RecordsEnd(self.record_ended))
 
     async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
         """Commit each transaction at a moment when no record has sent into it that is not done."""
@@ -384,7 +388,7 @@ class WholeRecords(Consumer):
             return committed
         self._cut, self._open = {}, defaultdict(list)
         # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
-        for tp in self._acked:
+        for tp in {**self._acked, **self.transactions.sources()}:
             if (transactional_id := self.transactions.id_of(tp)) is not None:
                 self._open[transactional_id].append(tp)
         await self._close_all()
@@ -432,7 +436,8 @@ class WholeRecords(Consumer):
         finally:
             self._open = None
 
-    def _record_ended(self, tp: Any) -> None:
+    def record_ended(self, tp: Any) -> None:
+        """A record of ``tp`` is done, before its stream takes the next one."""
         self.close_settled(tp)
         transactional_id = self.transactions.id_of(tp)
         # The commit that waited for it has gone on with the others; new records wait for the next one.
@@ -481,7 +486,8 @@ class WholeRecords(Consumer):
         offsets: dict[Any, int] = self._filter_committable_offsets(tps)
         safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):
-            return offsets
+            # Windows are closed as part of a record that is committed already: its offset says so again.
+            return offsets or {tp: safe[tp] for tp in reached}
         for tp, (acked, index, gap) in books.items():
             self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
         return {}

@@ -125,7 +125,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     table.data = SimpleNamespace(on_recovery_completed=note("recovered"), _dbs={})
     table = Table(**vars(table))
     tables = Tables(totals=table)
-    tables._changelogs = {"log": table}
+    tables._changelogs, tables.closings = {"log": table}, []
     tables.on_actives_ready = lambda: acts.append("actives ready")
     tables.on_standbys_ready = lambda: acts.append("standbys ready")
     consumer = SimpleNamespace(

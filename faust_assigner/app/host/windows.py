@@ -1,0 +1,52 @@
+"""Rows of the table of host names: what the closing of windows uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from faust_assigner.app.host.touch import rows_of
+
+_TEST = "tests/integration/app/windows/test_windows.py::test_"
+_MOVES = _TEST + "a_window_is_closed_once_with_its_last_value_by_whoever_owns_it"
+_FOUR = _TEST + "each_partition_closes_its_windows_by_its_own_time"
+_GIVEN = _TEST + "who_gave_a_partition_away_closes_none_of_its_windows"
+
+WINDOWS: Final = (
+    *rows_of(
+        "faust.tables.base:Collection",
+        ("_window_ranges", "(self, timestamp)", "repairs", "tells the time of a change", _FOUR),
+        ("_del_old_keys", "async (self)", "repairs", "replaced: closes windows", _FOUR),
+        ("_maybe_set_key_ttl", "(self, key, partition)", "repairs", "a window is open", _MOVES),
+        ("_maybe_del_key_ttl", "(self, key, partition)", "repairs", "a row is deleted", _MOVES),
+        ("_should_expire_keys", "(self)", "repairs", "whether windows are closed", _FOUR),
+        (
+            "_partition_timestamps",
+            "set in __init__",
+            "repairs",
+            "the heap of each partition's open windows",
+            _GIVEN,
+        ),
+        (
+            "_partition_timestamp_keys",
+            "set in __init__",
+            "repairs",
+            "the rows of each open window",
+            _GIVEN,
+        ),
+        (
+            "_partition_latest_timestamp",
+            "set in __init__",
+            "repairs",
+            "what relative_to_now() goes by",
+            _MOVES,
+        ),
+    ),
+    *rows_of(
+        "faust.tables.recovery:Recovery",
+        ("revoke", "(self, tp)", "repairs", "overridden: windows go with the partition", _GIVEN),
+    ),
+    *rows_of(
+        "faust.tables.manager:TableManager",
+        ("on_commit", "(self, offsets)", "repairs", "overridden: time passes", _FOUR),
+    ),
+)

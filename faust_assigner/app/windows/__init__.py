@@ -1,0 +1,1 @@
+"""Windows of tables: rebuilt where a partition comes, closed by its own time, committed with their close."""
