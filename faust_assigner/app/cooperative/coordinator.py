@@ -111,6 +111,7 @@ class Membership:
     telling: asyncio.Task[None] | None = None
     answered: float = field(default_factory=monotonic)
     watching: asyncio.Task[None] | None = None
+    standing: asyncio.Task[None] | None = None
 
 
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
@@ -399,14 +400,22 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await asyncio.wait([self._closing], timeout=LOOK_S)
             member = self.membership
             if self.must_stand_still() and not member.lost and not self._closing.done():
-                member.lost = True
                 logger.error(
                     "The group coordinator has been silent for %.1f s: streams stop, nothing is "
                     "committed until it answers",
                     monotonic() - member.answered,
                 )
-                await member.listener.stand_still()
-                self.request_rejoin()
+                await self._stand_still()
+
+    def give_everything_up(self) -> None:
+        """Stop the streams and join again without anything that is owned; on the consumer's thread."""
+        if not self.membership.lost and not self._closing.done():
+            self.membership.standing = create_task(self._stand_still())
+
+    async def _stand_still(self) -> None:
+        self.membership.lost = True
+        await self.membership.listener.stand_still()
+        self.request_rejoin()
 
     def must_stand_still(self) -> bool:
         """Whether streams have to pass over what they are given; asked from any thread.
@@ -430,7 +439,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         """Leave the group."""
         await super().close()
         member = self.membership
-        for task in (member.watching, member.telling):
+        for task in (member.watching, member.telling, member.standing):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

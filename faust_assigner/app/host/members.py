@@ -8,6 +8,10 @@ from faust_assigner.app.host.touch import Touch, rows_of
 
 _REPAIRS = "tests/integration/app/repairs/"
 _IDLE = _REPAIRS + "test_idle.py::test_a_member_that_was_idle_for_too_long_comes_back"
+_FENCED = (
+    "tests/integration/app/cooperative/test_transactions.py::"
+    "test_a_worker_whose_producer_was_fenced_joins_again"
+)
 _REPLACED = _REPAIRS + "test_instance.py::test_a_replaced_member_ends_at_its_next_heartbeat"
 
 MEMBERS: Final[tuple[Touch, ...]] = (
@@ -43,6 +47,16 @@ MEMBERS: Final[tuple[Touch, ...]] = (
             "repairs",
             "set to now: a member without partitions is not idle",
             _IDLE,
+        ),
+    ),
+    *rows_of(
+        "aiokafka.producer.transaction_manager:TransactionManager",
+        (
+            "_transaction_waiter",
+            "set in __init__",
+            "repairs",
+            "why a producer can send no more",
+            _FENCED,
         ),
     ),
     *rows_of(

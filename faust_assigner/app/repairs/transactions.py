@@ -59,6 +59,8 @@ class OwnTransactions(TransactionManager):
         #: Active partition -> its transactional id. It changes with the partitions, on the app's thread: the
         #: assignor learns the groups of a round earlier, while records of the last round are under way.
         self._ids: dict[Any, str] = {}
+        #: A producer was fenced: nothing is sent or committed until everything has been given up.
+        self.is_fenced = False
         if self.app.in_transaction:
             self.producer.send_soon = self.send_soon
             # The driver's are its class's: apps of one process would abort each other's transactions.
@@ -82,6 +84,7 @@ class OwnTransactions(TransactionManager):
     ) -> None:
         """Take over the partitions of an eager round, before which every transaction was ended."""
         before, self._ids = self._ids, self.ids_for(assigned)
+        self.is_fenced = False
         await self.end(change(before, self._ids).ended)
         await self.begin(set(self._ids.values()))
 
@@ -166,7 +169,7 @@ class OwnTransactions(TransactionManager):
             return sent
         try:
             await asyncio.shield(place.before)
-            if place.share.abandoned:
+            if place.share.abandoned or self.is_fenced:
                 raise ProducerSendError(
                     f"The transaction of {place.transactional_id} was abandoned"
                 )
@@ -182,6 +185,10 @@ class OwnTransactions(TransactionManager):
                 transactional_id=place.transactional_id,
             )
             return sent
+        except Exception as exc:  # aiokafka's IllegalOperation is no KafkaError
+            if self._note_fence(place.transactional_id, exc):
+                raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
+            raise
         finally:
             place.leave()
 
@@ -201,10 +208,39 @@ class OwnTransactions(TransactionManager):
             await fut.message.channel.publish_message(fut, wait=False)
         except Exception as exc:
             place.share.error = exc
-            if not place.share.abandoned:
+            if not (place.share.abandoned or self.is_fenced):
                 await self.crash(exc)
         finally:
             place.leave()
+
+    def _note_fence(self, transactional_id: str, error: BaseException) -> bool:
+        """Whether Kafka ended this producer; then all partitions are given up, and the worker joins again.
+
+        That is so after a freeze of this worker, when another one has begun with the id, and after a
+        transaction that was open for longer than its timeout. aiokafka names the reason at one call only.
+        """
+        producer = self.producer._transaction_producers.get(transactional_id)
+        manager = producer and producer._txn_manager
+        if not isinstance(error, ProducerFenced) and not (
+            manager is not None
+            and manager.is_fatal_error()
+            and isinstance(manager._transaction_waiter.exception(), ProducerFenced)
+        ):
+            return False
+        if not self.is_fenced:
+            self.is_fenced = True
+            logger.error(
+                "The producer of %s was fenced: another worker has its partition by now, or its "
+                "transaction timed out. Streams stop, what is not committed is dropped and processed "
+                "again, and this worker joins the group again",
+                transactional_id,
+            )
+            for share in self._shares.values():
+                share.abandon()
+            for one in list(self._settling):
+                self.let_go(one)
+            self.consumer.lose_membership()
+        return True
 
     def settle(self, transactional_id: str) -> None:
         """Hold new records of the transaction back until it is closed."""
@@ -289,21 +325,24 @@ class OwnTransactions(TransactionManager):
         try:
             for share in list(self._closed.values()):
                 await share.tail
+                if self.is_fenced:
+                    return False
                 if share.error is not None:
                     raise share.error
             # One after the other, as stock does; each is on disk as soon as it is committed.
             for transactional_id, some in self._by_id(offsets):
-                await self.producer.commit_transactions(
-                    {transactional_id: some},
-                    self.app.conf.id,
-                    start_new_transaction=start_new_transaction,
-                )
+                try:
+                    await self.producer.commit_transactions(
+                        {transactional_id: some},
+                        self.app.conf.id,
+                        start_new_transaction=start_new_transaction,
+                    )
+                except Exception as error:
+                    if self._note_fence(transactional_id, error):
+                        return False
+                    raise
                 if transactional_id in self._closed:
                     self._closed[transactional_id].commit()
-            return True
-        except ProducerFenced as fenced:
-            logger.warning("ProducerFenced %s", fenced)
-            await self.app.crash(fenced)
             return True
         finally:
             self.begin_next()
@@ -336,6 +375,8 @@ class OwnTransactions(TransactionManager):
                 await self.producer.abort_transaction(transactional_id)
             if fenced:
                 await self.producer.stop_transaction(transactional_id)
+            if producer._txn_manager.is_fatal_error():
+                producer._txn_manager._transaction_waiter.exception()  # nothing else asks for it
 
 
 class RecordsEnd(Sensor):  # type: ignore[misc]
@@ -387,6 +428,8 @@ class WholeRecords(Consumer):
             committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
             return committed
         self._cut, self._open = {}, defaultdict(list)
+        if self.transactions.is_fenced:
+            return False
         # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
         for tp in {**self._acked, **self.transactions.sources()}:
             if (transactional_id := self.transactions.id_of(tp)) is not None:
@@ -402,7 +445,8 @@ class WholeRecords(Consumer):
             )
             return committed
         except ProducerSendError as exc:
-            await self.crash(exc)
+            if not self.transactions.is_fenced:
+                await self.crash(exc)
             return False
         finally:
             self.transactions.begin_next()
@@ -491,6 +535,13 @@ class WholeRecords(Consumer):
         for tp, (acked, index, gap) in books.items():
             self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
         return {}
+
+    def lose_membership(self) -> None:
+        """Give up everything and join again."""
+        self.membership.lose()
+        coordinator = self._thread._consumer._coordinator
+        rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
+        self._thread.thread_loop.call_soon_threadsafe(rejoin)
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """After the final commit no transaction stays open into the next generation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,13 @@ class Group:
         assert self.producer.flush(30) == 0
         self.sent += count
 
+    def send_on(self, seconds: float) -> None:
+        """For so long, a few numbers at a time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.send(4)
+            self.read(0.1)
+
     def send_both(self, seconds: float) -> None:
         """For so long, the even numbers to one agent's topic and the odd ones to the other's."""
         end = time.monotonic() + seconds
@@ -155,6 +163,38 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
         group.read(2.0)
         assert sorted(group.seen) == list(range(group.sent))
         assert group.workers["two"].poll() is None
+    finally:
+        group.stop()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("member", ["static", "dynamic"])
+def test_a_worker_frozen_for_longer_than_its_session_comes_back_by_itself(
+    kafka: KafkaServer, tmp_path: Path, member: str
+) -> None:
+    """Another worker has begun under its transactional ids by then, which ended its producers."""
+    group = Group(kafka.bootstrap, tmp_path)
+    try:
+        for name in ("one", "two"):
+            group.start(name, member=member)
+        group.pass_on(200)
+        group.in_the_middle(1200)
+        frozen = group.workers["one"]
+        frozen.send_signal(signal.SIGSTOP)
+        group.read(12.0)
+        group.send(400)
+        frozen.send_signal(signal.SIGCONT)
+        group.send_on(8.0)
+        group.wait_for(group.sent)
+        group.workers["two"].terminate()
+        group.workers["two"].wait(40)
+        group.pass_on(50)
+        group.read(2.0)
+        assert sorted(group.seen) == list(range(group.sent))
+        assert frozen.poll() is None
     finally:
         group.stop()
 

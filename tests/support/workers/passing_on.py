@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import faust
 import pytest
+from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
@@ -41,7 +42,12 @@ class VirtualAIOProducer:
         self.client = SimpleNamespace(_wait_on_metadata=None)
         self.open: list[Sent] | None = None
         self.offset, self.offsets = -1, dict[TP, int]()
-        self._txn_manager = SimpleNamespace(is_in_transaction=lambda: self.open is not None)
+        self.fenced = False
+        self._txn_manager = SimpleNamespace(
+            is_in_transaction=lambda: self.open is not None and not self.fenced,
+            is_fatal_error=lambda: self.fenced,
+            _transaction_waiter=SimpleNamespace(exception=ProducerFenced),
+        )
 
     async def start(self) -> None:
         """Nothing to connect to."""
@@ -53,6 +59,8 @@ class VirtualAIOProducer:
         if self.transactional_id is None:
             self.worker.loose.append(Sent(topic, key, value))
         else:
+            if self.fenced:
+                raise IllegalOperation("Can't send messages while not in transaction")
             assert self.open is not None
             self.open.append(Sent(topic, key, value))
         done = asyncio.get_running_loop().create_future()
@@ -71,6 +79,8 @@ class VirtualAIOProducer:
     async def commit_transaction(self) -> None:
         """All of it becomes visible."""
         assert self.open is not None
+        if self.fenced:
+            raise ProducerFenced
         await asyncio.sleep(0.01)
         (tp,) = self.offsets
         self.worker.transactions.append(Transaction(self.open, self.offset, tp.partition))

@@ -116,3 +116,37 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
             await worker.app.consumer.transactions.send("passed-on", b"k", b"1", None, None, None)
         _current_event.set(None)
         assert len(worker.loose) == loose
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("found_by", ["a commit", "a send"])
+async def test_a_worker_whose_producer_was_fenced_joins_again(
+    found_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It neither ends nor commits anything more, and what was open is processed again."""
+    worker = Passing(partitions=2)
+    async with owning(worker, [0, 1]):
+        worker.delay_s = 0.005
+        worker.send_orders(30)
+        worker.send_orders(30, 1)
+        assert await worker.until(lambda: len(worker.of(0)) > 3 and len(worker.of(1)) > 3)
+        asked = list[bool]()
+        coordinator = worker.consumer._coordinator
+        coordinator.request_rejoin = lambda: asked.append(True)
+        worker.producers["virtual-0-0"].fenced = True
+        if found_by == "a commit":
+            worker.delay_s = 10.0
+            assert not await worker.app.consumer.commit()
+            worker.delay_s = 0.005
+        assert await worker.until(lambda: asked == [True])
+        committed = [worker.passed(p) for p in (0, 1)]
+        await worker.app.consumer.commit()
+        assert [worker.passed(p) for p in (0, 1)] == committed
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: {*worker.of(0)} == {*worker.of(1)} == {*range(30)})
+        await worker.app.consumer.commit()
+        for partition in (0, 1):
+            assert worker.passed(partition)[-1][0] == 30
+            assert sum(count for _, count in worker.passed(partition)) == 30
+        assert worker.app.crash_reason is None
+        assert caplog.text.count("The producer of virtual-0-0 was fenced") == 1
