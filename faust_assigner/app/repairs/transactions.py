@@ -12,14 +12,16 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import BrokerResponseError, ProducerFenced
 from faust import Sensor
 from faust.exceptions import ProducerSendError
 from faust.streams import current_event
 from mode import get_logger
 
+from faust_assigner.app.repairs.patience import insist
 from faust_assigner.app.repairs.shares import Place, Share
 from faust_assigner.app.repairs.transactional_ids import change, id_for
 
@@ -39,6 +41,10 @@ LONGEST_S = 30.0
 
 #: Where the task that runs sends to.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
+
+
+class TransactionsRefused(Exception):
+    """The broker has no transactions, or none for this worker."""
 
 
 class OwnTransactions(TransactionManager):
@@ -102,11 +108,39 @@ class OwnTransactions(TransactionManager):
             await self.producer.stop_transaction(one)
 
     async def begin(self, ids: Collection[str]) -> None:
-        """Begin a transaction under each of ``ids``."""
+        """Begin a transaction under each of ``ids``. Raises TransactionsRefused where the broker has none.
+
+        Stock logs the refusal as a warning, and the worker ends at its first commit with KeyError.
+        """
         if ids:
             logger.info("Starting %d transactional producers", len(ids))
         for one in sorted(ids):
-            await self.producer.maybe_begin_transaction(one)
+            try:
+                await insist(self, f"Begin of transaction {one}", partial(self._begin, one))
+            except BrokerResponseError as error:
+                raise TransactionsRefused(
+                    f"The broker refuses transactions: {type(error).__name__} for the transactional id "
+                    f"{one!r}. processing_guarantee='exactly_once' needs them. The embedded broker has "
+                    "none: use Apache Kafka, or 'at_least_once'. If Kafka has ACLs, allow Write and "
+                    f"Describe on the transactional ids that begin with {self.app.conf.id!r}"
+                ) from error
+
+    async def _begin(self, transactional_id: str) -> None:
+        producers, locks = self.producer._transaction_producers, self.producer._trn_locks
+        producer = producers.get(transactional_id)
+        if producer is not None and producer._txn_manager.is_fatal_error():
+            await self.producer.stop_transaction(transactional_id)
+            producer = None
+        if producer is None:
+            producer = self.producer._new_producer(transactional_id=transactional_id)
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.client.close()
+                raise
+            producers[transactional_id], locks[transactional_id] = producer, asyncio.Lock()
+        async with locks[transactional_id]:
+            await producer.begin_transaction()
 
     def _partition_at_hand(self) -> Any:
         """The partition of the record that is processed now; None where there is no such record."""

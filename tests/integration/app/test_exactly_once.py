@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -165,6 +166,26 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
         assert group.workers["two"].poll() is None
     finally:
         group.stop()
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(120)
+def test_a_broker_that_refuses_transactions_is_named_before_any_record_is_processed(
+    tmp_path: Path,
+) -> None:
+    """The embedded broker is such a broker."""
+    with broker_process() as broker:
+        group = Group(broker.bootstrap, tmp_path)
+        try:
+            group.send(20)
+            group.start("one")
+            assert group.workers["one"].wait(60) != 0
+            log = (tmp_path / "one" / "log").read_text(errors="replace")
+            assert "The broker refuses transactions" in log
+            assert "Worker ready" not in log
+            assert "KeyError" not in log
+        finally:
+            group.stop()
 
 
 @pytest.mark.kafka

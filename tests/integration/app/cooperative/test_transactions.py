@@ -85,13 +85,13 @@ async def test_what_is_open_under_the_old_id_is_committed_before_the_new_one_beg
         worker.send_orders(30)
         assert await worker.until(lambda: len(worker.of(0)) > 3)
         old, begun = dict(worker.producers), list[tuple[str, int]]()
-        begin = worker.app.producer.maybe_begin_transaction
+        create = worker.app.producer._new_producer
 
-        async def noted(transactional_id: str) -> None:
+        def noted(transactional_id: str) -> Any:
             begun.append((transactional_id, sum(one.open is not None for one in old.values())))
-            await begin(transactional_id)
+            return create(transactional_id=transactional_id)
 
-        worker.app.producer.maybe_begin_transaction = noted
+        worker.app.producer._new_producer = noted
         worker.app.assignor.group_id = 7
         await worker.give([0, 1], torn=[0, 1])
         assert begun == [("virtual-7-0", 0), ("virtual-7-1", 0)], "an old one was still open"
