@@ -167,7 +167,7 @@ class ByState(Follows):
         # In the order of the rounds: the first one may still wait here when the second is told.
         async with self._in_turn:
             await self.interrupt()
-            await self._close(revoked)
+            await self._tell_stores({*actives, *standbys}, revoked)
             of = self.tables._changelogs
             self._roles = (
                 frozenset(tp for tp in actives if tp.topic in of),
@@ -213,21 +213,27 @@ class ByState(Follows):
                     (monotonic() - began) * 1000,
                 )
 
-    async def _close(self, revoked: Collection[Any]) -> None:
-        """Close databases of partitions that went, in a thread: it takes a while, and streams flow."""
+    async def _tell_stores(self, assigned: set[Any], revoked: Collection[Any]) -> None:
+        """Close databases of partitions that went, in a thread: it takes a while, and streams flow.
+
+        A store of another kind is told what came and went, as in Faust: it opens and closes by itself.
+        """
+        came = assigned.difference(*self._roles)
         self.flush_buffers()  # a later flush would open them again
         for tp in revoked:
             self.revoke(tp)
             self._complete.discard(tp)
             self._followed.discard(tp)
         for table in self.tables.values():
-            gone = {tp for tp in revoked if tp.topic in table.changelog_topic.topics}
-            store = store_of(table)
+            topics, store = table.changelog_topic.topics, store_of(table)
+            gone = {tp for tp in revoked if tp.topic in topics}
+            gained = {tp for tp in came if tp.topic in topics}
             if gone and is_writable(store):
                 databases = [store._dbs.pop(tp.partition, None) for tp in sorted(gone)]
                 await asyncio.to_thread(close_all, databases)
-            elif gone:
-                await table.on_rebalance(set(), gone, set(), self.app.consumer_generation_id)
+            elif not is_writable(store) and (gone or gained):
+                generation = self.app.consumer_generation_id
+                await table.on_rebalance(assigned, gone, gained, generation)
 
     async def _take_roles(
         self, actives: frozenset[Any], standbys: frozenset[Any]

@@ -28,6 +28,7 @@ class ConsumerBase(Protocol):
     transactions: Any
     callback: Callable[[Any], Awaitable[Any]]
     flow_active: bool
+    can_resume_flow: asyncio.Event
     should_stop: bool
     in_transaction: bool
     _acked: MutableMapping[Any, list[int]]
@@ -180,6 +181,7 @@ class RecoveryBase(Protocol):
     _active_events_received_at: MutableMapping[Any, float]
     _standby_events_received_at: MutableMapping[Any, float]
     _processing_times: deque[float]
+    _actives_span: Any
     _standbys_span: Any
     active_highwaters: MutableMapping[Any, int]
     standby_highwaters: MutableMapping[Any, int]

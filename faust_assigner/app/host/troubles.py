@@ -19,6 +19,10 @@ _CORRUPT = (
     _RESTORE + "test_table_files.py::test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed"
 )
 _ENDS = _REPAIRS + "test_whole_transactions.py::test_a_changelog_ends_where_the_broker_says"
+_SPANS = (
+    "tests/integration/app/repairs/test_replay_loop.py::"
+    "test_the_spans_of_actives_and_standbys_are_finished_when_they_are_ready"
+)
 _PASSED = _REPAIRS + "test_replay_loop.py::test_the_last_readable_record_is_never_passed_over"
 _UNDECODED = (
     _REPAIRS + "test_replay_loop.py::test_records_that_do_not_decode_are_counted_named_and_kept"
@@ -141,7 +145,14 @@ TROUBLES: Final[tuple[Touch, ...]] = (
             "for stock's warning",
             _PASSED,
         ),
-        ("_standbys_span", "class attribute", "repairs", "whether standbys are traced", _PASSED),
+        ("_actives_span", "class attribute", "repairs", "tagged when actives are ready", _SPANS),
+        (
+            "_standbys_span",
+            "class attribute",
+            "repairs",
+            "finished when standbys are ready",
+            _SPANS,
+        ),
         ("standby_remaining_total", "(self)", "repairs", "whether standbys lag", _PASSED),
     ),
     *rows_of(

@@ -278,6 +278,9 @@ class SteadyPartitions(KnownPartitions):
     ) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
         # Stock sleeps a second when nothing is active, which each recovery begins and ends with.
         if not self.app.client_only and not self._active_partitions:
+            if not self.flow_active:
+                # As stock: who returns with the flow stopped seeks everything to what is committed.
+                await self.wait(self.can_resume_flow)
             self._resumed.clear()
             await self.wait(self._resumed, timeout=timeout)
             if not self._active_partitions:

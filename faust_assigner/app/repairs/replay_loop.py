@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import DecodeError
+from faust.utils.tracing import finish_span
 from mode import Service, get_logger
 from mode.utils.queues import ThrowableQueue
 
@@ -125,14 +126,17 @@ class ReplayLoop(RecoveryBase):
         # Not if the flush failed: that begins the recovery again.
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
+            if self._actives_span is not None:
+                self._actives_span.set_tag("Actives-Ready", True)
             self.signal_recovery_end.set()
         if (
-            self._standbys_span is None
-            and not self.tables.standbys_ready
+            (self._standbys_span is not None or not self.tables.standbys_ready)
             and self.standby_tps
             and not self.in_recovery
             and not self.standby_remaining_total()
         ):
+            finish_span(self._standbys_span)
+            self._standbys_span: Any = None
             self.tables.on_standbys_ready()
 
     async def _look_for_the_end(self) -> None:

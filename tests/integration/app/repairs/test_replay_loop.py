@@ -163,3 +163,82 @@ async def test_a_recovery_that_ends_before_anybody_waits_for_its_end_is_over() -
 
         recovery._wait = late
         assert await recovered_rows(worker) == 10
+
+
+class Span:
+    """One of a tracer's."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.tags, self.finished = name, dict[str, Any](), 0
+
+    def set_tag(self, key: str, value: Any) -> Span:
+        """As OpenTracing's."""
+        self.tags[key] = value
+        return self
+
+    def finish(self) -> None:
+        """As OpenTracing's."""
+        self.finished += 1
+
+    def __enter__(self) -> Span:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.finish()
+
+
+class Tracer:
+    """Keeps all spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def get_tracer(self, name: str) -> Tracer:
+        """As Faust's."""
+        return self
+
+    def start_span(self, name: str = "", operation_name: str = "", **_: Any) -> Span:
+        """As OpenTracing's."""
+        self.spans.append(Span(name or operation_name))
+        return self.spans[-1]
+
+    @property
+    def trace_async_func(self) -> Any:
+        """As Faust's."""
+        return lambda fun, *_, **__: fun
+
+
+async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_ready() -> None:
+    """With a tracer standbys never became ready, and their span had no end."""
+    worker = Worker(partitions=2, repaired=True)
+    worker.app.tracer = tracer = Tracer()
+    worker.send_changelog(5)
+    worker.send_changelog(5, partition=1)
+    async with running(worker):
+        await worker.rebalance([0], standbys=[1])
+        assert await worker.until(lambda: worker.recovered, 20.0)
+        worker.send_changelog(1, partition=1)
+        assert await worker.until(lambda: worker.app.tables.standbys_ready, 20.0)
+    spans = {span.name: span for span in tracer.spans if span.name.startswith("recovery-")}
+    assert spans["recovery-actives"].tags["Actives-Ready"] is True
+    assert {name: spans[name].finished for name in ("recovery-actives", "recovery-standbys")} == {
+        "recovery-actives": 1,
+        "recovery-standbys": 1,
+    }
+
+
+async def test_a_fetcher_whose_flow_is_stopped_asks_for_nothing() -> None:
+    """It waits for the flow: who returns without it seeks all sources back to what is committed."""
+    worker = Worker(repaired=True)
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered, 20.0)
+        consumer = worker.app.consumer
+        consumer.stop_flow()
+        consumer.pause_partitions(consumer.assignment())
+        await asyncio.sleep(0.1)
+        waiting = asyncio.ensure_future(consumer._wait_next_records(0.01))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        consumer.resume_flow()
+        assert await waiting == ({}, set())

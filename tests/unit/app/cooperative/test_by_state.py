@@ -222,15 +222,25 @@ async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writa
     made._complete, made._followed, made.writable = {A, B}, {A, C}, writable
     (table,) = made.tables.values()
     table.data._dbs = {0: "database"}
-    await made._close({A, SOURCES[0]})
+    made._roles = frozenset({A, B}), frozenset({C})
+    await made._tell_stores({B, C, SOURCES[1]}, {A, SOURCES[0]})
     assert (made._complete, made._followed) == ({B}, {C})
     assert made.acts[0] == "flush"
     assert set(made.acts[1:3]) == {("revoke", A), ("revoke", SOURCES[0])}
     assert made.acts[3:] == [
-        ("close", "database") if writable else ("rebalance", set(), {A}, set(), 7)
+        ("close", "database") if writable else ("rebalance", {B, C, SOURCES[1]}, {A}, set(), 7)
     ]
-    await made._close({SOURCES[0]})
+    await made._tell_stores({B, C}, {SOURCES[0]})
     assert len(made.acts) == 6, "no table's"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable: bool) -> None:
+    """It opens its partitions then; ours is opened when it is restored."""
+    made._roles, made.writable = (frozenset({A}), frozenset()), writable
+    await made._tell_stores({A, B, C}, set())
+    told = [act for act in made.acts if act[0] == "rebalance"]
+    assert told == ([] if writable else [("rebalance", {A, B, C}, set(), {B, C}, 7)])
 
 
 async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made: Any) -> None:

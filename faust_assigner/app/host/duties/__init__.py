@@ -1,0 +1,1 @@
+"""What the host's methods do that ours replace, and where ours do it."""

@@ -1,0 +1,188 @@
+"""Which methods of the host ours override, and where ours put something of their own in a method's place."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import faust
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
+from faust.streams import Stream
+from faust.tables.base import Collection
+from faust.types.enums import ProcessingGuarantee
+
+from faust_assigner.app.assignor import PartitionAssignor
+from faust_assigner.app.reads.scope import ScopedTable
+from faust_assigner.app.repairs.fetching import mixed
+
+ROOT = Path(__file__).resolve().parents[3]
+APP = ROOT / "faust_assigner" / "app"
+PACKAGE = "faust_assigner.app."
+#: Attributes of classes that are no method: every class has them.
+_NO_METHODS = frozenset({"__init__", "__init_subclass__", "__class_getitem__", "__subclasshook__"})
+
+
+def name_of(made: type) -> str:
+    """``module:Class``, ours without the name of the package."""
+    return f"{made.__module__}:{made.__qualname__}".removeprefix(PACKAGE)
+
+
+@cache
+def modules() -> tuple[Any, ...]:
+    """All of the app's modules."""
+    names = sorted(
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in APP.rglob("*.py")
+    )
+    return tuple(importlib.import_module(name) for name in names)
+
+
+@cache
+def composed() -> tuple[type, ...]:
+    """The classes that an app of ours is made of, under both guarantees."""
+    found: dict[type, None] = {}
+    for guarantee in ProcessingGuarantee:
+        app = faust.App(
+            f"duties-{guarantee.value}",
+            PartitionAssignor="faust_assigner:PartitionAssignor",
+            broker="kafka://127.0.0.1:1",
+            store="rocksdb://",
+            web_enabled=False,
+            processing_guarantee=guarantee,
+        )
+        app.finalize()
+        consumer = app._new_consumer()
+        tables = [app.Table("counts"), app.SetTable("seen", value_type=int)]
+        parts = [consumer, consumer.transactions, app.tables, app.tables.recovery]
+        parts += [app.tables.changelog_queue, app.flow_control, *(table.data for table in tables)]
+        classes = [type(part) for part in parts]
+        classes += [object.__getattribute__(app.conf, name) for name in ("Router", "Stream")]
+        found.update(dict.fromkeys(classes))
+    found[mixed(ScopedTable, into=Collection)] = None
+    found[type("Assignor", (PartitionAssignor, StockAssignor), {})] = None
+    modules()
+    found.update(dict.fromkeys(_ours_under(GroupCoordinator)))
+    found.update(dict.fromkeys(_ours_under(Fetcher)))
+    found.update(dict.fromkeys(_ours_under(Stream)))
+    return tuple(found)
+
+
+def _ours_under(host: type) -> Iterator[type]:
+    for kind in host.__subclasses__():
+        if kind.__module__.startswith(PACKAGE):
+            yield kind
+        yield from _ours_under(kind)
+
+
+def overrides() -> dict[str, str]:
+    """Our method -> the host's that it hides, as ``module:Class.name`` both."""
+    found = {}
+    for made in composed():
+        for at, ours in enumerate(made.__mro__):
+            if not ours.__module__.startswith(PACKAGE):
+                continue
+            for name, method in vars(ours).items():
+                host = _hidden(made.__mro__[at + 1 :], name)
+                if host is not None and name not in _NO_METHODS and _is_method(method):
+                    found[f"{name_of(ours)}.{name}"] = f"{name_of(host)}.{name}"
+    return found
+
+
+def _hidden(bases: tuple[type, ...], name: str) -> type | None:
+    """Which class of the host has the method of that name that would be called."""
+    for base in bases:
+        if base is not object and not base.__module__.startswith(PACKAGE) and name in vars(base):
+            made = vars(base)[name]
+            if _is_method(made) and not getattr(made, "__isabstractmethod__", False):
+                return base
+    return None
+
+
+def _is_method(made: Any) -> bool:
+    kinds = ("ServiceTask", "cached_property")
+    return inspect.isroutine(made) or isinstance(made, property) or type(made).__name__ in kinds
+
+
+def replacements() -> dict[str, str]:
+    """Where an attribute of a host's object is given something of ours -> the value as it is written.
+
+    ``module:function target``, as in ``cooperative.leave:install app._stop_consumer``.
+    """
+    names = _host_names()
+    found = {}
+    for module in modules():
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        short = module.__name__.removeprefix(PACKAGE)
+        for function in ast.walk(tree):
+            if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            for target, value in _assigned(function):
+                if target.attr in names and _is_ours(module, function, target, value):
+                    found[f"{short}:{function.name} {ast.unparse(target)}"] = ast.unparse(value)
+    return found
+
+
+def _assigned(function: ast.AST) -> Iterator[tuple[ast.Attribute, ast.expr]]:
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for one, value in pairs:
+                if isinstance(one, ast.Attribute):
+                    yield one, value
+
+
+def _is_ours(module: Any, function: Any, target: ast.Attribute, value: ast.expr) -> bool:
+    """Whether ``value`` is a function of ours, a class of ours, an object of one, or wraps what was there."""
+    inner = {
+        n.name for n in ast.walk(function) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    here = vars(module)
+    match value:
+        case ast.Call(func=ast.Name(id="partial" | "mixed")):
+            return target.attr not in ("Consumer", "TransactionManager")
+        case ast.Call(func=ast.Name(id=name)):
+            made = here.get(name)
+            return inspect.isclass(made) and made.__module__.startswith(PACKAGE)
+        case ast.Name(id=name):
+            made = here.get(name)
+            ours = inspect.isroutine(made) or inspect.isclass(made)
+            return name in inner or (ours and made.__module__.startswith(PACKAGE))
+        case ast.Attribute(attr=name):
+            return name in _methods() and ast.unparse(target.value) != "self"
+        case ast.Call(args=arguments):
+            return any(ast.unparse(a) == ast.unparse(target) for a in arguments) and not (
+                isinstance(value.func, ast.Name)
+            )
+    return False
+
+
+@cache
+def _methods() -> frozenset[str]:
+    """Names of the methods of the app's classes."""
+    kinds = [k for m in modules() for k in vars(m).values() if inspect.isclass(k)]
+    ours = [k for k in kinds if k.__module__.startswith(PACKAGE)]
+    return frozenset(n for k in ours for n, made in vars(k).items() if inspect.isfunction(made))
+
+
+@cache
+def _host_names() -> frozenset[str]:
+    """Names of methods and attributes of the host's classes that are in the table of names."""
+    from faust_assigner.app.host.touches import TOUCHES
+
+    names = {"__class__"}
+    for owner in {touch.owner for touch in TOUCHES if ":" in touch.owner}:
+        module, _, kind = owner.partition(":")
+        for base in getattr(importlib.import_module(module), kind).__mro__[:-1]:
+            names.update(vars(base))
+            names.update(getattr(base, "__annotations__", {}))
+    return frozenset(names | {touch.name for touch in TOUCHES})

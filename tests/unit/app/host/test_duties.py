@@ -1,0 +1,221 @@
+"""Each method of the host that ours replace has a row, and each of its duties a place or a reason."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.host.duties.page import main, page
+from faust_assigner.app.host.duties.table import CALLS, PUT, TAKEN, Put, Taken, places_of
+from tests.support.host.found import PACKAGE, ROOT, overrides, replacements
+from tests.support.host.source import always_refers, duties_of, tree_of
+
+CALLING = [(f"{ours}.{name}", name) for ours, names in CALLS.items() for name in names.split()]
+
+#: What a place says that fulfils a duty of this kind.
+WORDS = {"raises": "raise", "logs": "log", "does": "", "state": "", "transaction": "ids"}
+
+
+def of_host(ref: str) -> Any:
+    """What ``module:Class.name`` of the host is; AttributeError where it is not there."""
+    module, _, path = ref.partition(":")
+    *owners, name = path.split(".")
+    found = importlib.import_module(module)
+    for owner in owners:
+        found = getattr(found, owner)
+    return inspect.getattr_static(found, name)
+
+
+def of_ours(ref: str) -> Any:
+    """The same of ours, without the name of the package."""
+    return of_host(PACKAGE + ref)
+
+
+def by_name(row: Taken | Put) -> str:
+    """An id for a test."""
+    return row.site if isinstance(row, Put) else f"{row.host}<-{row.ours}"
+
+
+def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
+    """Found in the classes that an app of ours is made of; and no row is of a method that hides nothing."""
+    hidden = overrides()
+    calling = {ours for ours, _ in CALLING}
+    replacing = {row.ours: row.host for row in TAKEN}
+    assert len(hidden) > 130, "the classes were found"
+    assert not hidden.keys() - calling - replacing.keys(), "without a row"
+    assert not calling - hidden.keys(), "rows of what hides nothing"
+    assert not calling & {ours for ours in replacing if ours in hidden}, "two rows"
+    of_their_own = [row for row in TAKEN if hidden.get(row.ours, row.host) != row.host]
+    assert not [
+        row.ours
+        for row in of_their_own
+        if row.ours.rpartition(".")[2] == row.host.rpartition(".")[2]
+    ]
+
+
+def test_every_attribute_of_the_host_that_is_given_something_of_ours_has_a_row() -> None:
+    """Found in the source of the app's modules."""
+    sites = [row.site for row in PUT]
+    assert sorted(sites) == sorted(replacements())
+
+
+@pytest.mark.parametrize(("ours", "name"), CALLING)
+def test_what_is_said_to_call_the_hosts_on_every_path_does(ours: str, name: str) -> None:
+    """An early return before it, or a branch without it, makes it a replaced one, with duties."""
+    assert always_refers(of_ours(ours), f"super().{name}")
+
+
+@pytest.mark.parametrize("row", PUT, ids=by_name)
+def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(row: Put) -> None:
+    """On every path; and both sides exist."""
+    made = of_ours(row.made)
+    attribute = row.host.rpartition(":")[2]
+    if "." in attribute and not attribute.endswith("on_message"):
+        of_host(row.host)
+    assert row.why or (row.holds and always_refers(made, row.holds))
+
+
+@pytest.mark.parametrize("row", TAKEN, ids=by_name)
+def test_every_duty_of_a_replaced_method_has_a_row(row: Taken) -> None:
+    """As the host's source has them: one more or one less, and whoever replaces the method has to look."""
+    said = [duty.what for duty in row.duties]
+    assert len(said) == len(set(said))
+    assert sorted(what for what in said if not what.startswith("also ")) == sorted(
+        duties_of(of_host(row.host))
+    )
+
+
+@pytest.mark.parametrize("row", TAKEN, ids=by_name)
+def test_every_duty_has_a_place_that_exists_or_a_reason(row: Taken) -> None:
+    """Nothing is dropped without a word."""
+    of_ours(row.ours)
+    assert row.why or row.duties
+    for duty in row.duties:
+        assert duty.where or len(duty.why) > 15, duty
+        places = places_of(row, duty)
+        sources = [ast.unparse(tree_of(of_ours(place))) for place in places if "." in place]
+        kind, _, name = duty.what.partition(" ")
+        said = name if kind == "calls" else WORDS.get(kind)
+        if said and places and not duty.why:
+            assert any(said in source for source in sources), f"no {said} in {places}"
+
+
+def test_the_page_is_the_tables(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.app.host.duties.page``."""
+    main([str(tmp_path / "duties.md")])
+    stored = (ROOT / "docs/reference/duties.md").read_text()
+    assert (tmp_path / "duties.md").read_text() == page() == stored
+
+
+class Host:
+    """One of each duty."""
+
+    def __init__(self) -> None:
+        self.app: Any = None
+        self.completed: Any = None
+        self.log: Any = None
+
+    async def method(self, fut: Any, T: Any) -> None:
+        """Whatever a host does."""
+        assert self.app is not None
+        self.completed.set()
+        self.log.info(f"Done with {fut}")
+        self.log.debug("nobody reads this")
+        await self.app.on_rebalance_complete.send()
+        await T(self.app.sensors.on_commit_completed)(self)
+        self.app, (self.log, other) = None, (None, None)
+        self.producer.abort_transaction(other)  # type: ignore[attr-defined]
+        fut.set_result(None)
+        if other:
+            raise RuntimeError("no")
+
+
+def test_duties_are_read_from_the_source() -> None:
+    """Signals, sensors, checks, flags, log lines, transactions, futures: each in its words."""
+    assert set(duties_of(Host.method)) == {
+        "asserts self.app is not None",
+        "event completed.set",
+        "logs Done with",
+        "calls on_rebalance_complete",
+        "calls on_commit_completed",
+        "sets app",
+        "sets log",
+        "transaction abort_transaction",
+        "does set_result",
+        "raises RuntimeError",
+    }
+
+
+class Ours:
+    """Ways to call the host's, or not."""
+
+    async def with_block(self, lock: Any, host: Any) -> Any:
+        """On every path."""
+        async with lock:
+            return await host()
+
+    def either(self, host: Any) -> Any:
+        """On every path."""
+        if self:
+            return host(1)
+        return host(2)
+
+    def in_an_error(self, host: Any) -> Any:
+        """On every path that ends well."""
+        if not self:
+            raise ValueError
+        return host()
+
+    def early(self, host: Any) -> Any:
+        """Not where it returns before."""
+        if self:
+            return None
+        return host()
+
+    def sometimes(self, host: Any) -> None:
+        """Not always."""
+        if self:
+            host()
+
+    def in_a_loop(self, host: Any) -> None:
+        """Perhaps never."""
+        for _ in ():
+            host()
+
+    def handled(self, host: Any) -> None:
+        """It is begun on every path."""
+        try:
+            host()
+        except ValueError:
+            self.failed = True
+
+    def in_a_handler(self, host: Any) -> None:
+        """Only where something fails."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            host()
+
+
+@pytest.mark.parametrize(
+    ("name", "always"),
+    [
+        ("with_block", True),
+        ("either", True),
+        ("in_an_error", True),
+        ("handled", True),
+        ("early", False),
+        ("sometimes", False),
+        ("in_a_loop", False),
+        ("in_a_handler", False),
+    ],
+)
+def test_a_path_without_the_hosts_is_seen(name: str, always: bool) -> None:
+    """Whatever its shape."""
+    assert always_refers(getattr(Ours, name), "host") is always
