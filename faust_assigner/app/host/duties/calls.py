@@ -10,7 +10,7 @@ CALLS: Final[Mapping[str, str]] = {
     "cooperative.by_state:ByState": "_resume_streams on_rebalance on_stop",
     "cooperative.by_state:TablesByState": "on_partitions_revoked",
     "cooperative.coordinator:CooperativeCoordinator": (
-        "_do_rejoin_group _lookup_assignor _send_req _stop_heartbeat_task close ensure_active_group"
+        "_do_rejoin_group _lookup_assignor _stop_heartbeat_task close ensure_active_group"
     ),
     "cooperative.fetcher:PromptFetcher": "_get_actions_per_node _proc_fetch_request",
     "cooperative.handing_over:HandsOver": "_getmany _new_consumer_thread _set_active_tps resume_partitions",

@@ -56,6 +56,14 @@ CLIENT: Final[tuple[Taken, ...]] = (
         ("also one commit at a time", f"{_OURS}._commit_once"),
     ),
     taken(
+        f"{_COORDINATOR}._send_req",
+        f"{_OURS}._send_req",
+        "The original is called but for requests of a round: heartbeats go on beside these.",
+        ("raises GroupCoordinatorNotAvailableError", f"{_OURS}._send_in_round"),
+        ("logs Error sending %s to node %s [%s] -- mark", f"{_OURS}._send_in_round"),
+        ("also looks for another coordinator", f"{_OURS}._send_in_round"),
+    ),
+    taken(
         f"{_COORDINATOR}.request_rejoin",
         f"{_OURS}.request_rejoin",
         "The original is not called for a commit that has met the round under way.",

@@ -317,4 +317,35 @@ PUT: Final[tuple[Put, ...]] = (
         f"{_METER}._after_apply",
         "inner",
     ),
+    Put(
+        "repairs.idle:comes_back consumer.start",
+        "aiokafka:AIOKafkaConsumer.start",
+        "repairs.idle:_start",
+        "start",
+    ),
+    Put(
+        "repairs.instance:guard_instance consumer.start",
+        "aiokafka:AIOKafkaConsumer.start",
+        "repairs.instance:_start",
+        "start",
+    ),
+    Put(
+        "repairs.idle:_start coordinator._maybe_leave_group",
+        f"{_COORDINATOR}._maybe_leave_group",
+        "repairs.idle:_leave",
+        "type(coordinator)._maybe_leave_group",
+    ),
+    Put(
+        "repairs.idle:_start coordinator._stop_heartbeat_task",
+        f"{_COORDINATOR}._stop_heartbeat_task",
+        "repairs.idle:_stop_heartbeat_task",
+        "type(coordinator)._stop_heartbeat_task",
+    ),
+    Put(
+        "repairs.instance:_start coordinator._send_req",
+        f"{_COORDINATOR}._send_req",
+        "repairs.instance:InstanceGuard.send",
+        "self._send",
+        "It sends through the class of the coordinator, which may be another one by then.",
+    ),
 )

@@ -38,8 +38,8 @@ class Taken(NamedTuple):
 class Put(NamedTuple):
     """An attribute of a host's object that is given something of ours; ``site`` is where.
 
-    ``made`` is our function or class, ``holds`` the parameter under which it has the host's own. It is empty
-    where ours does not call that; ``why`` is needed then, and where ours does not call it on every path.
+    ``made`` is our function or class, ``holds`` the parameter or expression by which it calls the host's own.
+    It is empty where ours does not call that; ``why`` is needed then, and where some path does not call it.
     """
 
     site: str
