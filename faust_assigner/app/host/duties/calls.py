@@ -33,9 +33,9 @@ CALLS: Final[Mapping[str, str]] = {
     "repairs.membership:OnlyMembersWrite": "_commit on_partitions_assigned",
     "repairs.recovery_loop:SteadyRecovery": (
         "_add _build_highwaters _build_offsets _resume_streams _seek_offsets _wait "
-        "on_rebalance on_recovery_completed wait_for_stopped"
+        "on_rebalance on_recovery_completed revoke wait_for_stopped"
     ),
-    "repairs.recovery_loop:SteadyTables": "_update_channels add on_stop",
+    "repairs.recovery_loop:SteadyTables": "_update_channels add on_commit on_stop",
     "repairs.replay_loop:ChangelogQueue": "get",
     "repairs.replay_loop:ReplayLoop": "_set_recovery_started",
     "repairs.topics:ChecksTopics": "add on_rebalance on_start",

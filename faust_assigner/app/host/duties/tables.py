@@ -277,4 +277,35 @@ _STORE_ROWS = (
     ),
 )
 
-TABLES: Final[tuple[Taken, ...]] = (*_RECOVERY_ROWS, *_MANAGER_ROWS, *_STORE_ROWS)
+_COLLECTION = "faust.tables.base:Collection"
+_CLOSING = "windows.closing:Closing"
+
+_WINDOW_ROWS = (
+    taken(
+        f"{_COLLECTION}._del_old_keys",
+        f"{_CLOSING}.close_windows",
+        "Windows are closed by partition, by the partition's own time, and by its owner only.",
+        ("asserts window", f"{_CLOSING}._expires"),
+        ("calls on_window_close", f"{_CLOSING}._close"),
+        ("sets last_closed_window", f"{_CLOSING}._delete"),
+    ),
+    taken(
+        f"{_COLLECTION}._maybe_set_key_ttl",
+        f"{_CLOSING}._changed",
+        "Open windows are kept by partition.",
+        ("also notes the latest time", "windows.open_windows:OpenWindows.add"),
+    ),
+    taken(
+        f"{_COLLECTION}._maybe_del_key_ttl",
+        f"{_CLOSING}._deleted",
+        "Open windows are kept by partition.",
+        ("also forgets the key", "windows.open_windows:OpenWindows.discard"),
+    ),
+)
+
+TABLES: Final[tuple[Taken, ...]] = (
+    *_RECOVERY_ROWS,
+    *_MANAGER_ROWS,
+    *_STORE_ROWS,
+    *_WINDOW_ROWS,
+)
