@@ -55,6 +55,7 @@ class Fixup(FaustFixup):  # type: ignore[misc]
             return
         try:
             settings.check_names(app)
+            settings.check_heartbeat(app)
             with kept_until_start(app):
                 for part in parts_that_fit(app):
                     import_module(INSTALLERS[part]).install(app)

@@ -56,6 +56,17 @@ def check_names(app: Any) -> None:
     check_environment(app.conf.env, env_prefix=app.conf.env_prefix)
 
 
+def check_heartbeat(app: Any) -> None:
+    """Raise ConfigError where the group would miss the member before its next heartbeat."""
+    interval_s, session_s = app.conf.broker_heartbeat_interval, app.conf.broker_session_timeout
+    if interval_s >= session_s:
+        raise ConfigError(
+            f"broker_heartbeat_interval ({interval_s:g} s) must be below broker_session_timeout "
+            f"({session_s:g} s), best a third of it or less: the group removes a member that sends "
+            "no heartbeat within its session timeout"
+        )
+
+
 def read_or_default(app: Any, setting: Setting[T]) -> T:
     """As :func:`read`, or the default where the setting is wrong, which is said."""
     return or_default(lambda app: read(app, setting), app, setting.default, setting.shown)

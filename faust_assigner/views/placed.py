@@ -180,6 +180,20 @@ class Placed:
         return tuple(flat[start[g] : start[g + 1]] for g in range(len(self.groups)))
 
     @cached_property
+    def flat_moved(self) -> Bools:
+        """bool[T]: another owner than before, which lives, or is gone and left its state to this one."""
+        before = self.previous.owner
+        moved: Bools = (self.flat_rule == PROMOTED) | (
+            (before != NOBODY) & (before != self.flat_owner)
+        )
+        return moved
+
+    @cached_property
+    def moved(self) -> tuple[Bools, ...]:
+        """:attr:`flat_moved` by group."""
+        return self._split(self.flat_moved)
+
+    @cached_property
     def moves(self) -> int:
         """How many tasks left a previous owner that lives and still subscribes to them."""
         before = self.previous.owner

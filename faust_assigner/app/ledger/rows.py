@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from faust_assigner.app.round.findings import moved_tasks
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
-from faust_assigner.views.placed import PROMOTED, RULES
+from faust_assigner.views.placed import RULES
 
 TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -76,7 +77,7 @@ def decision_rows(
             "members": [_member_said(m) for m in inputs.members],
             "solve_ms": float(inputs.solve_ms),
             "inputs_digest": digest(plan),
-            "moves": plan.moves,
+            "moves": moved_tasks(plan),
             "cold": int(np.count_nonzero(plan.flat_cold)),
             "refused": dict(sorted(inputs.refused.items())),
             **(
@@ -132,13 +133,13 @@ def _active_rows(
         plan.rule[g],
         plan.cold[g],
         plan.standby_hit[g],
+        plan.moved[g],
     )
-    for number, (owner, previous, target, rule, cold, hit) in enumerate(
+    for number, (owner, previous, target, rule, cold, hit, moved) in enumerate(
         zip(*(column.tolist() for column in columns), strict=True)
     ):
         if owner == NOBODY:
             continue
-        moved = rule == PROMOTED or previous not in (NOBODY, owner)
         passed = dict.fromkeys([previous, target, *holders.get(start + number, ())])
         rejected = [ids[m] for m in passed if m not in (owner, NOBODY)][:REJECTED_SHOWN]
         for topic in group.topics:
@@ -153,7 +154,7 @@ def _active_rows(
                     "role": "active",
                     "member_id": ids[owner],
                     "prev_member_id": None if previous == NOBODY else ids[previous],
-                    "moved": moved,
+                    "moved": bool(moved),
                     "standby_hit": bool(hit),
                     "cold": bool(cold),
                     "rule": RULES[rule],

@@ -27,6 +27,7 @@ from faust_assigner.app.round.member import Memory
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.model import NOBODY
+from faust_assigner.planner import Plan
 from faust_assigner.views.placed import RULES
 from faust_assigner.wire.join import JoinData
 
@@ -108,9 +109,18 @@ def outcome(found: Round, before: Round | None) -> str:
     )
     warming = np.count_nonzero(plan.flat_warmup != NOBODY)
     return (
-        f"{start}{plan.layout.tasks} tasks, {plan.moves} moved, {cold} cold, {off_target} off target"
+        f"{start}{plan.layout.tasks} tasks, {moved_tasks(plan)} moved, {cold} cold, {off_target} off target"
         f"{f', {warming} warming up' if warming else ''}; {counted or 'nothing to place'}"
     )
+
+
+def moved_tasks(plan: Plan) -> int:
+    """How many tasks have another owner than before, those of a dead owner that a copy takes over included.
+
+    Topics that carry no work do not count. The log, the ledger and ``history`` all mean this number.
+    """
+    works = plan.layout.per_task(lambda group: not group.weightless)
+    return int(np.count_nonzero(plan.flat_moved & works))
 
 
 def why_eager(found: Round) -> str | None:
@@ -159,9 +169,15 @@ def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
 
 
 def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
-    """What changed since the last decision this leader made: the likely cause of the rebalance."""
+    """What changed since the last decision, the likely cause of the rebalance.
+
+    A leader that made no decision before compares with the last assignment that it was given.
+    """
     if before is None:
-        return "first"
+        if not any(m.actives for m in now.members):
+            return "first"
+        came_and_went = (("join", now.joined), ("leave", now.left))
+        return "+".join(cause for cause, found in came_and_went if found) or "rejoin"
     old = {m.member_id: frozenset(m.topics) for m in before.members}
     new = {m.member_id: frozenset(m.topics) for m in now.members}
     causes = [

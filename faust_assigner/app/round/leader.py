@@ -168,6 +168,8 @@ def decide(
         {j.member_id: j.data.software for j in said},
         weightless=frozenset({leader_topic(view.app_id)}) & partitions.keys(),
         warmups=view.warmups(all(j.data.cooperative for j in said)),
+        joined=frozenset(j.data.url for j in said if _is_new(j, view.last)),
+        left=frozenset(view.last.urls) - {j.data.url for j in said},
     )
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
@@ -194,6 +196,11 @@ def decide(
         now.follows,
         held_up(view.held_up, now.held_up_by),
     )
+
+
+def _is_new(one: MemberClaims, last: Directory) -> bool:
+    # Without a directory (it was too large) only members that never had an assignment are known to be new.
+    return one.data.generation < 0 or (bool(last.urls) and one.data.url not in last.urls)
 
 
 def leader_topic(app_id: str) -> str:

@@ -27,6 +27,8 @@ class DecisionInputs:
     ``generation`` is the one being formed. ``refused`` maps members whose metadata could not be taken
     to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
     ``weightless`` topics are assigned and count in no load; ``warmups`` is how work waits for state.
+    ``joined`` and ``left`` are the URLs of members that are new, and gone, since the leader's own last
+    assignment.
     """
 
     group_id: str
@@ -42,6 +44,8 @@ class DecisionInputs:
     solve_ms: float = 0.0
     weightless: frozenset[str] = frozenset()
     warmups: WarmupPolicy | None = None
+    joined: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
 
 
 Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]

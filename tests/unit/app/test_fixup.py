@@ -39,6 +39,24 @@ def app_of(assignor: Any, **options: Any) -> faust.App:
     return app
 
 
+@pytest.mark.parametrize(("interval", "session"), [(9.0, 6.0), (6.0, 6.0)])
+def test_a_heartbeat_that_comes_after_the_session_is_an_error_at_start(
+    interval: float, session: float
+) -> None:
+    """The error names both settings with their values."""
+    with pytest.raises(ConfigError) as raised:
+        app_of(OURS, broker_heartbeat_interval=interval, broker_session_timeout=session)
+    assert f"broker_heartbeat_interval ({interval:g} s)" in str(raised.value)
+    assert f"broker_session_timeout ({session:g} s)" in str(raised.value)
+
+
+def test_a_heartbeat_within_the_session_and_another_assignor_start() -> None:
+    """Stock's apps are not ours to refuse."""
+    assert app_of(OURS, broker_heartbeat_interval=5.9, broker_session_timeout=6.0).conf
+    stock = app_of(StockAssignor, broker_heartbeat_interval=9.0, broker_session_timeout=6.0)
+    assert stock.conf.broker_heartbeat_interval == 9.0
+
+
 def test_faust_finds_the_fixup_by_its_entry_point() -> None:
     """One app, one fixup, without a line in the app."""
     (entry,) = [e for e in entry_points(group="faust.fixups") if e.name == "faust_assigner"]

@@ -25,6 +25,7 @@ SHORT = {
     "broker_request_timeout": 0.4,
     "broker_rebalance_timeout": 0.4,
     "broker_session_timeout": 0.3,
+    "broker_heartbeat_interval": 0.1,
     "broker_max_poll_interval": 1.0,
     "broker_commit_interval": 0.05,
 }

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.round import fallback, leader
 from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, taken
 from faust_assigner.app.round.member import Memory
@@ -98,9 +99,57 @@ def test_a_death_promotes_standbys_and_says_what_is_off_target(lines_of: Round) 
     found.remove("m2")
     (by_leader,), by_workers = lines_of(found, "m0")
     plan = found.apps["m0"].assignor.last_round.plan
-    assert by_leader.startswith("Generation 2 (leave): 2 members, 9 tasks, 0 moved, 0 cold, ")
+    assert by_leader.startswith("Generation 2 (leave): 2 members, 9 tasks, 2 moved, 0 cold, ")
     assert f"{plan.report()['off_target']} off target; 6 kept, 1 placed, 2 promoted" in by_leader
     assert all(line.endswith(" 0 cold") for line in by_workers)
+
+
+def test_after_a_death_log_and_ledger_say_the_same_number_of_moves(lines_of: Round) -> None:
+    """The tasks that the copies of a dead owner take over are moved in both, each task once."""
+    found = WireGroup(TOPICS)
+    for name in ("m0", "m1", "m2"):
+        member(found, name)
+    found.rebalance()
+    found.remove("m1")
+    (by_leader,), _ = lines_of(found, "m0")
+    made = found.apps["m0"].assignor.last_round
+    rows = [*decision_rows(made.inputs, made.plan, at=0.0, why="leave", config={})]
+    moved = {
+        (row["partition"], "clicks" in row["topic"])
+        for table, row in rows
+        if table == "assignment" and row["role"] == "active" and row["moved"]
+    }
+    assert rows[0][1]["moves"] == len(moved) > 0
+    assert f" {len(moved)} moved, 0 cold" in by_leader
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [("nothing", "rejoin"), ("join", "join"), ("leave", "leave"), ("replace", "join+leave")],
+)
+def test_a_new_leader_says_what_changed(lines_of: Round, event: str, why: str) -> None:
+    """It has decided nothing before, and compares with the assignment that it was given."""
+    found = WireGroup(TOPICS)
+    for name in ("m0", "m1", "m2"):
+        member(found, name)
+    found.rebalance("m0")
+    if event in ("leave", "replace"):
+        found.remove("m0")
+    if event in ("join", "replace"):
+        member(found, "m3")
+    (by_leader,), _ = lines_of(found, "m1")
+    assert f"({why}): " in by_leader
+
+
+def test_a_newcomer_that_leads_says_that_it_joined(lines_of: Round) -> None:
+    """It was given nothing before; what others claim tells that the group is not new."""
+    found = WireGroup(TOPICS)
+    member(found, "m0")
+    member(found, "m1")
+    found.rebalance("m0")
+    member(found, "m2")
+    (by_leader,), _ = lines_of(found, "m2")
+    assert "(join): " in by_leader
 
 
 def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPatch) -> None:
