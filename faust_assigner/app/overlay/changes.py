@@ -201,8 +201,6 @@ class Overlay:
                 self._forget(self._pending.popleft())
         else:
             self._remove({change.number for change in changes})
-        if not self._pending:
-            self._mixed = False
 
     def drop(self, transaction: Transaction | None = None) -> set[bytes]:
         """Forget what ``transaction`` changed, or everything: readers see what was before; of these keys."""

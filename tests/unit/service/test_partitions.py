@@ -9,7 +9,7 @@ import pytest
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from faust_assigner.service.client import Assigned, Grant, Release, TopicPartition
+from faust_assigner.service.client import Assigned, Grant, Lost, Release, TopicPartition
 from faust_assigner.service.client.partitions import Partitions
 from tests.support.assigning.instances import until
 
@@ -162,3 +162,31 @@ async def test_a_release_flushes_before_it_commits() -> None:
     await until(lambda: work.most == 1 and work.now == 0)
     assert await partitions.release(Release(AT, "b", 9, strict=True)) == 8
     assert acts[-2:] == ["flush", "commit"]
+
+
+async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> None:
+    """Else the record at hand writes into what the app has just forgotten."""
+    acts: list[str] = []
+
+    class Drops(Work):
+        async def process(self, record: Any, grant: Grant) -> None:
+            try:
+                await super().process(record, grant)
+            finally:
+                acts.append("stopped")
+
+        async def drop(self, partition: TopicPartition) -> None:
+            acts.append("dropped")
+
+    consumer, work = Consumer(), Drops()
+    partitions: Any = Partitions(Client(), consumer, work)  # type: ignore[arg-type]
+    grant = Grant(AT, 5, 7)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    await until(lambda: consumer.sought == [7])
+    partitions._owned[AT].take([Record()])
+    await until(lambda: work.now == 1)
+    losing = asyncio.create_task(partitions.lost(Lost((AT,))))
+    await asyncio.sleep(0.01)
+    work.go.set()
+    await losing
+    assert acts == ["stopped", "dropped"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.targets import _weights, claimants
+from faust_assigner.service.leading.targets import _avoid, _weights, claimants
 from faust_assigner.service.records import Consumer
 from tests.unit.service.stories import view_of
 
@@ -30,3 +30,21 @@ def test_where_consumers_know_different_weights_the_highest_counts() -> None:
     heavy = Consumer(name="b", weights={"t": {0: 8.0, 1: float("nan")}, "nosuch": {0: 3.0}})
     for consumers in ([light, heavy], [heavy, light]):
         assert _weights(consumers, {"t": 2}) == {("t", 0): 8.0, ("t", 1): 9.0}
+
+
+def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> None:
+    """Room for its capacity: two partitions on four times the capacity are fewer than one on one."""
+    named = {
+        "cools": Consumer(name="cools"),
+        "large": Consumer(name="large", capacity=4.0),
+        "small": Consumer(name="small"),
+    }
+    owner = {
+        TopicPartition("t", 0): "cools",
+        TopicPartition("t", 1): "large",
+        TopicPartition("t", 2): "large",
+        TopicPartition("t", 3): "small",
+    }
+    _avoid(owner, {(AT, "cools")}, named, {}, {})
+    assert owner[AT] == "large"
+    assert [owner[TopicPartition("t", p)] for p in (1, 2, 3)] == ["large", "large", "small"]

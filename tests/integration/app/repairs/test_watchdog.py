@@ -187,3 +187,15 @@ async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
         must_run(worker.app, "its own", every_other_look)
         assert await worker.until(lambda: looks > 12, 20.0)
         assert worker.app.crash_reason is None
+
+
+def test_one_trouble_holds_back_no_other() -> None:
+    """A disk that is full for an hour must not hide that the broker is silent."""
+    said = Said(lambda: 0.0)
+    assert [said.due(trouble) for trouble in ("disk", "broker", "disk", "broker")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert said.unsaid == {"disk": 1, "broker": 1}

@@ -158,3 +158,14 @@ async def test_measuring_never_hurts_a_recovery(
     await bench.recover(end=9, replayed=1)
     assert bench.recovery.active_offsets[LOG] == 9
     assert "could not be measured" in caplog.text
+
+
+async def test_a_partition_that_left_and_came_back_is_a_recovery_again(bench: Bench) -> None:
+    """What was kept in an earlier rebalance says nothing about this one."""
+    bench.recovery.on_disk[LOG] = 9
+    await bench.recover(end=9)
+    await bench.recover(end=9)
+    assert len(bench.rows) == 1
+    await bench.recover(end=9, actives=set())
+    await bench.recover(end=9)
+    assert [row["source"] for row in bench.rows] == ["local", "local"]

@@ -110,3 +110,16 @@ def test_a_turn_without_records_says_nothing_of_their_cost() -> None:
     worker.spent += 1.0
     assert worker.pace.end(0) == 0.0
     assert worker.pace.begin() == before
+
+
+def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
+    """A cheap turn after it makes no long one: the next record may be of the dear kind again."""
+    spent = 0.0
+    pace = Pace(1.0, clock=lambda: spent, now=lambda: 0.0)
+    assert pace.begin() == FIRST_RECORDS
+    spent += 1e-3 * FIRST_RECORDS
+    pace.end(FIRST_RECORDS)
+    dear = pace.begin()
+    spent += 1e-6 * dear
+    pace.end(dear)
+    assert dear < pace.begin() < 2 * dear

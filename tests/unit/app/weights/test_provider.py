@@ -391,3 +391,16 @@ def test_a_document_that_cannot_be_read_ends_the_one_before_for_good() -> None:
     provider.take(b"{")
     provider.take(None)
     assert (provider.current.in_force, provider.current.code) == (False, "invalid")
+
+
+def test_each_version_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The source is looked at every two seconds, for as long as the worker lives."""
+    provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere")))
+    with caplog.at_level(logging.INFO):
+        provider.take(document(1, 1.0, 2.0))
+        for _ in range(3):
+            provider.take(None)
+        provider.take(document(2, 1.0, 2.0))
+        provider.take(None)
+    told = [message.partition(" from")[0] for message in caplog.messages]
+    assert told == ["Partition weights version 1", "Partition weights version 2"]
