@@ -32,7 +32,7 @@ _MEMBERS = (
     Mutant(
         "a worker whose session may be over writes changes all the same",
         MEMBERSHIP,
-        "    while changes and not membership.is_sure() and not membership.lost:",
+        "    while changes and not fence.is_sure() and not fence.lost:",
         "    while False:",
         (WAITS,),
     ),
@@ -53,7 +53,7 @@ _MEMBERS = (
     Mutant(
         "a worker that the group refuses goes on as a member",
         MEMBERSHIP,
-        "            membership.lose()\n",
+        "            fence.lose()\n",
         "            pass\n",
         (ANSWER,),
     ),
@@ -67,8 +67,8 @@ _MEMBERS = (
     Mutant(
         "a request of a former member is written once it is a member again",
         MEMBERSHIP,
-        "if membership.losses != losses or membership.lost:",
-        "if membership.lost:",
+        "if fence.losses != losses or fence.lost:",
+        "if fence.lost:",
         (f"{LOOKED}[changes-True-False]",),
     ),
     Mutant(

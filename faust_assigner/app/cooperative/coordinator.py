@@ -13,19 +13,20 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
 from aiokafka import errors
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import create_future, create_task
 from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
 from faust_assigner.app.cooperative.fetcher import make_prompt
+from faust_assigner.app.repairs.membership import HeartbeatFence, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 logger = get_logger(__name__)
@@ -35,8 +36,6 @@ _BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
 #: The connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in turn, so
 #: commits and heartbeats on the same connection would wait until the round is over.
 _ROUNDS = "rounds"
-#: Answers to a heartbeat by a coordinator that knows this member in its generation.
-_KNOWN = (errors.NoError.errno, errors.RebalanceInProgressError.errno)
 #: Seconds between two looks whether the coordinator still answers.
 LOOK_S = 0.1
 #: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
@@ -89,19 +88,19 @@ class Listener(Protocol):
 
 
 @dataclass
-class Membership:
+class CooperativeMember:
     """What a cooperative member remembers between two requests.
 
     ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the
     app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
     nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
-    outside of a round. ``telling`` tells the app of the last answer. ``answered`` is when the last
-    request was sent that the coordinator has answered.
+    outside of a round. ``telling`` tells the app of the last answer.
     """
 
     fetcher: Any
     assignor: Any
     listener: Listener
+    fence: HeartbeatFence
     chosen: str = EAGER
     gave_up: bool = False
     lost: bool = False
@@ -109,7 +108,6 @@ class Membership:
     stood: bool = False
     round: asyncio.Future[None] | None = None
     telling: asyncio.Task[None] | None = None
-    answered: float = field(default_factory=monotonic)
     watching: asyncio.Task[None] | None = None
     standing: asyncio.Task[None] | None = None
 
@@ -117,7 +115,7 @@ class Membership:
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     """A coordinator whose rounds are cooperative where all members offer it."""
 
-    membership: Membership
+    membership: CooperativeMember
 
     # -- joining
 
@@ -129,15 +127,14 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
 
     async def _send_req(self, request: Any) -> Any:
-        """Send; note that the coordinator answers and knows this member."""
-        sent = monotonic()
-        if isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
-            response = await self._send_in_round(request)
-        else:
-            response = await super()._send_req(request)
-        if not isinstance(request, HeartbeatRequest) or response.error_code in _KNOWN:
-            # Not the time of the answer: a process that was stopped finds answers that are as old.
-            self.membership.answered = max(sent, self.membership.answered)
+        """Send; requests that wait for other members go by a connection of their own."""
+        if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
+            return await super()._send_req(request)
+        asked_at = monotonic()
+        response = await self._send_in_round(request)
+        if isinstance(request, SyncGroupRequest) and response.error_code == errors.NoError.errno:
+            # The group has admitted this member. Rounds may be shorter than the heartbeat interval.
+            self.membership.fence.hear(asked_at)
         return response
 
     async def _send_in_round(self, request: Any) -> Any:
@@ -403,7 +400,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 logger.error(
                     "The group coordinator has been silent for %.1f s: streams stop, nothing is "
                     "committed until it answers",
-                    monotonic() - member.answered,
+                    member.fence.silent_s(),
                 )
                 await self._stand_still()
 
@@ -429,11 +426,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def is_overdue(self) -> bool:
         """Whether others may own by now what is owned here; asked from any thread."""
         member = self.membership
-        return (
-            monotonic() - member.answered > self._session_timeout_ms / 1000
-            and not member.gave_up
-            and self._own() is not None
-        )
+        return not member.fence.is_sure() and not member.gave_up and self._own() is not None
 
     async def close(self) -> None:
         """Leave the group."""
@@ -445,11 +438,12 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await asyncio.gather(task, return_exceptions=True)
 
 
-def take_over(consumer: Any, assignor: Any, listener: Listener) -> None:
+def take_over(consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence) -> None:
     """Make ``consumer``, an AIOKafkaConsumer that has started and not subscribed, cooperative."""
     coordinator = consumer._coordinator
-    coordinator.membership = Membership(consumer._fetcher, assignor, listener)
+    coordinator.membership = CooperativeMember(consumer._fetcher, assignor, listener, fence)
     coordinator.__class__ = CooperativeCoordinator
+    watch(coordinator, fence)
     assignor.cooperative = True
     make_prompt(consumer._fetcher)
     coordinator.membership.watching = create_task(coordinator._watch())

@@ -368,7 +368,7 @@ class HandsOver(Consumer):
         """Hand over nothing from here on, and write to no changelog what others may have written."""
         self.flow_active = False
         # What is held until the group answers would be waited for before it can be asked.
-        self.membership.lose()
+        self.fence.lose()
 
     async def stand_still(self) -> None:
         """Stop all streams; what their agents have begun is not committed."""
@@ -414,7 +414,7 @@ async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]
     # Faust subscribes later, so the coordinator has not joined a group yet.
     if hasattr(consumer._coordinator, "ensure_active_group"):
         listener, fetcher = ThreadListener(thread), consumer._fetcher
-        take_over(consumer, thread.app.assignor, listener)
+        take_over(consumer, thread.app.assignor, listener, thread.consumer.fence)
         fetcher.is_wanted, fetcher.is_hurried = thread.consumer.is_wanted, listener.is_taking_on
         fetcher.counters = thread.app.assignor.counters
         thread.consumer.fetcher = fetcher

@@ -46,71 +46,79 @@ class NoMember(KafkaError):  # type: ignore[misc]
     """A change of a table was not sent: the group has gone on without this worker."""
 
 
-class Membership:
-    """How far the worker can be sure of its partitions, told by the consumer's thread, asked by others.
+class HeartbeatFence:
+    """How long this worker may act as the owner of its partitions; read from any thread.
 
-    ``session_s`` is the group's session timeout, times are ``clock()``'s.
+    The group may remove a member whose last heartbeat is older than the session timeout. So the fence opens
+    with a round that admits this member, and only its answered heartbeats keep it open: other answers, to an
+    OffsetFetch for instance, come from a coordinator that need not know this member any more.
+    ``session_s`` is the session timeout; times are those of ``clock()``.
     """
 
     def __init__(self, session_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._session_s, self._clock = session_s, clock
         self._heard_at = clock()
-        #: Since when it has been a member again; what is older was made by a former one.
+        #: The time since which this worker is a member again; older changes belong to a former membership.
         self._since = float("-inf")
         self.lost = False
-        #: How often a membership has ended.
+        #: The number of memberships that have ended.
         self.losses = 0
 
     def hear(self, asked_at: float) -> None:
-        """A heartbeat sent at ``asked_at`` was answered: the session lasts from there at least."""
+        """Note that a request sent at ``asked_at`` was answered: the session lasts from there at least."""
         self._heard_at = max(self._heard_at, asked_at)
 
     def lose(self) -> None:
-        """The group does not know this member, or not in this generation."""
+        """Note that the group does not know this member, or not in this generation."""
         self.lost = True
         self.losses += 1
 
     def join(self) -> None:
-        """A member of a new generation."""
+        """Note that the group has admitted this member, in a new generation."""
         now = self._clock()
         if self.lost:
             self._since, self.lost = now, False
         self.hear(now)
 
+    def silent_s(self) -> float:
+        """Seconds since the last heartbeat was sent that was answered."""
+        return self._clock() - self._heard_at
+
     def is_sure(self) -> bool:
-        """Whether nobody else can own its partitions."""
-        return not self.lost and self._clock() - self._heard_at < self._session_s
+        """Whether no other member can own the partitions of this worker."""
+        return not self.lost and self.silent_s() < self._session_s
 
     def is_stale(self, made_at: float) -> bool:
-        """Whether what was made then is of a membership that has ended."""
+        """Whether a change made at ``made_at`` belongs to a membership that has ended."""
         return self.lost or made_at < self._since
 
 
-def watch(coordinator: Any, membership: Membership) -> bool:
-    """Have aiokafka's group coordinator, which has just joined, tell ``membership`` what it hears.
+def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
+    """Have aiokafka's group coordinator renew ``fence``; returns whether it does.
 
-    Returns whether it does; a second call changes nothing.
+    A second call changes nothing. A coordinator of a consumer without a group renews nothing.
     """
     if not hasattr(coordinator, "_do_heartbeat"):
         return False
     if hasattr(coordinator, _MARK):
         return True
-    setattr(coordinator, _MARK, membership)
+    setattr(coordinator, _MARK, fence)
     beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
     async def do_heartbeat() -> Any:
         asked_at = monotonic()
-        answered = await beat()
-        if answered:
-            membership.hear(asked_at)
-        return answered
+        is_known = await beat()
+        if is_known:
+            # Not the time of the answer: a process that was stopped finds answers that are as old.
+            fence.hear(asked_at)
+        return is_known
 
     def reset_generation() -> None:
         reset()
         if not getattr(
             coordinator, "member_id", ""
         ):  # cooperative rounds keep it where it is still known
-            membership.lose()
+            fence.lose()
 
     coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
     return True
@@ -119,7 +127,7 @@ def watch(coordinator: Any, membership: Membership) -> bool:
 async def send_as_member(
     sender: Any,
     send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
-    membership: Membership,
+    fence: HeartbeatFence,
     is_changelog: Callable[[str], bool],
     dropped: Callable[[], None],
     node: int,
@@ -130,9 +138,9 @@ async def send_as_member(
     Nobody is told of each record, stock would log two lines for each; ``dropped()`` is called once.
     """
     changes = {tp: batch for tp, batch in batches.items() if is_changelog(tp.topic)}
-    while changes and not membership.is_sure() and not membership.lost:
+    while changes and not fence.is_sure() and not fence.lost:
         await asyncio.sleep(LOOK_S)
-    stale = {tp: batch for tp, batch in changes.items() if membership.is_stale(batch._ctime)}
+    stale = {tp: batch for tp, batch in changes.items() if fence.is_stale(batch._ctime)}
     for tp, batch in stale.items():
         batch._msg_futures.clear()
         batch.failure(exception=NoMember(f"{tp.topic}-{tp.partition}"))
@@ -158,24 +166,24 @@ class MembersClient:
     """
 
     def __init__(
-        self, client: Any, membership: Membership, is_changelog: Callable[[str], bool]
+        self, client: Any, fence: HeartbeatFence, is_changelog: Callable[[str], bool]
     ) -> None:
-        self._client, self._membership, self._is_changelog = client, membership, is_changelog
+        self._client, self._fence, self._is_changelog = client, fence, is_changelog
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def send(self, node_id: int, request: Any, **options: Any) -> Any:
         """Send it; raises RequestTimedOutError, after which the sender looks at its batches anew."""
-        membership, losses = self._membership, self._membership.losses
+        fence, losses = self._fence, self._fence.losses
         changes = any(self._is_changelog(topic) for topic, _ in getattr(request, "_topics", ()))
         while changes:
             # Once that is so, the client writes at once; there is no other wait from the look to the write.
             if not await self._client.ready(node_id):
                 raise NodeNotReadyError(f"node {node_id}")
-            if membership.losses != losses or membership.lost:
+            if fence.losses != losses or fence.lost:
                 raise RequestTimedOutError("the group has gone on without this worker")
-            if membership.is_sure():
+            if fence.is_sure():
                 break
             await asyncio.sleep(LOOK_S)
         return await self._client.send(node_id, request, **options)
@@ -189,7 +197,7 @@ class OnlyMembersWrite(Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.membership = Membership(self.app.conf.broker_session_timeout)
+        self.fence = HeartbeatFence(self.app.conf.broker_session_timeout)
         self._is_watched = False
         #: Whether this generation has changes that are in no changelog: its records have to be repeated.
         self._unwritten = False
@@ -217,16 +225,16 @@ class OnlyMembersWrite(Consumer):
         self._under_way.clear()
 
     def _unwritten_problem(self) -> str | None:
-        if not self._unwritten or self.membership.lost:
+        if not self._unwritten or self.fence.lost:
             return None
         return "a change of a table did not reach its changelog"
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
         """From the first assignment on it is known whether this is a member."""
         coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
-        self._is_watched = watch(coordinator, self.membership)
+        self._is_watched = watch(coordinator, self.fence)
         if self._is_watched:
-            self.membership.join()
+            self.fence.join()
             if not self.in_transaction:
                 self._guard_producer()
         if self._unwritten:
@@ -237,20 +245,20 @@ class OnlyMembersWrite(Consumer):
 
     def is_surely_member(self) -> bool:
         """Whether nobody else can own its partitions, as far as can be told."""
-        return not self._is_watched or self.membership.is_sure()
+        return not self._is_watched or self.fence.is_sure()
 
     def _guard_producer(self) -> None:
         sender = getattr(getattr(self.app.producer, "_producer", None), "_sender", None)
         # An idempotent one could not do without a batch in the middle.
         if sender is None or sender._txn_manager is not None or hasattr(sender, _MARK):
             return
-        setattr(sender, _MARK, self.membership)
-        sender.client = MembersClient(sender.client, self.membership, self._is_changelog)
+        setattr(sender, _MARK, self.fence)
+        sender.client = MembersClient(sender.client, self.fence, self._is_changelog)
         sender._send_produce_req = partial(
             send_as_member,
             sender,
             sender._send_produce_req,
-            self.membership,
+            self.fence,
             self._is_changelog,
             self._change_missing,
         )

@@ -444,7 +444,7 @@ class WholeRecords(Consumer):
     _cut: dict[Any, int]
 
     #: Of OnlyMembersWrite.
-    membership: Any
+    fence: Any
 
     #: A commit that follows as soon as the records are done that held up the last one.
     _soon: Any = None
@@ -572,7 +572,7 @@ class WholeRecords(Consumer):
 
     def lose_membership(self) -> None:
         """Give up everything and join again."""
-        self.membership.lose()
+        self.fence.lose()
         coordinator = self._thread._consumer._coordinator
         rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
         self._thread.thread_loop.call_soon_threadsafe(rejoin)
@@ -582,4 +582,4 @@ class WholeRecords(Consumer):
         await super().on_partitions_revoked(revoked)
         if self.in_transaction:
             self._late_since.clear()
-            await self.transactions.abandon(fenced=self.membership.lost)
+            await self.transactions.abandon(fenced=self.fence.lost)

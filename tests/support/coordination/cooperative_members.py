@@ -23,6 +23,7 @@ from aiokafka.coordinator.protocol import (
 from aiokafka.errors import KafkaError
 
 from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator, take_over
+from faust_assigner.app.repairs.membership import HeartbeatFence
 from faust_assigner.broker import EmbeddedBroker
 
 TOPIC = "t"
@@ -111,6 +112,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.may_let_go.set()
         self.assignor = Assignor(name, plan)
         self.commit_first = False
+        self.fence = HeartbeatFence(settings.get("session_timeout_ms", 3_000) / 1000)
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=broker.bootstrap,
             group_id="g",
@@ -123,7 +125,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     async def start(self) -> Member:
         """Join and read."""
         await self.consumer.start()
-        take_over(self.consumer, self.assignor, self)
+        take_over(self.consumer, self.assignor, self, self.fence)
         self.consumer.subscribe([TOPIC], listener=self)
         self.reading = asyncio.create_task(self._read())
         return self
@@ -171,6 +173,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         """Everything is new."""
+        self.fence.join()
         self.told.append(("assigned", frozenset(tp.partition for tp in assigned)))
 
     # -- cooperative

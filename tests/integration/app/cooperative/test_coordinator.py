@@ -419,10 +419,10 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
     """JoinGroup takes almost a session; between its answer and the next one streams skip what they get."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
-        told, member = len(a.told), a.coordinator.membership
-        member.answered -= 100.0
+        told = len(a.told)
+        a.fence._heard_at -= 100.0
         assert a.coordinator.must_stand_still()
-        member.answered = time.monotonic()
+        a.fence.hear(time.monotonic())
         assert a.coordinator.must_stand_still(), "until what was passed over is read again"
         assert not await a.commit(0, 3)
         await until(
@@ -430,6 +430,29 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
         )
         assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
         assert not a.coordinator.must_stand_still()
+
+
+async def test_only_heartbeats_renew_a_fence_that_a_freeze_has_closed() -> None:
+    """A coordinator answers OffsetFetch to members that it has removed as well."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", heartbeat_interval_ms=2_000) as (_, (a,)):
+        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (False, True)
+        a.fence._heard_at -= 60.0
+        await a.coordinator.fetch_committed_offsets([TopicPartition(TOPIC, 0)])
+        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (True, False)
+        assert await a.coordinator._do_heartbeat()
+        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (False, True)
+
+
+async def test_each_round_renews_the_fence() -> None:
+    """Rounds that follow each other faster than heartbeats leave no time for one."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", heartbeat_interval_ms=2_000) as (_, (a,)):
+        a.fence._heard_at -= 2.0
+        generation = a.coordinator.generation
+        a.coordinator.request_rejoin()
+        await until(lambda: a.coordinator.generation > generation, "the round")
+        assert a.fence.silent_s() < 2.0
 
 
 async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> None:

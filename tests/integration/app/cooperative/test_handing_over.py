@@ -159,9 +159,7 @@ async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes
         consumer = worker.app.consumer
         consumer.stop_flow_now()
         await consumer.stand_still()
-        assert consumer.membership.is_stale(monotonic()), (
-            "a change that is held would be waited for"
-        )
+        assert consumer.fence.is_stale(monotonic()), "a change that is held would be waited for"
         worker.send_orders(5)
         await asyncio.sleep(0.2)
         assert len(worker.of(0)) == 5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.reads.standing import Standing
-from faust_assigner.app.repairs.membership import Membership
+from faust_assigner.app.repairs.membership import HeartbeatFence
 from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import Worker, running
 
@@ -84,12 +84,12 @@ async def test_an_eager_round_makes_no_partition_readable_before_it_is_restored(
 def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
     """By then others may own what it owned; at its next answered heartbeat it is again."""
     now = 100.0
-    membership = Membership(10.0, lambda: now)
-    assert membership.is_sure()
+    fence = HeartbeatFence(10.0, lambda: now)
+    assert fence.is_sure()
     now = 111.0
-    assert not membership.is_sure()
-    membership.hear(110.0)
-    assert membership.is_sure()
+    assert not fence.is_sure()
+    fence.hear(110.0)
+    assert fence.is_sure()
 
 
 async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
@@ -100,7 +100,7 @@ async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
         standing = Standing(app, 5.0)
         assert standing.is_owner(tp)
         app.consumer._is_watched = True
-        app.consumer.membership.lose()
+        app.consumer.fence.lose()
         assert restored(worker) == [0]
         assert not standing.is_owner(tp)
 

@@ -14,8 +14,8 @@ import pytest
 from aiokafka.errors import RequestTimedOutError
 
 from faust_assigner.app.repairs.membership import (
+    HeartbeatFence,
     MembersClient,
-    Membership,
     NoMember,
     send_as_member,
     watch,
@@ -68,13 +68,13 @@ class Sender:
         self._muted_partitions -= set(batches)
 
 
-async def attempt(membership: Membership, batches: Mapping[TP, Batch]) -> Sender:
+async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> Sender:
     """One produce request."""
     sender, dropped = Sender(), list[bool]()
     await send_as_member(
         sender,
         sender.send,
-        membership,
+        fence,
         lambda topic: topic == "changes",
         lambda: dropped.append(True),
         1,
@@ -90,12 +90,12 @@ async def attempt(membership: Membership, batches: Mapping[TP, Batch]) -> Sender
 async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -> None:
     """A silent broker: the session may be over, or not."""
     now = [0.0]
-    membership, batch = Membership(6.0, lambda: now[0]), Batch(1.0)
+    fence, batch = HeartbeatFence(6.0, lambda: now[0]), Batch(1.0)
     now[0] = 6.0
-    sending = asyncio.create_task(attempt(membership, {TP(CHANGES): batch}))
+    sending = asyncio.create_task(attempt(fence, {TP(CHANGES): batch}))
     await asyncio.sleep(0.2)
     assert not sending.done()
-    membership.hear(1.0)
+    fence.hear(1.0)
     assert (await sending).sent == [CHANGES]
     assert batch.error is None
 
@@ -104,20 +104,20 @@ async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -
 async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> None:
     """Those made before it joined again, too; those made after it are a member's."""
     now = [0.0]
-    membership = Membership(6.0, lambda: now[0])
+    fence = HeartbeatFence(6.0, lambda: now[0])
     now[0] = 40.0
     old, output = Batch(1.0), Batch(1.0)
-    sending = asyncio.create_task(attempt(membership, {TP(CHANGES): old, TP(OUTPUTS): output}))
+    sending = asyncio.create_task(attempt(fence, {TP(CHANGES): old, TP(OUTPUTS): output}))
     await asyncio.sleep(0.1)
-    membership.lose()
+    fence.lose()
     assert (await sending).sent == [OUTPUTS]
     assert isinstance(old.error, NoMember)
     assert output.error is None
     now[0] = 41.0
-    membership.join()
+    fence.join()
     late, fresh = Batch(40.5), Batch(41.5)
-    assert (await attempt(membership, {TP(CHANGES): late})).sent == []
-    assert (await attempt(membership, {TP(CHANGES): fresh})).sent == [CHANGES]
+    assert (await attempt(fence, {TP(CHANGES): late})).sent == []
+    assert (await attempt(fence, {TP(CHANGES): fresh})).sent == [CHANGES]
 
 
 class Client:
@@ -148,18 +148,18 @@ async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
 ) -> None:
     """Made by a member, written by a former one, or by one that has joined again since."""
     now, client = [0.0], Client()
-    membership = Membership(6.0, lambda: now[0])
+    fence = HeartbeatFence(6.0, lambda: now[0])
     request = SimpleNamespace(_topics=[(topic, [])])
-    guarded = MembersClient(client, membership, lambda name: name == "changes")
+    guarded = MembersClient(client, fence, lambda name: name == "changes")
     sending = asyncio.create_task(guarded.send(1, request))
     await asyncio.sleep(0.05)
     now[0] = 12.0  # frozen meanwhile
     client.connected.set()
     await asyncio.sleep(0.05)
     assert bool(client.sent) == sent
-    membership.lose()
+    fence.lose()
     if again:
-        membership.join()
+        fence.join()
     if sent:
         assert await sending == "answer"
     else:
@@ -172,14 +172,14 @@ async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
 async def test_a_request_goes_on_once_the_group_has_answered() -> None:
     """The session was not over."""
     now, client = [0.0], Client()
-    membership = Membership(6.0, lambda: now[0])
+    fence = HeartbeatFence(6.0, lambda: now[0])
     client.connected.set()
     now[0] = 12.0
-    guarded = MembersClient(client, membership, lambda name: name == "changes")
+    guarded = MembersClient(client, fence, lambda name: name == "changes")
     sending = asyncio.create_task(guarded.send(1, SimpleNamespace(_topics=[("changes", [])])))
     await asyncio.sleep(0.1)
     assert not client.sent
-    membership.hear(11.0)
+    fence.hear(11.0)
     assert await sending == "answer"
 
 
@@ -193,16 +193,16 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     coordinator = SimpleNamespace(
         _do_heartbeat=beat, reset_generation=lambda: heard.append("reset")
     )
-    membership = Membership(3600.0)
-    assert watch(coordinator, membership)
+    fence = HeartbeatFence(3600.0)
+    assert watch(coordinator, fence)
     assert await coordinator._do_heartbeat()
-    assert membership.is_sure()
+    assert fence.is_sure()
     coordinator.reset_generation()
-    assert (membership.lost, membership.is_sure()) == (True, False)
-    membership.join()
-    assert membership.is_sure()
+    assert (fence.lost, fence.is_sure()) == (True, False)
+    fence.join()
+    assert fence.is_sure()
     assert heard == ["reset"]
-    assert not watch(SimpleNamespace(), membership)
+    assert not watch(SimpleNamespace(), fence)
 
 
 @pytest.mark.timeout(60)

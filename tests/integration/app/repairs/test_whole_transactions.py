@@ -102,7 +102,7 @@ async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -
         before = dict(producers)
         assert before
         if lost:
-            worker.app.consumer.membership.lose()
+            worker.app.consumer.fence.lose()
         await worker.rebalance([0])
         assert producers.keys() == before.keys()
         assert all((producers[name] is before[name]) != lost for name in before)

@@ -35,7 +35,7 @@ class Host:
         self.transactions = SimpleNamespace(
             part_with=self.noting("part with"), take_on=self.noting("begin transactions")
         )
-        self.membership = SimpleNamespace(lose=lambda: acts.append("lose"))
+        self.fence = SimpleNamespace(lose=lambda: acts.append("lose"))
         self._thread = SimpleNamespace(
             call_thread=self._call,
             _ensure_consumer=lambda: "client",
@@ -457,7 +457,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         flow_control=SimpleNamespace(),
         tables=SimpleNamespace(recovery=recovery),
     )
-    thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted"))
+    thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted", fence="fence"))
     client = SimpleNamespace(
         _fetcher=SimpleNamespace(),
         _coordinator=SimpleNamespace(ensure_active_group=None, must_stand_still="still"),

@@ -13,7 +13,7 @@ from faust_assigner.app.cooperative.coordinator import (
     COOPERATIVE,
     EAGER,
     CooperativeCoordinator,
-    Membership,
+    CooperativeMember,
 )
 from faust_assigner.app.cooperative.leave import hand_over, stop
 
@@ -23,7 +23,7 @@ class Coordinator(CooperativeCoordinator):
 
     def __init__(self, assignor: Any, instance_id: str | None, chosen: str) -> None:
         self._group_instance_id, self.asked = instance_id, 0
-        self.membership = Membership(None, assignor, None, chosen=chosen)  # type: ignore[arg-type]
+        self.membership = CooperativeMember(None, assignor, None, None, chosen=chosen)  # type: ignore[arg-type]
 
     def request_rejoin(self) -> None:
         """Count it."""
