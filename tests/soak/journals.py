@@ -7,7 +7,8 @@ before the group is at rest after those before. Then they end, the group must co
 
 - no partition may have been processed by two workers at once, by the journals of all lives of all workers;
 - every order must have been processed, and its output be there; under ``exactly_once`` once;
-- the rows of owners and standbys must be those of a model in plain Python.
+- the rows of owners and standbys, and the sets of owners, must be those of a model in plain Python;
+- every window that has expired must have been closed with its last value; under ``exactly_once`` once.
 
 Events fall at the times that the seed says, give or take a broker's start. The exit code is 1 where a promise
 was broken; then the logs are kept. The embedded broker has no transactions: exactly_once needs Kafka.
@@ -98,6 +99,7 @@ def world_of(
             work_s=WORK_S,
             static=seed % 2 == 1,
             outputs=True,
+            windows=True,
             module=module,
             settings={**SETTINGS, "processing_guarantee": guarantee},
         )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tests.soak.windows import wrong_sets, wrong_windows
 from tests.soak.world import Broken, World
 from tests.support.workers.load import wrong_rows
 
@@ -52,6 +53,8 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
     if exactly_once and twice:
         faults.append(f"{twice} outputs twice")
     faults += _tables(world, exactly_once=exactly_once, strangers=strangers)
+    if world.fleet.windows:
+        faults += wrong_sets(world) + wrong_windows(world, exactly_once=exactly_once)
     return Balance(sum(load.sent), lost, missing, twice, tuple(faults))
 
 

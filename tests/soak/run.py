@@ -93,6 +93,7 @@ class Soak:
             session_s=SESSION_S,
             static=self.static,
             outputs=True,
+            windows=True,
             settings=settings,
         )
         load = Load(broker.bootstrap, app_id, PARTITIONS, seed=self.seed, request_timeout_s=600.0)

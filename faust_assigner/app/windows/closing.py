@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from aiokafka import TopicPartition
 from faust import Event
 from faust.streams import _current_event
 from faust.tables.sets import SetTable
@@ -118,8 +119,12 @@ class Closing:
                     await asyncio.sleep(0)
 
     def _is_here(self, partition: int) -> bool:
-        tp = TP(self.changelog, partition)
-        return not self._table.should_stop and bool(self._app.tables.recovery.is_restored(tp))
+        """Whether it is owned and restored, and its records flow.
+
+        Whoever owned it may go on as its copy: then its changelog stays, and only its sources go.
+        """
+        restored = self._app.tables.recovery.is_restored(TP(self.changelog, partition))
+        return restored and not self._table.should_stop and bool(self._sources(partition))
 
     def _is_due(self, partition: int, until: float | None) -> bool:
         end = self.windows.first(partition)
@@ -173,12 +178,12 @@ class Closing:
         )
 
     def _sources(self, partition: int) -> list[Any]:
-        """The partitions whose records may change this one; before any has, all that could."""
+        """The partitions that flow whose records may change this one; before any has, all that could."""
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self.changelog)
         found = sorted(
             tp
-            for tp in consumer.assignment()
+            for tp in consumer._active_partitions | consumer._buffered_partitions
             if tp.partition == partition
             and tp.topic not in topics
             and consumer.topic_partitions(tp.topic) == count
@@ -203,9 +208,11 @@ class Closing:
     def _under_way(self, source: Any, committed: int) -> Iterator[Any]:
         """As while the record before the committed offset is processed: commits and revocations wait."""
         consumer = self._app.consumer
+        # aiokafka commits offsets of its own kind of partition only.
+        place, offset = TopicPartition(*source), max(0, committed - 1)
         message = Message(
-            source.topic, source.partition, max(0, committed - 1), self._clock(), 0, None, None,
-            None, None, tp=source, generation_id=self._app.consumer_generation_id,
+            *source, offset, self._clock(), 0, None, None, None, None, tp=place,
+            generation_id=self._app.consumer_generation_id,
         )  # fmt: skip
         event = _Close(self._app, None, None, None, message)
         consumer._unacked_messages.add(message)

@@ -12,7 +12,9 @@ record it was done with:
     {"kind": "rebalance", "what": "start", "rebalancing": true}            sensor call: start, return or end
 
 SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
-``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer.
+``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer. With
+``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows go to ``APP_ID-closed`` when they
+are closed, and each customer has a set of the numbers of its orders.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ PRELOADED = "bulk-"
 #: Seconds that each order takes before its total changes.
 WORK_S = float(ENV.get("WORK_S", "0"))
 SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
+HAS_WINDOWS = ENV.get("WINDOWS") == "1"
+#: In offsets, which pass for seconds: more than pass in any pause of the load.
+WINDOW, EXPIRES = 10.0, 60.0
 
 SETTINGS = {
     "broker_session_timeout": float(ENV["SESSION_S"]),
@@ -91,6 +96,26 @@ outputs_topic = app.topic(f"{APP_ID}-outputs", key_type=str, value_type=int, par
 rates = app.Table("rates", key_type=str, value_type=int, partitions=PARTITIONS)
 totals = app.Table("totals", key_type=str, value_type=Totals, partitions=PARTITIONS)
 
+if HAS_WINDOWS:
+    closed_topic = app.topic(f"{APP_ID}-closed", key_type=str, value_serializer="json")
+
+    async def close_window(key: Any, row: Any) -> None:
+        """Tell of a window that is closed."""
+        await closed_topic.send(key=key[0], value={"begin": key[1][0], "row": row})
+
+    recent = (
+        app.Table(
+            "recent",
+            key_type=str,
+            default=dict,
+            partitions=PARTITIONS,
+            on_window_close=close_window,
+        )
+        .tumbling(WINDOW, expires=EXPIRES)
+        .relative_to(lambda event: float(event.message.offset))
+    )
+    seen = app.SetTable("seen", key_type=str, value_type=int, partitions=PARTITIONS)
+
 
 @app.agent(customers_topic)
 async def remember_customer(customers: faust.StreamT[int]) -> None:
@@ -106,6 +131,10 @@ async def add_order(orders: faust.StreamT[Order]) -> None:
         if WORK_S:
             await asyncio.sleep(WORK_S)
         totals[customer] = added(totals.get(customer) or Totals(), order, rates.get(customer))
+        if HAS_WINDOWS:
+            row = recent[customer].value()
+            recent[customer] = {"count": row.get("count", 0) + 1, "last": order.number}
+            seen[customer].add(order.number)
         if SENDS_OUTPUTS:
             await outputs_topic.send(key=customer, value=order.number)
 
@@ -135,6 +164,11 @@ def copies() -> dict[str, dict[str, int]]:
         for db in databases
         for key, value in store._visible_items(db)
     }
+
+
+def sets() -> dict[str, list[int]]:
+    """The sets of customers whose totals this worker has."""
+    return {k: sorted(seen[k]) for k in totals.keys() if k in seen} if HAS_WINDOWS else {}  # noqa: SIM118
 
 
 class Journal(faust.Sensor):
@@ -265,6 +299,7 @@ async def answer_sigusr1() -> None:
     def dump() -> None:
         # The totals last: they are waited for.
         for name, rows in (
+            ("sets", sets()),
             ("copies", copies()),
             ("totals", {k: v.asdict() for k, v in totals.items()}),
         ):

@@ -82,6 +82,8 @@ class Fleet(Processes[Worker]):
     session_s: float = 10.0
     static: bool = False
     outputs: bool = False
+    #: Whether orders are counted in windows and remembered in sets, too.
+    windows: bool = False
     work_s: float = 0.0
     #: The module that workers run.
     module: str = APP
@@ -108,6 +110,7 @@ class Fleet(Processes[Worker]):
                 "FLEET_NAME": name,
                 "FLEET_INSTANCE": name if self.static else "",
                 "FLEET_OUTPUTS": str(int(self.outputs)),
+                "FLEET_WINDOWS": str(int(self.windows)),
                 "FLEET_WORK_S": str(self.work_s),
                 "FLEET_SESSION_S": str(self.session_s),
                 "FLEET_SETTINGS": json.dumps(dict(self.settings)),

@@ -15,6 +15,8 @@ from aiokafka import AIOKafkaProducer
 from tests.support.clients.topics import create_topics
 
 CUSTOMERS_PER_PARTITION = 4
+#: Offsets in a window of the workers.
+WINDOW = 10
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Load:
     #: What went wrong with records that were given up: then the model is no model any more.
     failures: list[BaseException] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
+    #: Partition, customer and first offset of a window -> how many orders it has, and the last one's number.
+    windows: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -49,7 +53,7 @@ class Load:
             self.bootstrap,
             {
                 f"{self.app_id}-{name}": self.partitions
-                for name in ("customers", "orders", "outputs")
+                for name in ("customers", "orders", "outputs", "closed")
             },
             compacted={
                 f"{self.app_id}-{name}-changelog": self.partitions for name in ("rates", "totals")
@@ -98,6 +102,8 @@ class Load:
                 f"{self.app_id}-orders", order.encode(), customer.encode(), partition
             )
             sending.add_done_callback(self._handed_over)
+            window = partition, customer, self.sent[partition] // WINDOW * WINDOW
+            self.windows[window] = self.windows.get(window, (0, 0))[0] + 1, len(amounts) - 1
             self.sent[partition] += 1
 
     def _handed_over(self, sending: asyncio.Future[object]) -> None:

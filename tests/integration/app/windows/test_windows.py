@@ -280,6 +280,29 @@ async def test_a_partition_goes_only_after_the_window_that_is_being_closed(
         assert worker.rows() == {("a", 1020.0): 1}
 
 
+async def test_who_goes_on_as_a_copy_closes_nothing_more(store: str, unended: None) -> None:
+    """Only the sources of its partition go; its changelog stays, and counts as restored for a while."""
+    async with owner(store) as worker:
+        handler = asyncio.Event()
+
+        @worker.app.on_partitions_revoked.connect
+        async def slow(*_: Any, **__: Any) -> None:
+            await handler.wait()
+
+        await worker.at(1005)
+        assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 1)
+        going = asyncio.ensure_future(worker.give([1], [0]))
+        consumer = worker.app.consumer
+        assert await worker.until(lambda: worker.source() in consumer.leaving)
+        worker.closing.times._times[0] = 2000.0
+        await worker.stays()
+        assert not going.done()
+        handler.set()
+        await going
+        await worker.stays()
+        assert worker.rows() == {("a", 1000.0): 1}
+
+
 async def test_what_the_app_sends_is_acknowledged_before_the_row_is_deleted(
     store: str, unended: None
 ) -> None:
