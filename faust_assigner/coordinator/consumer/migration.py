@@ -14,6 +14,7 @@ from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.consumer.classic_face import ClassicFace
+from faust_assigner.coordinator.consumer.partitions import pairs
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import JoinGroup
 from faust_assigner.coordinator.members import Member, Roster
@@ -75,7 +76,10 @@ class Migration(ClassicFace):
         if is_due:
             # The members assign themselves now. All others stand at the epoch before this join: as their
             # generation it lets their heartbeats say that a rebalance is in progress.
-            record = replace(record, generation=epoch, settled=False)
+            record = replace(record, generation=epoch)
+        # A member that still waits for a partition is told of it by a rebalance alone, also after a restart.
+        rejoins = is_due or not all(self._has_its_target(member_id) for member_id in others)
+        record = replace(record, settled=not rejoins)
         self._out = [
             replace(effect, generation=record.generation, protocol_name=record.protocol_name)
             if isinstance(effect, fx.JoinReply)
@@ -84,9 +88,14 @@ class Migration(ClassicFace):
         ]
         self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
         group = self._classic(replace(record, settled=True))
-        if is_due:
+        if rejoins:
             group.ask_all_to_rejoin()
         self._succeed(record, group)
+
+    def _has_its_target(self, member_id: str) -> bool:
+        """Whether the member was given all that it is to have."""
+        held, target = self.book.at(member_id).assigned, self.book.target.get(member_id, {})
+        return set(pairs(held)) == set(pairs(target))
 
     def _may_downgrade(self, staying: set[str], *, replacing: bool = False) -> bool:
         enough = bool(staying) or replacing

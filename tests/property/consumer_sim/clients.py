@@ -169,9 +169,12 @@ class Client:
             self.out()
 
     def sync(self, ticket: int) -> SyncGroup:
-        """Its SyncGroup; a leader deals topic "a" in turn."""
+        """Its SyncGroup; a leader deals topic "a" in turn, and in every third generation all to everybody."""
+        is_wrong = self.epoch % 3 == 0
         given = {
-            m: write_assignment(0, {"a": tuple(range(k, 4, len(self.leads)))})
+            m: write_assignment(
+                0, {"a": tuple(range(4) if is_wrong else range(k, 4, len(self.leads)))}
+            )
             for k, m in enumerate(self.leads)
         }
         return SyncGroup(ticket, self.member_id, self.epoch, self.instance, "consumer", None, given)

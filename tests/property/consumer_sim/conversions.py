@@ -224,6 +224,23 @@ class Conversions(Promises):
             self._check_classic(before, group, gone, arrived)
         self.model.members.clear()
 
+    def all_are_told(self, before: Seen, group: ClassicGroup, cat: Catalogue) -> None:
+        """B2: each member has its partitions already, or its next heartbeat says that it must join."""
+        if group.state_name == "PreparingRebalance":
+            return
+        for member in group.roster:
+            stood = before.members.get(member.member_id)
+            if stood is None or stood.epoch != group.generation:
+                continue  # it comes for its assignment now, or is told that its generation is over
+            given = read_assignment(member.assignment)
+            must(
+                given is not None and pairs(cat.partitions_of(given)) == stood.assigned,
+                "B2: nobody reads what a member was never told of",
+                member.member_id,
+                given,
+                stood,
+            )
+
     def downgraded_by_time(self, before: Seen, group: Group | None, now: int) -> None:
         """The last member of KIP-848 was silent for too long."""
         may = self.model.may_expire(now)

@@ -184,6 +184,7 @@ class Trial:
             self.promises.judge_all(event, before, after, replies, self.now, self.catalogue)
         elif before is not None:
             self.promises.downgraded(event, before, self.group, replies)
+            self._check_classic(before)
         elif after is not None:
             self.promises.upgraded(event, snapshot, after, replies, self.now, self.catalogue)
             must(not self.parked, "a request parked in the old machine was lost", self.parked)
@@ -202,6 +203,7 @@ class Trial:
             self._check_undone(before, after)
         elif before is not None and after is None:
             self.promises.downgraded_by_time(before, self.group, self.now)
+            self._check_classic(before)
         elif before is not None and after is not None:
             self.promises.expired(before, after, self.now, dirty=self.dirty)
             retries = (
@@ -210,6 +212,18 @@ class Trial:
             )
             self.dirty = self.dirty and retries  # until it has looked at the topics again
         self._look_around(before, after)
+
+    def _check_classic(self, before: Seen) -> None:
+        """Everybody in the new classic group learns of its partitions, also should the broker die now."""
+        if isinstance(self.group, ClassicGroup) and before.members:
+            self.promises.all_are_told(before, self.group, self.catalogue)
+            again = self._restored()
+            must(
+                again.describe() == self.group.describe(),
+                "B8: a restart changes the classic group",
+                again.describe(),
+                self.group.describe(),
+            )
 
     def _check_undone(self, before: Seen | None, after: Seen | None) -> None:
         """A save that failed has changed nothing."""
@@ -282,14 +296,7 @@ class Trial:
             self.group = None
             self.model.members.clear()
             return
-        self.group = restore(
-            GROUP,
-            [Record(key, value) for key, value in sorted(self.disk.items(), key=repr)],
-            classic=self.classic_limits,
-            consumer=self.limits,
-            catalogue=self.catalogue,
-            now_ms=self.now,
-        )
+        self.group = self._restored()
         after = look(self.group)
         must((before is None) == (after is None), "B8: a restart changed the protocol")
         if before is not None and after is not None:
@@ -305,6 +312,17 @@ class Trial:
             ]
             self.model.restarted(self.now, unrevoked)
             self.model.computed_at = None
+
+    def _restored(self) -> Group:
+        """The group that the disk describes."""
+        return restore(
+            GROUP,
+            [Record(key, value) for key, value in sorted(self.disk.items(), key=repr)],
+            classic=self.classic_limits,
+            consumer=self.limits,
+            catalogue=self.catalogue,
+            now_ms=self.now,
+        )
 
     def _topics(self, catalogue: Catalogue) -> None:
         old, self.catalogue = self.catalogue, catalogue

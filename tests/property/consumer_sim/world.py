@@ -102,7 +102,7 @@ class World:
             (0.5, self.switch),
             (3, self.wait),
             (0.3, self.dawdle),
-            (0.6, self.commit),
+            (1.2, self.commit),
             (0.4, self.topics),
             (1.5 if self.trial.asked else 0, self.answer_target),
         ]
@@ -249,9 +249,12 @@ class World:
 
     def commit(self) -> None:
         """Commits and reads of offsets, with any epoch."""
-        client, draw = self.pick(joined=False), self.draw
+        draw, late = self.draw, [c for c in self.clients if self._given_up(c.member_id)]
+        client = draw.choice(late) if late else self.pick(joined=False)
         member_id = client.member_id if client is not None else draw.choice(["", "m1"])
-        epoch = (client.epoch if client is not None else -1) + draw.choice([0, 0, 0, -1, -1, 1, -9])
+        epoch = (client.epoch if client is not None else -1) + draw.choice(
+            [0, -1, -2] if late else [0, 0, 0, -1, -1, 1, -9]
+        )
         if draw.random() < 0.3:
             self.ask(
                 FetchOffsets(
@@ -264,11 +267,19 @@ class World:
             if client is not None
             else []
         )
-        some = draw.choice([tuple(places), (("a", 0),), ()])
+        some = draw.choice([tuple(places), (("a", 0),), (), *[self._given_up(member_id)] * 3])
         version = draw.choice([9, 10, 8])
         self.ask(
             CommitOffsets(self.ticket(), member_id, epoch, None, version, draw.random() < 0.2, some)
         )
+
+    def _given_up(self, member_id: str) -> tuple[tuple[str, int], ...]:
+        """What the group is waiting for a member to give up."""
+        seen = look(self.trial.group) if self.trial.group is not None else None
+        held = seen.members.get(member_id) if seen is not None else None
+        topics = self.trial.catalogue.by_id
+        revoking = sorted(held.revoking) if held is not None else ()
+        return tuple((topics[t].name, p) for t, p in revoking if t in topics)
 
     def topics(self) -> None:
         """Topics come, go and grow."""

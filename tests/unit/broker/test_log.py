@@ -215,6 +215,51 @@ def test_the_next_batch_is_taken_also_across_the_wrap() -> None:
     assert book_after(3).judge(producer_batch(4)).error is ErrorCode.none
 
 
+def test_after_a_bump_only_the_new_epoch_is_known() -> None:
+    """The old one is fenced, its sequences are forgotten; its numbers begin anew in the new one."""
+    book = book_after(0, 1)
+    book.record(7, 1, 0, 0, 200, 0)
+    assert book.judge(producer_batch(2, epoch=0)).error is ErrorCode.invalid_producer_epoch
+    assert book.judge(producer_batch(0, epoch=1)).duplicate_of == 200
+    again = book.judge(producer_batch(1, epoch=1))
+    assert (again.error, again.duplicate_of) == (ErrorCode.none, None)
+    assert book.judge(producer_batch(2, epoch=1)).error is ErrorCode.out_of_order_sequence_number
+
+
+def test_a_bump_is_remembered_over_a_start(store: Store) -> None:
+    """The log knows the epoch of its last batch of each producer."""
+    log = PartitionLog(store, TOPIC, 0)
+    for epoch in (0, 1):
+        append(log, batch(producer_id=7, epoch=epoch, sequence=0))
+    again = PartitionLog(store, TOPIC, 0).producers
+    assert again.judge(producer_batch(1, epoch=0)).error is ErrorCode.invalid_producer_epoch
+    assert again.judge(producer_batch(1, epoch=1)).error is ErrorCode.none
+    assert again.judge(producer_batch(0, epoch=1)).duplicate_of == 1
+
+
+def test_times_that_fall_and_rise_are_found_as_in_a_log_read_from_its_start(store: Store) -> None:
+    """Asked before batches come, in between, after a start, or once the first ones have gone."""
+    times = [300, 100, 200, 100, 400, 250]
+
+    def expected(wanted: int, start: int) -> tuple[int, int] | None:
+        found = [(n, t) for n, t in enumerate(times) if n >= start and t >= wanted]
+        return found[0] if found else None
+
+    log = PartitionLog(store, TOPIC, 0)
+    for count, time in enumerate(times, 1):
+        append(log, batch(timestamp=time))
+        known = {wanted: log.find_time(wanted) for wanted in (50, 150, 250, 350)}
+        assert known == {w: e if (e := expected(w, 0)) and e[0] < count else None for w in known}
+    for start in (1, 4):
+        log.trim(start)
+        for reader in (log, PartitionLog(store, TOPIC, 0)):
+            assert [reader.find_time(w) for w in (50, 150, 350, 450)] == [
+                expected(w, start) for w in (50, 150, 350, 450)
+            ]
+    append(log, batch(timestamp=450))
+    assert (log.find_time(450), log.newest_time()) == ((6, 450), (6, 450))
+
+
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
     """INVALID_PRODUCER_EPOCH; a bump with another first sequence is out of order."""
     book = ProducerBook()
