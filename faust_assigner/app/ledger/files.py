@@ -7,6 +7,7 @@ and said once.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
 import re
@@ -29,8 +30,9 @@ MOST_WAITING = 256
 #: After so many lines the thread lets others have the interpreter: a decision may have a million.
 LINES_A_TURN = 256
 PAUSE_S = 0.002
-#: A file of another process that was not written for so long may be dropped to keep the bound.
-ABANDONED_S = 24 * 3600.0
+#: A file that no process holds may be dropped to keep the bound once it was not written for so long: a worker
+#: of an older version holds no lock, and writes at least its samples.
+QUIET_S = 120.0
 
 _ROTATED = re.compile(r"\.jsonl\.([0-9]+)$")
 
@@ -164,7 +166,10 @@ class LedgerFiles:
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with contextlib.suppress(OSError):  # no locks here: others then go by the file's age
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = os.fstat(self._file).st_size
+        self._prune()
         # A process of this name that was killed in a line must not take our first one with it.
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             self._write(b"\n")
@@ -195,7 +200,6 @@ class LedgerFiles:
             if (found := _ROTATED.search(path.name))
         ]
         os.rename(self.path, f"{self.path}.{max(numbers, default=0) + 1}")
-        self._prune()
 
     def _prune(self) -> None:
         """Keep the folder's ledger files below the bound, less the file about to be written."""
@@ -209,7 +213,11 @@ class LedgerFiles:
         for modified, name, size in sorted(files):
             if total <= self._total_bytes:
                 return
-            if _ROTATED.search(name) or (name.endswith(".jsonl") and now - modified > ABANDONED_S):
+            if name == str(self.path):
+                continue
+            if _ROTATED.search(name) or (
+                name.endswith(".jsonl") and now - modified > QUIET_S and _is_abandoned(name)
+            ):
                 with contextlib.suppress(OSError):
                     os.unlink(name)
                     total -= size
@@ -218,3 +226,18 @@ class LedgerFiles:
         if topic not in self._said:
             self._said.add(topic)
             logger.error(message)
+
+
+def _is_abandoned(name: str) -> bool:
+    """Whether no process holds the file's lock: the one that wrote it has ended."""
+    try:
+        file = os.open(name, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True

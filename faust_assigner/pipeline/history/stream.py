@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history.stream_lines import HOME, TAKEN, compact, write_batch
 from faust_assigner.pipeline.ledgers.sources import stream_ledger
-from faust_assigner.pipeline.ledgers.topics import split_sources
+from faust_assigner.pipeline.ledgers.topics import has_connector, split_sources, topic_now
 from faust_assigner.pipeline.sinks import Folder
 
 if TYPE_CHECKING:
@@ -90,27 +90,59 @@ def _frame(
     connector: str,
     properties: Mapping[str, str],
 ) -> DataFrame:
-    _check_sources(ledgers, folder)
+    paths, topics = split_sources(ledgers, properties)
+    ids = {topic.url: topic_now(topic).topic_id for topic in topics}
+    if connector == "auto" and topics:
+        connector = _begun_with(folder) or ("spark" if has_connector(spark) else "python")
+    now = {
+        "files": bool(paths),
+        "topics": [topic.url for topic in topics],
+        "connector": connector if topics else None,
+        "ids": ids,
+    }
+    _check_sources(now, folder)
     return stream_ledger(spark, ledgers, connector=connector, properties=properties)
 
 
-def _check_sources(ledgers: Sequence[str], folder: Folder) -> None:
-    """A checkpoint belongs to its topics: Spark cannot resume with others (files may come and go).
+def _before(folder: Folder) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(folder.read(SOURCES)) if folder.exists(SOURCES) else {}
+    return found
+
+
+def _begun_with(folder: Folder) -> str | None:
+    """The connector whose offsets the checkpoint holds; None where there is none, or it is not known."""
+    connector: str | None = _before(folder).get("connector")
+    return connector
+
+
+def _check_sources(now: Mapping[str, Any], folder: Folder) -> None:
+    """A checkpoint belongs to its topics and its connector: Spark cannot resume with others (files may come
+    and go). Keeps ``now`` for the next visit.
 
     Raises:
-        ConfigError: the folder's stream reads other topics.
+        ConfigError: the folder's stream reads other topics, or reads them with another connector, or Spark's
+            connector has read a topic that was created again since: it would pass over its first records.
     """
-    paths, topics = split_sources(ledgers)
-    now = {"files": bool(paths), "topics": [topic.url for topic in topics]}
-    if not folder.exists(SOURCES):
-        folder.write(SOURCES, json.dumps(now).encode())
-        return
-    before = json.loads(folder.read(SOURCES))
-    if before != now:
+    before = _before(folder)
+    remedy = f"give another --out, or remove {folder.path(HOME)} to start over"
+    if before and any(before[name] != now[name] for name in ("files", "topics")):
         raise ConfigError(
-            f"the stream in {folder.url} reads {_said(before)}, not {_said(now)}: "
-            f"give another --out, or remove {folder.path(HOME)} to start over"
+            f"the stream in {folder.url} reads {_said(before)}, not {_said(now)}: {remedy}"
         )
+    begun_with = before.get("connector")
+    if begun_with not in (None, now["connector"]):
+        raise ConfigError(
+            f"the stream in {folder.url} was begun with --connector {begun_with}, not "
+            f"{now['connector']}: go on with that one, or {remedy}"
+        )
+    for url, identity in before.get("ids", {}).items():
+        if now["connector"] == "spark" and None is not identity != now["ids"][url]:
+            raise ConfigError(
+                f"{url} was deleted and created again since the stream in {folder.url} read it: "
+                f"remove {folder.path(HOME)} to start over (days that stand are kept)"
+            )
+    if before != now:
+        folder.write(SOURCES, json.dumps(now).encode())
 
 
 def _said(sources: Mapping[str, Any]) -> str:

@@ -7,13 +7,16 @@ numbers of whole files are a sum and no task waits for another.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import itertools
 import lzma
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 import fsspec
@@ -27,6 +30,8 @@ _PACKED_OTHERWISE = re.compile(r"\.jsonl(\.[0-9]+)?\.(zst|zstd|lz4|lzo|snappy|sz
 _PACKED = re.compile(r"\.(gz|bz2|xz)$")
 CHUNK_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
+#: A file may be renamed between two looks for it; it does not happen often.
+RENAMES = 3
 
 
 class LedgerPathError(FaustAssignerError, ValueError):
@@ -50,6 +55,8 @@ class LedgerFile:
     name: str
     size: int
     modified: str = ""
+    #: What a local file keeps when it is renamed; 0 where files are not renamed (object stores).
+    inode: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,6 +66,8 @@ class Chunk:
     name: str
     start: int
     end: int
+    #: Of the file as it was listed: where it is known, a file that rotated since is read under its new name.
+    inode: int = field(default=0, compare=False)
 
 
 def file_system(url: str) -> tuple[Any, str]:
@@ -124,7 +133,9 @@ def _folder(fs: Any, inside: str) -> Iterator[dict[str, Any]]:
 
 def _describe(fs: Any, entry: dict[str, Any]) -> LedgerFile:
     changed = entry.get("mtime", entry.get("LastModified", entry.get("last_modified", "")))
-    return LedgerFile(_name(fs, entry["name"]), int(entry["size"] or 0), str(changed))
+    return LedgerFile(
+        _name(fs, entry["name"]), int(entry["size"] or 0), str(changed), int(entry.get("ino", 0))
+    )
 
 
 def _is_local(fs: Any) -> bool:
@@ -140,7 +151,9 @@ def _identity(fs: Any, name: str) -> str:
     return os.path.realpath(name) if _is_local(fs) else name
 
 
-def cut(name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+def cut(
+    name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES, *, inode: int = 0
+) -> list[Chunk]:
     """Bytes [start, end) of a file as chunks of about ``chunk_bytes``; none when it is empty.
 
     A packed file is one chunk whatever its size: it can be read from its start alone.
@@ -149,9 +162,9 @@ def cut(name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES) -> list
     [(5, 15), (15, 25)]
     """
     if is_packed(name):
-        return [Chunk(name, 0, end)] if end else []
+        return [Chunk(name, 0, end, inode)] if end else []
     edges = [*range(start, end, chunk_bytes), end]
-    return [Chunk(name, low, high) for low, high in itertools.pairwise(edges)]
+    return [Chunk(name, low, high, inode) for low, high in itertools.pairwise(edges)]
 
 
 def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
@@ -176,13 +189,13 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
 
     A line beyond the ledger's limit is cut there: it is refused for its length anyway, and memory
     stays bounded. Lines end with ``\\n``; the end of the file ends the last one. Raises LedgerDamaged where
-    a packed file is torn, after the lines before that.
+    a packed file is torn, after the lines before that, and where a listed file was removed since.
     """
     fs, inside = file_system(chunk.name)
     if is_packed(chunk.name):
         yield from _read_packed(fs, inside)
         return
-    with fs.open(inside, "rb") as stream:
+    with _open_listed(chunk) if chunk.inode else fs.open(inside, "rb") as stream:
         position = chunk.start
         if chunk.start > 0:
             # Unless the byte before the chunk ends a line, the first line belongs to our neighbour.
@@ -194,6 +207,22 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
                 return
             yield position, line
             position += length
+
+
+def _open_listed(chunk: Chunk) -> IO[bytes]:
+    """The very file that was listed: its writer may have renamed it since, and begun another one.
+
+    Raises LedgerDamaged where it is gone.
+    """
+    path = Path(chunk.name)
+    for _ in range(RENAMES):
+        for candidate in (path, *sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))):
+            with contextlib.suppress(FileNotFoundError):
+                stream = candidate.open("rb")
+                if os.fstat(stream.fileno()).st_ino == chunk.inode:
+                    return stream
+                stream.close()
+    raise LedgerDamaged(chunk.start, "not read: the file was removed after it was listed")
 
 
 def _read_packed(fs: Any, inside: str) -> Iterator[tuple[int, bytes]]:

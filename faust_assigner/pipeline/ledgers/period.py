@@ -150,7 +150,7 @@ def _changed(file: LedgerFile) -> datetime | None:
 def _first_moment(file: LedgerFile) -> datetime | None:
     """The time of the first line that has one of its own."""
     try:
-        for _, line in read_lines(Chunk(file.name, 0, file.size)):
+        for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
             row = parse(line)
             if isinstance(row, Row) and row.table in MOMENT:
                 found: datetime = row.values[MOMENT[row.table]]

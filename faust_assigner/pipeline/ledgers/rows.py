@@ -18,15 +18,17 @@ from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 
 
-def read_here(ledgers: Sequence[str], tolerance: Tolerance) -> tuple[list[Row], Refused]:
-    """Every accepted line of ``ledgers``, in memory, and the count of the others.
+def read_here(
+    ledgers: Sequence[str], tolerance: Tolerance, period: Period | None = None
+) -> tuple[list[Row], Refused]:
+    """Every accepted line of ``ledgers`` (of ``period``), in memory, and the count of the others.
 
     Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
     """
     refused = Refused()
-    rows = list(accepted_rows(ledgers, refused))
+    rows = list(accepted_rows(ledgers, refused, period))
     tolerance.check(refused)
-    return rows, refused
+    return (period or Period()).rows(rows), refused
 
 
 def accepted_rows(
@@ -52,7 +54,7 @@ def accepted_rows(
 def _rows_of(file: LedgerFile, refused: Refused) -> Iterator[Row]:
     number = 0
     try:
-        for _, line in read_lines(Chunk(file.name, 0, file.size)):
+        for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
             number += 1
             found = parse(line)
             if isinstance(found, Row):

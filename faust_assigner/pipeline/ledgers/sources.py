@@ -213,7 +213,9 @@ def read_ledger(
     ]
     if paths:
         files = (period or Period()).files(find_files([absolute(path) for path in paths]))
-        chunks = [chunk for file in files for chunk in cut(file.name, 0, file.size)]
+        chunks = [
+            chunk for file in files for chunk in cut(file.name, 0, file.size, inode=file.inode)
+        ]
         frames.append(read_chunks(spark, pack(chunks, _tasks(spark))))
     return (period or Period()).on_spark(
         reduce(lambda left, right: left.unionByName(right), frames)
@@ -225,12 +227,13 @@ def read_checked(
     ledgers: Sequence[str],
     tolerance: Tolerance,
     properties: Mapping[str, str],
+    period: Period | None = None,
 ) -> tuple[DataFrame, Refused]:
     """:func:`read_ledger`, and how many lines were refused; one pass over the ledger for that.
 
     Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
     """
-    parsed = read_ledger(spark, ledgers, properties=properties)
+    parsed = read_ledger(spark, ledgers, properties=properties, period=period)
     refused = refused_of(parsed)
     tolerance.check(refused)
     return parsed, refused

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -30,13 +31,18 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
-from faust_assigner.snapshots.asking import ask
-from faust_assigner.snapshots.changelog import Extent, extents
+from faust_assigner.snapshots.changelog import Changelog, Extent, look_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+logger = logging.getLogger(__name__)
+
 FORMAT = "faust_assigner_topic"
+#: In a stream's offset beside the numbers of partitions: Kafka's id of the topic.
+TOPIC_ID = "topic_id"
+#: Partition number, as text -> the next record's offset; and TOPIC_ID, where the broker has ids.
+TopicOffset: TypeAlias = dict[str, Any]
 CONNECTORS = ("auto", "spark", "python")
 FETCH_TIMEOUT_MS = 1000
 #: A partition that gives nothing for this long before its end is reported, not waited for.
@@ -221,17 +227,22 @@ class TopicReader(DataSourceReader):  # type: ignore[misc]
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """A growing topic; the offset is, for each partition, the next record's."""
+    """A growing topic; the offset is, for each partition, the next record's, and the topic's id.
+
+    A topic that was deleted and created again has another id (from a broker without ids: a lower end) and is
+    read from its first record.
+    """
 
     def __init__(self, source: TopicSource) -> None:
         self.source = source
-        self._ceiling: dict[str, int] | None = None
+        self._ceiling: TopicOffset | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> TopicOffset:  # noqa: N802 - Spark's name
         """The first offset still there."""
-        return {
-            str(number): extent.start for number, extent in sorted(extents_now(self.source).items())
-        }
+        log = topic_now(self.source)
+        return {str(number): extent.start for number, extent in log.extents.items()} | _identity(
+            log
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stop at the end as it is at the start."""
@@ -241,26 +252,52 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """No limit: a micro-batch takes all there is."""
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """The end of every partition, never behind ``start``."""
-        ends = self._ceiling if self._ceiling is not None else self._ends()
-        merged = {number: max(end, start.get(number, 0)) for number, end in ends.items()}
-        return dict(sorted(({**start, **merged}).items()))
+    def latestOffset(self, start: TopicOffset, limit: ReadLimit) -> TopicOffset:  # noqa: N802
+        """The end of every partition, never behind ``start`` of the same topic."""
+        now = self._ceiling if self._ceiling is not None else self._ends()
+        if _is_another(start, now):
+            logger.warning(
+                "%s was deleted and created again: it is read from its first record",
+                self.source.url,
+            )
+            return now
+        known = _numbers(start)
+        ends = {number: max(end, known.get(number, 0)) for number, end in _numbers(now).items()}
+        return dict(sorted({**start, **now, **ends}.items()))
 
-    def _ends(self) -> dict[str, int]:
-        return {str(number): extent.end for number, extent in extents_now(self.source).items()}
+    def _ends(self) -> TopicOffset:
+        log = topic_now(self.source)
+        return {str(number): extent.end for number, extent in log.extents.items()} | _identity(log)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: TopicOffset, end: TopicOffset) -> Sequence[InputPartition]:
         """One task for each partition that has something new."""
+        known = {} if _is_another(start, end) else _numbers(start)
         return [
-            _Span(int(number), start.get(number, 0), last)
-            for number, last in sorted(end.items())
-            if last > start.get(number, 0)
+            _Span(int(number), known.get(number, 0), last)
+            for number, last in sorted(_numbers(end).items())
+            if last > known.get(number, 0)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one partition's new offsets."""
         return read_span(self.source, *partition.value)
+
+
+def _identity(log: Changelog) -> TopicOffset:
+    return {} if log.topic_id is None else {TOPIC_ID: log.topic_id}
+
+
+def _numbers(offset: TopicOffset) -> dict[str, int]:
+    """Of the partitions alone."""
+    return {number: int(place) for number, place in offset.items() if number != TOPIC_ID}
+
+
+def _is_another(before: TopicOffset, now: TopicOffset) -> bool:
+    """Whether ``now`` is of a topic that was created again under the name of the one before."""
+    if TOPIC_ID in before and TOPIC_ID in now:
+        return bool(before[TOPIC_ID] != now[TOPIC_ID])
+    known = _numbers(before)
+    return any(place < known.get(number, 0) for number, place in _numbers(now).items())
 
 
 def _consumer(source: TopicSource) -> Any:
@@ -275,10 +312,14 @@ def _consumer(source: TopicSource) -> Any:
     )
 
 
-def extents_now(source: TopicSource) -> dict[int, Extent]:
+def extents_now(source: TopicSource) -> Mapping[int, Extent]:
     """First and end offset of every partition, as a committed reader sees them; SnapshotError: no topic."""
-    connection = source.cluster.connection()
-    return ask(connection, extents(connection, source.topic))
+    return topic_now(source).extents
+
+
+def topic_now(source: TopicSource) -> Changelog:
+    """The topic's extents and its id; SnapshotError: no topic."""
+    return look_at(source.cluster.connection(), source.topic)
 
 
 def read_span(

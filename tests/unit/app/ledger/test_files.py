@@ -107,6 +107,33 @@ def test_folder_stays_below_its_bound(tmp_path: Path) -> None:
     assert kept == list(range(kept[0], 100))
 
 
+def test_a_worker_that_restarts_before_its_file_rotates_keeps_the_bound(tmp_path: Path) -> None:
+    """Each life leaves a file of its own; those of ended processes go, however short they lived."""
+    for life in range(20):
+        files = LedgerFiles(tmp_path, f"w-{life}", file_bytes=1000, total_bytes=4000)
+        files.put(lambda: [sample(0), sample(1)])
+        files.close()
+        for path in tmp_path.iterdir():
+            os.utime(path, (path.stat().st_mtime - 300,) * 2)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 4000
+    assert (tmp_path / "w-19.jsonl").exists()
+
+
+def test_the_file_of_a_living_worker_stays_however_old(tmp_path: Path) -> None:
+    """It has written nothing for a day and holds its lock; a file that nobody holds goes at once."""
+    idle = LedgerFiles(tmp_path, "idle", file_bytes=1000, total_bytes=1500)
+    idle.put(lambda: [sample(0)])
+    idle.drain()
+    (tmp_path / "ended.jsonl").write_bytes(b"x" * 500)
+    for name in ("idle", "ended"):
+        os.utime(tmp_path / f"{name}.jsonl", (time.time() - 86_400,) * 2)
+    busy = LedgerFiles(tmp_path, "busy", file_bytes=1000, total_bytes=1500)
+    busy.put(lambda: [sample(0)])
+    busy.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"idle.jsonl", "busy.jsonl"}
+    idle.close()
+
+
 def test_line_cut_by_a_kill_does_not_take_the_next_one_with_it(tmp_path: Path) -> None:
     """The next process of that name starts on a line of its own."""
     (tmp_path / "w.jsonl").write_bytes(b'{"table":"deci')

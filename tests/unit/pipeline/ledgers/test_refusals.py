@@ -21,7 +21,7 @@ from faust_assigner.pipeline.ledgers.refusals import (
 )
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.ledgers.topics import TopicSource, TopicStreamReader
-from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.changelog import Changelog, Extent
 from tests.integration.spark.ledgers import DECISION, SAMPLE, Ledger, bad, good
 
 
@@ -111,14 +111,15 @@ def test_a_clusters_secrets_travel_under_a_name_that_is_not_shown() -> None:
 
 
 def test_a_stream_never_steps_back_behind_what_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition whose end is lower now (a broker that lags, a topic made anew) waits where it is."""
+    """A partition of the same topic whose end is lower now (a broker that lags) waits where it is."""
     source = TopicSource.from_url("kafka://a:1/t")
     extents = {0: Extent(0, 5), 1: Extent(0, 9), 2: Extent(0, 1)}
-    monkeypatch.setattr(topics, "extents_now", lambda _: extents)
+    monkeypatch.setattr(topics, "look_at", lambda *_: Changelog("t", extents, 0, "id"))
     reader = TopicStreamReader(source)
-    end = reader.latestOffset({"0": 7, "1": 7}, reader.getDefaultReadLimit())
-    assert end == {"0": 7, "1": 9, "2": 1}
-    spans = [part.value for part in reader.partitions({"0": 7, "1": 7}, end)]
+    start = {"0": 7, "1": 7, "topic_id": "id"}
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"0": 7, "1": 9, "2": 1, "topic_id": "id"}
+    spans = [part.value for part in reader.partitions(start, end)]
     assert spans == [(1, 7, 9), (2, 0, 1)]
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import fsspec
 import pytest
 
+from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.ledger import MAX_LINE_BYTES
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.files import (
     Chunk,
     LedgerPathError,
@@ -24,10 +26,12 @@ from faust_assigner.pipeline.ledgers.files import (
     read_lines,
 )
 from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
-from tests.integration.spark.ledgers import DECISION
+from faust_assigner.snapshots.changelog import Changelog, Extent
+from tests.integration.spark.ledgers import DECISION, SAMPLE, good
 
 pytest.importorskip("pyspark")
 
+from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.sources import LedgerStreamReader, advance
 
@@ -274,3 +278,83 @@ def test_offset_forgets_nothing_while_a_path_does_not_answer(tmp_path: Path) -> 
     (here / "w.jsonl").write_bytes(b"x\ny\n")
     second = reader.latestOffset(first, None)
     assert set(second) == set(first)
+
+
+@pytest.mark.parametrize("then", ["rotated", "rotated twice", "rotated and begun anew"])
+def test_a_file_that_rotates_after_it_was_listed_is_read_whole(tmp_path: Path, then: str) -> None:
+    """As the workers' own ledger renames it; what was written since is for the next run."""
+    files = LedgerFiles(tmp_path, "w", file_bytes=50_000)
+    files.put(lambda: [sample_row(number) for number in range(100)])
+    files.drain()
+    [listed] = find_files([str(tmp_path)])
+    path = tmp_path / "w.jsonl"
+    path.rename(tmp_path / "w.jsonl.1")
+    if then != "rotated":
+        path.write_bytes(b"{}\n" * 10)
+    if then == "rotated twice":
+        path.rename(tmp_path / "w.jsonl.2")
+    chunks = cut(listed.name, 0, listed.size, 1000, inode=listed.inode)
+    assert len(chunks) > 3
+    lines = [line for chunk in chunks for _, line in read_lines(chunk)]
+    assert [json.loads(line)["end_offset"] for line in lines] == list(range(100))
+    rows = list(accepted_rows([str(tmp_path)]))
+    assert len(rows) == 100
+    files.close()
+
+
+def test_a_file_that_is_removed_after_it_was_listed_is_refused_and_counted(tmp_path: Path) -> None:
+    """Its lines are in no figure: the run names it."""
+    (tmp_path / "a.jsonl").write_bytes(good(SAMPLE).data)
+    (tmp_path / "b.jsonl").write_bytes(good(SAMPLE).data)
+    refused = Refused(keep=10)
+    rows = accepted_rows([str(tmp_path)], refused)
+    next(rows)
+    (tmp_path / "b.jsonl").unlink()
+    assert list(rows) == []
+    assert [(Path(file).name, reason) for file, _, reason in refused.kept] == [
+        ("b.jsonl", "not read: the file was removed after it was listed")
+    ]
+
+
+def sample_row(number: int) -> Any:
+    """A row as a worker's sensor gives it."""
+    return "partition_sample", {**SAMPLE, "ts": float(number), "end_offset": number}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "spans"),
+    [
+        ({"0": 1000}, {"0": 1400}, [(0, 1000, 1400)]),
+        ({"0": 1000, "topic_id": "a"}, {"0": 1400, "topic_id": "a"}, [(0, 1000, 1400)]),
+        ({"0": 1000, "topic_id": "a"}, {"0": 400, "topic_id": "b"}, [(0, 0, 400)]),
+        ({"0": 1000, "topic_id": "a"}, {"0": 1400, "topic_id": "b"}, [(0, 0, 1400)]),
+        ({"0": 1000, "1": 5}, {"0": 400, "1": 7}, [(0, 0, 400), (1, 0, 7)]),
+        ({"0": 1000}, {"0": 400, "topic_id": "b"}, [(0, 0, 400)]),
+        ({"0": 1000, "topic_id": "a"}, {"0": 400, "topic_id": "a"}, []),
+        ({"0": 10}, {"0": 10, "1": 4}, [(1, 0, 4)]),
+    ],
+    ids=[
+        "grown",
+        "grown, with ids",
+        "another topic",
+        "another topic that has outgrown the first",
+        "another topic, no ids",
+        "another topic, of a checkpoint from before ids",
+        "cut off by a failed leader",
+        "a new partition",
+    ],
+)
+def test_a_topic_that_was_created_again_is_read_from_its_first_record(
+    monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, spans: Any
+) -> None:
+    """Kafka's id of the topic tells, and where there is none an end that lies before what was read."""
+    source = topics.TopicSource(Cluster("a:1"), "ledger")
+    extents = {int(number): Extent(0, end) for number, end in now.items() if number != "topic_id"}
+    log = Changelog("ledger", extents, 0, now.get("topic_id"))
+    monkeypatch.setattr(topics, "look_at", lambda *_: log)
+    reader = topics.TopicStreamReader(source)
+    reader.prepareForTriggerAvailableNow()
+    reached = reader.latestOffset(before, reader.getDefaultReadLimit())
+    assert [span.value for span in reader.partitions(before, reached)] == spans
+    again = reader.latestOffset(reached, reader.getDefaultReadLimit())
+    assert reader.partitions(reached, again) == []
